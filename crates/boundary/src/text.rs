@@ -1,0 +1,91 @@
+//! Strings of a C caller.
+
+use std::borrow::Cow;
+
+/// A NUL-terminated string, in.
+#[derive(Clone, Copy)]
+pub struct Text {
+    addr: usize,
+}
+
+impl Text {
+    /// The string at `addr`.
+    ///
+    /// # Safety
+    /// `addr` is NULL or points to a NUL-terminated string that lives as long as the call.
+    pub const unsafe fn new(addr: usize) -> Text {
+        Text { addr }
+    }
+
+    /// Whether the caller passed NULL.
+    pub const fn is_null(self) -> bool {
+        self.addr == 0
+    }
+
+    /// Its bytes without the NUL; empty for NULL.
+    pub fn bytes(&self) -> &[u8] {
+        if self.is_null() {
+            return &[];
+        }
+        // SAFETY: the constructor's contract.
+        unsafe { std::ffi::CStr::from_ptr(self.addr as *const std::ffi::c_char) }.to_bytes()
+    }
+
+    /// Its text, with what isn't UTF-8 replaced.
+    pub fn to_str_lossy(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(self.bytes())
+    }
+}
+
+/// A string that the call fills.
+#[derive(Clone, Copy)]
+pub struct TextOut {
+    addr: usize,
+    limit: usize,
+}
+
+impl TextOut {
+    /// The buffer at `addr` with room for `limit` bytes, the NUL included.
+    ///
+    /// # Safety
+    /// `addr` is NULL or points to `limit` writable bytes.
+    pub const unsafe fn new(addr: usize, limit: usize) -> TextOut {
+        TextOut { addr, limit }
+    }
+
+    /// Whether the caller passed NULL.
+    pub const fn is_null(self) -> bool {
+        self.addr == 0
+    }
+
+    /// Bytes of room, the NUL included.
+    pub const fn limit(self) -> usize {
+        self.limit
+    }
+
+    /// The same buffer with room for `limit` bytes, where another argument tells the length.
+    pub const fn with_limit(self, limit: usize) -> TextOut {
+        TextOut {
+            addr: self.addr,
+            limit,
+        }
+    }
+
+    /// Writes `text` and a NUL, cut to the room there is (at a character's edge); says how many
+    /// bytes were written without the NUL.
+    pub fn set(self, text: &str) -> usize {
+        if self.is_null() || self.limit == 0 {
+            return 0;
+        }
+        let mut n = text.len().min(self.limit - 1);
+        while !text.is_char_boundary(n) {
+            n -= 1;
+        }
+        // SAFETY: the constructor's contract: `limit` bytes are writable and n + 1 <= limit.
+        unsafe {
+            std::ptr::copy_nonoverlapping(text.as_ptr(), self.addr as *mut u8, n);
+            *(self.addr as *mut u8).add(n) = 0;
+        }
+        n
+    }
+}

@@ -1,0 +1,2 @@
+//! `cargo xtask`: generation, installation layout, tests and measurements.
+fn main() {}
