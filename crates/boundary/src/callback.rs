@@ -20,8 +20,6 @@ pub struct CallbackAbi {
     pub error: fn(i32) -> i32,
     /// An error code of the ABI as a class or code of the standard ABI.
     pub error_back: fn(i32) -> i32,
-    /// Keyval in the ABI's form.
-    pub keyval: fn(i32) -> i32,
 }
 
 /// A callback: the address of a C function, or a small predefined constant of the standard ABI.
@@ -114,11 +112,11 @@ impl UserFn {
     }
 
     /// Calls it as a generalised request's query function. `status` is in the ABI's form.
-    pub fn call_grequest_query(self, extra_state: usize, status: *mut u8) -> i32 {
+    pub fn call_grequest_query(self, extra_state: usize, status: UserBuf) -> i32 {
         // SAFETY: the constructor's contract; `status` is a whole status of the ABI.
         unsafe {
             let f: unsafe extern "C" fn(usize, *mut u8) -> i32 = std::mem::transmute(self.0);
-            f(extra_state, status)
+            f(extra_state, status.as_mut_ptr())
         }
     }
 
