@@ -1,1 +1,27 @@
-//! Placeholder: written by the crate's first commit.
+//! MTMI, the matching transport interface: what a fabric offers to those who exchange messages.
+//!
+//! Matching belongs to the interface. A caller says "receive from this source, in this context,
+//! with this tag", and the fabric finds the message, be it in hardware, at the sender or with the
+//! [`matching`] library of this crate. Nothing here knows of MPI: there are endpoints, contexts,
+//! tags, descriptions of memory ([`layout::Data`]) and cookies that name requests.
+//!
+//! * [`Transport`]: the interface, and the rules that every fabric keeps;
+//! * [`Exchange`]: how fabrics of one job find each other at start;
+//! * [`matching`]: posted receives and unexpected messages, for fabrics that only move bytes.
+//!
+//! Who calls it: an engine above (or a test, or any other program) calls the trait; fabrics
+//! (`shm`, later others) implement it and use the matching library inside.
+
+#![forbid(unsafe_code)]
+
+mod exchange;
+pub mod matching;
+mod transport;
+mod words;
+
+pub use exchange::{Exchange, ExchangeError};
+pub use transport::{Remote, Sleeper, Ticket, Transport};
+pub use words::{
+    Completion, Context, Cookie, Endpoint, Envelope, Limits, MessageId, Outcome, SendMode, Source,
+    Submit, TagSel, Unsupported,
+};

@@ -1,0 +1,162 @@
+//! Receives that wait for a message.
+
+use super::bins::{Bins, KINDS, Key, NIL, Nodes, SHORT, Slot};
+use crate::words::{Context, Endpoint, Source, TagSel};
+
+/// Posted receives, each with a value of the fabric's.
+pub struct Posted<T> {
+    nodes: Nodes<(u64, T), 1>,
+    bins: [Bins; KINDS],
+    indexed: bool,
+    sequence: u64,
+}
+
+impl<T> Default for Posted<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Posted<T> {
+    /// No receives.
+    pub const fn new() -> Posted<T> {
+        Posted {
+            nodes: Nodes::new(),
+            bins: [const { Bins::new() }; KINDS],
+            indexed: false,
+            sequence: 0,
+        }
+    }
+
+    /// Number of receives.
+    pub fn len(&self) -> usize {
+        self.nodes.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.len == 0
+    }
+
+    /// Posts a receive behind all others.
+    #[inline]
+    pub fn post(&mut self, from: Source, context: Context, tag: TagSel, value: T) -> Slot {
+        let (key, kind) = Key::of_selector(from, context, tag);
+        self.sequence += 1;
+        let index = self.nodes.push(key, kind, (self.sequence, value));
+        if self.indexed {
+            self.bins[kind].append(&mut self.nodes, 0, key, index);
+        } else if self.nodes.len > SHORT {
+            self.build();
+        }
+        self.nodes.slot(index)
+    }
+
+    /// Takes the first receive that accepts this message.
+    #[inline]
+    pub fn take(&mut self, source: Endpoint, context: Context, tag: i32) -> Option<T> {
+        let key = Key::of_message(source, context, tag);
+        let index = if self.indexed {
+            self.first_indexed(key)
+        } else {
+            self.first_short(key)
+        };
+        if index == NIL {
+            return None;
+        }
+        self.take_out(index)
+    }
+
+    /// Takes the first receive that `wanted` accepts, in the order of posting.
+    pub fn take_where(
+        &mut self,
+        mut wanted: impl FnMut(Source, Context, TagSel, &T) -> bool,
+    ) -> Option<T> {
+        let mut at = self.nodes.head;
+        while at != NIL {
+            let node = self.nodes.at(at);
+            let (from, context, tag) = selector(node.key, node.kind);
+            if let Some((_, value)) = &node.value
+                && wanted(from, context, tag, value)
+            {
+                return self.take_out(at);
+            }
+            at = node.order.next;
+        }
+        None
+    }
+
+    /// Takes back the receive in `slot`, if it is still there.
+    pub fn remove(&mut self, slot: Slot) -> Option<T> {
+        let index = self.nodes.index(slot)?;
+        self.take_out(index)
+    }
+
+    #[inline]
+    fn first_short(&self, key: Key) -> u32 {
+        let mut at = self.nodes.head;
+        while at != NIL {
+            let node = self.nodes.at(at);
+            if node.key == key.masked(node.kind as usize) {
+                break;
+            }
+            at = node.order.next;
+        }
+        at
+    }
+
+    /// The oldest of the first candidates of each kind.
+    fn first_indexed(&self, key: Key) -> u32 {
+        let mut best = (u64::MAX, NIL);
+        for (kind, bins) in self.bins.iter().enumerate() {
+            if bins.is_empty() {
+                continue;
+            }
+            let index = bins.first(key.masked(kind));
+            if index != NIL
+                && let Some((sequence, _)) = self.nodes.at(index).value
+                && sequence < best.0
+            {
+                best = (sequence, index);
+            }
+        }
+        best.1
+    }
+
+    #[inline]
+    fn take_out(&mut self, index: u32) -> Option<T> {
+        if self.indexed {
+            let (key, kind) = (self.nodes.at(index).key, self.nodes.at(index).kind);
+            self.bins[kind as usize].unlink(&mut self.nodes, 0, key, index);
+            self.indexed = self.nodes.len > 1;
+        }
+        self.nodes.remove(index).map(|(_, value)| value)
+    }
+
+    /// Enters every receive into the bins.
+    #[cold]
+    fn build(&mut self) {
+        self.indexed = true;
+        let mut at = self.nodes.head;
+        while at != NIL {
+            let (key, kind) = (self.nodes.at(at).key, self.nodes.at(at).kind);
+            self.bins[kind as usize].append(&mut self.nodes, 0, key, at);
+            at = self.nodes.at(at).order.next;
+        }
+    }
+}
+
+/// The selector that a key and kind were made of.
+fn selector(key: Key, kind: u8) -> (Source, Context, TagSel) {
+    let from = if kind & 1 == 0 {
+        Source::From(Endpoint(key.source))
+    } else {
+        Source::Any
+    };
+    let tag = if kind & 2 == 0 {
+        TagSel::Exact(key.tag)
+    } else {
+        TagSel::Any
+    };
+    (from, Context(key.context), tag)
+}

@@ -1,0 +1,152 @@
+//! Messages that wait for a receive.
+
+use super::bins::{Bins, KINDS, Key, NIL, Nodes, SHORT, Slot};
+use crate::words::{Context, Endpoint, Source, TagSel};
+
+/// Unexpected messages, each with a value of the fabric's.
+pub struct Unexpected<T> {
+    nodes: Nodes<T, KINDS>,
+    bins: [Bins; KINDS],
+    /// Which kinds of bins are kept now (bit by kind); none while the list is short.
+    kept: u8,
+}
+
+impl<T> Default for Unexpected<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Unexpected<T> {
+    /// No messages.
+    pub const fn new() -> Unexpected<T> {
+        Unexpected {
+            nodes: Nodes::new(),
+            bins: [const { Bins::new() }; KINDS],
+            kept: 0,
+        }
+    }
+
+    /// Number of messages.
+    pub fn len(&self) -> usize {
+        self.nodes.len
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.nodes.len == 0
+    }
+
+    /// Appends a message that no posted receive accepted.
+    pub fn arrive(&mut self, source: Endpoint, context: Context, tag: i32, value: T) -> Slot {
+        let key = Key::of_message(source, context, tag);
+        let index = self.nodes.push(key, 0, value);
+        if self.kept != 0 {
+            for kind in (0..KINDS).filter(|k| self.kept >> k & 1 != 0) {
+                self.bins[kind].append(&mut self.nodes, kind, key.masked(kind), index);
+            }
+        }
+        self.nodes.slot(index)
+    }
+
+    /// The first message that these arguments accept.
+    #[inline]
+    pub fn find(&mut self, from: Source, context: Context, tag: TagSel) -> Option<Slot> {
+        if self.is_empty() {
+            return None;
+        }
+        match self.first(from, context, tag) {
+            NIL => None,
+            index => Some(self.nodes.slot(index)),
+        }
+    }
+
+    /// Takes the first message that these arguments accept, with its source and tag.
+    #[inline]
+    pub fn take(
+        &mut self,
+        from: Source,
+        context: Context,
+        tag: TagSel,
+    ) -> Option<(Endpoint, i32, T)> {
+        let slot = self.find(from, context, tag)?;
+        self.remove(slot)
+    }
+
+    /// Takes the message in `slot`, if it is still there.
+    pub fn remove(&mut self, slot: Slot) -> Option<(Endpoint, i32, T)> {
+        let index = self.nodes.index(slot)?;
+        let key = self.nodes.at(index).key;
+        if self.kept != 0 {
+            for kind in (0..KINDS).filter(|k| self.kept >> k & 1 != 0) {
+                self.bins[kind].unlink(&mut self.nodes, kind, key.masked(kind), index);
+            }
+            if self.nodes.len == 1 {
+                self.kept = 0;
+            }
+        }
+        let value = self.nodes.remove(index)?;
+        Some((Endpoint(key.source), key.tag, value))
+    }
+
+    /// Source, tag and value of the message in `slot`, if it is still there.
+    pub fn get(&self, slot: Slot) -> Option<(Endpoint, i32, &T)> {
+        let node = self.nodes.at(self.nodes.index(slot)?);
+        let value = node.value.as_ref()?;
+        Some((Endpoint(node.key.source), node.key.tag, value))
+    }
+
+    /// The value of the message in `slot`, if it is still there.
+    pub fn get_mut(&mut self, slot: Slot) -> Option<&mut T> {
+        let index = self.nodes.index(slot)?;
+        self.nodes.at_mut(index).value.as_mut()
+    }
+
+    /// The first message that `wanted` accepts, in the order of arrival.
+    pub fn find_where(&self, mut wanted: impl FnMut(Endpoint, &T) -> bool) -> Option<Slot> {
+        let mut at = self.nodes.head;
+        while at != NIL {
+            let node = self.nodes.at(at);
+            if let Some(value) = &node.value
+                && wanted(Endpoint(node.key.source), value)
+            {
+                return Some(self.nodes.slot(at));
+            }
+            at = node.order.next;
+        }
+        None
+    }
+
+    fn first(&mut self, from: Source, context: Context, tag: TagSel) -> u32 {
+        let (key, kind) = Key::of_selector(from, context, tag);
+        if self.kept >> kind & 1 != 0 {
+            return self.bins[kind].first(key);
+        }
+        if self.nodes.len > SHORT {
+            self.keep(kind);
+            return self.bins[kind].first(key);
+        }
+        let mut at = self.nodes.head;
+        while at != NIL {
+            let node = self.nodes.at(at);
+            if node.key.masked(kind) == key {
+                break;
+            }
+            at = node.order.next;
+        }
+        at
+    }
+
+    /// Enters every message into the bins of `kind`, which are kept from now on.
+    #[cold]
+    fn keep(&mut self, kind: usize) {
+        self.kept |= 1 << kind;
+        let mut at = self.nodes.head;
+        while at != NIL {
+            let key = self.nodes.at(at).key.masked(kind);
+            self.bins[kind].append(&mut self.nodes, kind, key, at);
+            at = self.nodes.at(at).order.next;
+        }
+    }
+}
