@@ -1,1 +1,24 @@
-//! Placeholder: written by the crate's first commit.
+//! The page in which every rank notes what it waits for, so that a hang can be explained.
+//!
+//! The launcher makes a sealed memfd with one record per rank and lets every rank inherit it
+//! ([`Book`]); a rank's engine maps it ([`ReportPage::join`]) and writes its own record when a call
+//! *starts to wait*. Nothing is added to calls that do not wait, and no signal and no cooperation of
+//! the rank is needed to read it: a rank that is stuck, stopped or dead has already said where.
+//!
+//! Invariants: the file's size is sealed, so no other holder can make a mapping fault; a record has
+//! one writer at a time; a reader believes nothing (any bit pattern is a valid record to read, text
+//! is bounded and filtered), because every rank can write to the whole file.
+
+#![deny(unsafe_code)]
+
+mod map;
+mod record;
+
+pub use map::Book;
+pub use record::{NONE, Phase, Record, ReportPage};
+
+/// Environment variable with the number of the inherited file descriptor.
+pub const FD_VARIABLE: &str = "YAMABIKO_REPORT_FD";
+
+/// Name of the memfd, as `/proc/<pid>/fd` shows it: how a running job's page is found from outside.
+pub const FILE_NAME: &str = "yamabiko-report";

@@ -1,0 +1,342 @@
+//! One rank's record: its words, its writer and its reader.
+//!
+//! Word 0 is a sequence number, odd while the record is being written (a seqlock). All words are
+//! atomics, so a torn reading is possible only where the writer died in the middle, and harmless.
+
+use crate::{FD_VARIABLE, map};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use types::consts;
+
+/// Words in a record: two cache lines, so that ranks do not disturb each other.
+pub(crate) const WORDS: usize = 16;
+
+const SEQUENCE: usize = 0;
+const WHO: usize = 1; // pid | phase << 32 | length of the name << 40
+const ENVELOPE: usize = 2; // peer | tag << 32
+const BYTES: usize = 3;
+const CONTEXT: usize = 4;
+const SINCE: usize = 5;
+const NAME: usize = 6;
+const NAME_MAX: usize = (WORDS - NAME) * 8;
+
+/// Value of a peer or tag that does not apply (a collective has no peer).
+pub const NONE: i32 = i32::MIN;
+
+/// What a rank is doing, as far as MPI knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// MPI is not initialised (perhaps never will be).
+    NotStarted,
+    /// MPI is initialised and the rank computes, or is in a call that need not wait.
+    Running,
+    /// A call waits; the record's other fields say which.
+    Waiting,
+    /// MPI is finalised.
+    Finalized,
+    /// The rank called `MPI_Abort`, or an error handler did.
+    Aborted,
+}
+
+impl Phase {
+    fn from_bits(bits: u64) -> Phase {
+        match bits & 0xff {
+            1 => Phase::Running,
+            2 => Phase::Waiting,
+            3 => Phase::Finalized,
+            4 => Phase::Aborted,
+            _ => Phase::NotStarted,
+        }
+    }
+
+    fn bits(self) -> u64 {
+        match self {
+            Phase::NotStarted => 0,
+            Phase::Running => 1,
+            Phase::Waiting => 2,
+            Phase::Finalized => 3,
+            Phase::Aborted => 4,
+        }
+    }
+}
+
+/// A rank's own record, for writing. Under another launcher there is none, and the methods do
+/// nothing.
+///
+/// One thread at a time writes (the engine holds its lock); concurrent writers would only garble
+/// what a reader sees.
+pub struct ReportPage {
+    words: Option<&'static [AtomicU64]>,
+    pid: u32,
+}
+
+impl ReportPage {
+    /// Maps the record of `rank` from the page the launcher passed, if it did. To be called only in
+    /// a job that a launcher started: a job of one may have inherited somebody else's page.
+    pub fn join(rank: u32) -> ReportPage {
+        let words = map::inherited_record(FD_VARIABLE, rank as usize);
+        ReportPage {
+            words,
+            pid: std::process::id(),
+        }
+    }
+
+    /// A writer that writes nowhere: a job of one.
+    pub fn absent() -> ReportPage {
+        ReportPage {
+            words: None,
+            pid: 0,
+        }
+    }
+
+    /// Whether a launcher reads this.
+    pub fn is_present(&self) -> bool {
+        self.words.is_some()
+    }
+
+    /// The call named `call` starts to wait for `bytes` bytes from or to `peer` with `tag` (either
+    /// may be [`NONE`], or a wildcard).
+    pub fn waiting(&self, call: &'static str, peer: i32, tag: i32, bytes: u64) {
+        self.waiting_in(0, call, peer, tag, bytes);
+    }
+
+    /// Like [`waiting`](ReportPage::waiting), naming the communicator's context as well.
+    pub fn waiting_in(&self, context: u32, call: &'static str, peer: i32, tag: i32, bytes: u64) {
+        let Some(words) = self.words else { return };
+        self.write(words, Phase::Waiting, call, |words| {
+            let envelope = u64::from(peer.cast_unsigned()) | u64::from(tag.cast_unsigned()) << 32;
+            words[ENVELOPE].store(envelope, Ordering::Relaxed);
+            words[BYTES].store(bytes, Ordering::Relaxed);
+            words[CONTEXT].store(u64::from(context), Ordering::Relaxed);
+        });
+    }
+
+    /// The call that waited goes on.
+    pub fn running(&self) {
+        self.phase(Phase::Running);
+    }
+
+    /// The rank enters `phase`.
+    pub fn phase(&self, phase: Phase) {
+        let Some(words) = self.words else { return };
+        self.write(words, phase, "", |_| {});
+    }
+
+    #[inline(never)]
+    fn write(
+        &self,
+        words: &[AtomicU64],
+        phase: Phase,
+        name: &str,
+        rest: impl FnOnce(&[AtomicU64]),
+    ) {
+        let odd = words[SEQUENCE].load(Ordering::Relaxed) | 1;
+        words[SEQUENCE].store(odd, Ordering::Relaxed);
+        fence(Ordering::Release);
+        let length = name.len().min(NAME_MAX);
+        let who = u64::from(self.pid) | phase.bits() << 32 | (length as u64) << 40;
+        words[WHO].store(who, Ordering::Relaxed);
+        for (word, chunk) in words[NAME..]
+            .iter()
+            .zip(name.as_bytes()[..length].chunks(8))
+        {
+            let mut bytes = [0; 8];
+            bytes[..chunk.len()].copy_from_slice(chunk);
+            word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
+        }
+        words[SINCE].store(now_ns(), Ordering::Relaxed);
+        rest(words);
+        words[SEQUENCE].store(odd.wrapping_add(1), Ordering::Release);
+    }
+}
+
+/// What a rank noted, copied out and bounded; the content is only as true as the rank is honest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Process that wrote it; 0 before MPI is initialised.
+    pub pid: u32,
+    /// What the rank is doing.
+    pub phase: Phase,
+    /// Name of the call that waits: printable ASCII, empty if none.
+    pub call: String,
+    /// The other rank, [`NONE`], or a wildcard of the standard ABI.
+    pub peer: i32,
+    /// The tag, [`NONE`], or a wildcard of the standard ABI.
+    pub tag: i32,
+    /// Bytes of the operation.
+    pub bytes: u64,
+    /// Context of the communicator, 0 if not told.
+    pub context: u32,
+    /// When the phase began: `CLOCK_MONOTONIC`, nanoseconds.
+    pub since_ns: u64,
+}
+
+impl Record {
+    pub(crate) fn read(words: &[AtomicU64]) -> Record {
+        // A writer needs some 20 ns, so a few tries suffice; one that died half-way leaves the
+        // number odd for ever, and then what is there is taken as it is.
+        for _ in 0..1000 {
+            let before = words[SEQUENCE].load(Ordering::Acquire);
+            let record = Record::copy(words);
+            fence(Ordering::Acquire);
+            if before & 1 == 0 && words[SEQUENCE].load(Ordering::Relaxed) == before {
+                return record;
+            }
+            std::hint::spin_loop();
+        }
+        Record::copy(words)
+    }
+
+    fn copy(words: &[AtomicU64]) -> Record {
+        let word = |i: usize| words[i].load(Ordering::Relaxed);
+        let low = |w: u64| (w & 0xffff_ffff) as u32;
+        let who = word(WHO);
+        let length = ((who >> 40 & 0xff) as usize).min(NAME_MAX);
+        let name = (NAME..WORDS)
+            .flat_map(|i| word(i).to_le_bytes())
+            .take(length);
+        let plain = |b: u8| {
+            if b.is_ascii_graphic() {
+                char::from(b)
+            } else {
+                '?'
+            }
+        };
+        let envelope = word(ENVELOPE);
+        Record {
+            pid: low(who),
+            phase: Phase::from_bits(who >> 32),
+            call: name.map(plain).collect(),
+            peer: low(envelope).cast_signed(),
+            tag: low(envelope >> 32).cast_signed(),
+            bytes: word(BYTES),
+            context: low(word(CONTEXT)),
+            since_ns: word(SINCE),
+        }
+    }
+
+    /// Seconds that the phase has lasted.
+    pub fn seconds(&self) -> f64 {
+        now_ns().saturating_sub(self.since_ns) as f64 / 1e9
+    }
+}
+
+/// A sentence's predicate: "has waited in MPI_Recv for 8 bytes from rank 1, tag 7, for 2.0 s".
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.phase {
+            Phase::NotStarted => return f.write_str("has not initialised MPI"),
+            Phase::Running => return f.write_str("is not waiting in MPI"),
+            Phase::Finalized => return f.write_str("has finalised MPI"),
+            Phase::Aborted => return f.write_str("has called MPI_Abort"),
+            Phase::Waiting => write!(f, "waits in {}", self.call)?,
+        }
+        match self.peer {
+            NONE => {}
+            consts::ANY_SOURCE => f.write_str(", any source")?,
+            peer => write!(f, ", peer {peer}")?,
+        }
+        match self.tag {
+            NONE => {}
+            consts::ANY_TAG => f.write_str(", any tag")?,
+            tag => write!(f, ", tag {tag}")?,
+        }
+        write!(f, ", {} bytes", self.bytes)?;
+        if self.context != 0 {
+            write!(f, ", context {}", self.context)?;
+        }
+        write!(f, ", since {:.1} s", self.seconds())
+    }
+}
+
+fn now_ns() -> u64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    (t.tv_sec.unsigned_abs()) * 1_000_000_000 + t.tv_nsec.unsigned_abs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Book;
+    use proptest::prelude::*;
+
+    fn writer(fd: &std::os::fd::OwnedFd, rank: usize) -> ReportPage {
+        ReportPage {
+            words: map::own_record(fd, rank),
+            pid: 77,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let (fd, book) = Book::create(3).unwrap();
+        assert_eq!(book.read(1).unwrap().phase, Phase::NotStarted);
+        assert_eq!(book.read(3), None);
+        let page = writer(&fd, 1);
+        assert!(page.is_present());
+        page.waiting_in(5, "MPI_Recv", consts::ANY_SOURCE, -7, 1 << 40);
+        let record = Book::open(&fd).unwrap().read(1).unwrap();
+        assert_eq!(
+            (record.pid, record.phase, record.call.as_str()),
+            (77, Phase::Waiting, "MPI_Recv")
+        );
+        assert_eq!(
+            (record.peer, record.tag, record.bytes, record.context),
+            (consts::ANY_SOURCE, -7, 1 << 40, 5)
+        );
+        assert!(record.to_string().starts_with(
+            "waits in MPI_Recv, any source, tag -7, 1099511627776 bytes, context 5, since 0."
+        ));
+        page.running();
+        assert_eq!(book.read(1).unwrap().to_string(), "is not waiting in MPI");
+        assert_eq!(book.read(0).unwrap().phase, Phase::NotStarted);
+    }
+
+    #[test]
+    fn other_files_are_refused() {
+        let plain = rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap();
+        rustix::fs::ftruncate(&plain, 4096).unwrap();
+        assert!(Book::open(&plain).is_none(), "not sealed");
+        let seals = rustix::fs::SealFlags::SHRINK | rustix::fs::SealFlags::GROW;
+        rustix::fs::fcntl_add_seals(&plain, seals).unwrap();
+        assert!(Book::open(&plain).is_none(), "no magic");
+        assert!(Book::open(std::fs::File::open("/dev/null").unwrap()).is_none());
+        assert!(map::own_record(&Book::create(2).unwrap().0, 2).is_none());
+        assert!(Book::create(0).is_err());
+    }
+
+    #[test]
+    fn a_reader_never_sees_two_writes_mixed() {
+        let (fd, book) = Book::create(1).unwrap();
+        let page = writer(&fd, 0);
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    page.waiting("MPI_Send", 1, 1, 1);
+                    page.waiting("MPI_Barrier_with_a_long_name", 2, 2, 2);
+                }
+            });
+            for _ in 0..2000 {
+                let r = book.read(0).unwrap();
+                let expected = match r.bytes {
+                    0 => continue,
+                    1 => ("MPI_Send", 1, 1),
+                    _ => ("MPI_Barrier_with_a_long_name", 2, 2),
+                };
+                assert_eq!((r.call.as_str(), r.peer, r.tag), expected);
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+    }
+
+    proptest! {
+        #[test]
+        fn any_bits_can_be_read(words in proptest::collection::vec(any::<u64>(), WORDS)) {
+            let words: Vec<AtomicU64> = words.into_iter().map(AtomicU64::new).collect();
+            let record = Record::read(&words);
+            prop_assert!(record.call.len() <= NAME_MAX && record.call.is_ascii());
+            prop_assert!(record.to_string().len() < 400);
+        }
+    }
+}
