@@ -1,0 +1,266 @@
+//! A buffer and what of it is data: the argument of every transfer.
+
+use std::rc::Rc;
+
+use boundary::UserBuf;
+
+use crate::{Cursor, Program};
+
+/// Which bytes of a buffer are data.
+#[derive(Clone, Debug)]
+pub enum Shape {
+    /// So many bytes from the buffer's address on.
+    Bytes(u64),
+    /// `count` repetitions of a layout.
+    Typed {
+        /// The layout.
+        program: Rc<Program>,
+        /// Repetitions.
+        count: u64,
+    },
+}
+
+/// A buffer and its shape.
+#[derive(Clone, Debug)]
+pub struct Data {
+    /// The buffer; the layout's displacements count from here.
+    pub buf: UserBuf,
+    /// Which of its bytes are data.
+    pub shape: Shape,
+}
+
+impl Data {
+    /// No data.
+    pub const EMPTY: Data = Data {
+        buf: UserBuf::NULL,
+        shape: Shape::Bytes(0),
+    };
+
+    /// `len` bytes at `buf`.
+    #[inline]
+    pub const fn bytes(buf: UserBuf, len: u64) -> Data {
+        Data {
+            buf,
+            shape: Shape::Bytes(len),
+        }
+    }
+
+    /// `count` repetitions of `program` at `buf`; plain bytes where they lie in one run.
+    #[inline]
+    pub fn typed(buf: UserBuf, program: &Rc<Program>, count: u64) -> Data {
+        match program.run_start(count) {
+            Some(start) => Data::bytes(buf.offset(start), program.size().saturating_mul(count)),
+            None => Data {
+                buf,
+                shape: Shape::Typed {
+                    program: program.clone(),
+                    count,
+                },
+            },
+        }
+    }
+
+    /// Packed bytes.
+    #[inline]
+    pub fn len(&self) -> u64 {
+        match &self.shape {
+            Shape::Bytes(n) => *n,
+            Shape::Typed { program, count } => program.size().saturating_mul(*count),
+        }
+    }
+
+    /// Whether there is no data.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// If the data lie in one run: its address and length.
+    #[inline]
+    pub fn contiguous(&self) -> Option<(UserBuf, u64)> {
+        match &self.shape {
+            Shape::Bytes(n) => Some((self.buf, *n)),
+            Shape::Typed { program, count } => program
+                .run_start(*count)
+                .map(|start| (self.buf.offset(start), self.len())),
+        }
+    }
+
+    /// Reads the data as a stream of packed bytes.
+    #[inline]
+    pub fn reader(&self) -> Reader {
+        Reader(Stream::new(self))
+    }
+
+    /// Writes the data from a stream of packed bytes.
+    #[inline]
+    pub fn writer(&self) -> Writer {
+        Writer(Stream::new(self))
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Stream {
+    Bytes { buf: UserBuf, done: u64, len: u64 },
+    Typed { buf: UserBuf, cursor: Cursor },
+}
+
+impl Stream {
+    #[inline]
+    fn new(data: &Data) -> Stream {
+        match (&data.shape, data.contiguous()) {
+            (Shape::Typed { program, count }, None) => Stream::Typed {
+                buf: data.buf,
+                cursor: Cursor::new(program, *count),
+            },
+            (_, run) => {
+                let (buf, len) = run.unwrap_or((data.buf, 0));
+                Stream::Bytes { buf, done: 0, len }
+            }
+        }
+    }
+
+    #[inline]
+    fn position(&self) -> u64 {
+        match self {
+            Stream::Bytes { done, .. } => *done,
+            Stream::Typed { cursor, .. } => cursor.position(),
+        }
+    }
+
+    #[inline]
+    fn remaining(&self) -> u64 {
+        match self {
+            Stream::Bytes { done, len, .. } => len - done,
+            Stream::Typed { cursor, .. } => cursor.remaining(),
+        }
+    }
+
+    fn seek(&mut self, offset: u64) {
+        match self {
+            Stream::Bytes { done, len, .. } => *done = offset.min(*len),
+            Stream::Typed { cursor, .. } => cursor.seek(offset),
+        }
+    }
+
+    #[inline]
+    fn contiguous(&self) -> Option<(UserBuf, u64)> {
+        match self {
+            Stream::Bytes { buf, done, len } => Some((buf.offset(*done as i64), len - done)),
+            Stream::Typed { .. } => None,
+        }
+    }
+
+    fn next_run(&mut self, max: usize) -> Option<(UserBuf, usize)> {
+        match self {
+            Stream::Bytes { buf, done, len } => {
+                let n = (*len - *done).min(max as u64) as usize;
+                let at = buf.offset(*done as i64);
+                *done += n as u64;
+                (n > 0).then_some((at, n))
+            }
+            Stream::Typed { buf, cursor } => cursor
+                .next_run(max)
+                .map(|run| (buf.offset(run.disp), run.len)),
+        }
+    }
+}
+
+macro_rules! stream_methods {
+    ($name:ident) => {
+        impl $name {
+            /// Packed bytes passed.
+            #[inline]
+            pub fn position(&self) -> u64 {
+                self.0.position()
+            }
+
+            /// Packed bytes to come.
+            #[inline]
+            pub fn remaining(&self) -> u64 {
+                self.0.remaining()
+            }
+
+            /// Moves to packed byte `offset` (at most the data's length).
+            pub fn seek(&mut self, offset: u64) {
+                self.0.seek(offset)
+            }
+
+            /// If the rest lies in one run: its address and length.
+            #[inline]
+            pub fn contiguous(&self) -> Option<(UserBuf, u64)> {
+                self.0.contiguous()
+            }
+
+            /// The next stretch of at most `max` bytes that lie together, and moves past it;
+            /// `None` at the end.
+            pub fn next_run(&mut self, max: usize) -> Option<(UserBuf, usize)> {
+                self.0.next_run(max)
+            }
+        }
+    };
+}
+
+/// Reads data as a stream of packed bytes; resumable.
+#[derive(Clone, Debug)]
+pub struct Reader(Stream);
+
+/// Writes data from a stream of packed bytes; resumable.
+#[derive(Clone, Debug)]
+pub struct Writer(Stream);
+
+stream_methods!(Reader);
+stream_methods!(Writer);
+
+impl Reader {
+    /// Copies the next bytes into `out`; returns how many: `out.len()`, or fewer at the end.
+    #[inline]
+    pub fn read(&mut self, out: &mut [u8]) -> usize {
+        match &mut self.0 {
+            Stream::Bytes { buf, done, len } => {
+                let n = (*len - *done).min(out.len() as u64) as usize;
+                buf.offset(*done as i64).read(&mut out[..n]);
+                *done += n as u64;
+                n
+            }
+            Stream::Typed { buf, cursor } => cursor.pack(*buf, out),
+        }
+    }
+}
+
+impl Writer {
+    /// Copies `input` to the next bytes; returns how many: `input.len()`, or fewer at the end.
+    #[inline]
+    pub fn write(&mut self, input: &[u8]) -> usize {
+        match &mut self.0 {
+            Stream::Bytes { buf, done, len } => {
+                let n = (*len - *done).min(input.len() as u64) as usize;
+                buf.offset(*done as i64).write(&input[..n]);
+                *done += n as u64;
+                n
+            }
+            Stream::Typed { buf, cursor } => cursor.unpack(*buf, input),
+        }
+    }
+}
+
+/// Copies as much of `from` as fits into `to`, in packed order; returns how many bytes. The two
+/// buffers may only overlap where both are contiguous.
+pub fn transfer(from: &Data, to: &Data) -> u64 {
+    let total = from.len().min(to.len());
+    if let (Some((source, _)), Some((target, _))) = (from.contiguous(), to.contiguous()) {
+        target.copy_from(source, total as usize);
+        return total;
+    }
+    let (mut reader, mut writer) = (from.reader(), to.writer());
+    // Fits the first-level cache beside the fragments themselves.
+    let mut bounce = [0; 8192];
+    let mut left = total;
+    while left > 0 {
+        let n = left.min(bounce.len() as u64) as usize;
+        let n = reader.read(&mut bounce[..n]);
+        writer.write(&bounce[..n]);
+        left -= n as u64;
+    }
+    total
+}

@@ -1,0 +1,115 @@
+//! Copies between a buffer and packed bytes, with inner loops for the usual fragment sizes.
+//!
+//! A [`Mover`] is one direction. The lengths a program names most (4, 8 and 16 bytes) are copied as
+//! arrays, which compile to plain loads and stores.
+
+use boundary::UserBuf;
+
+/// One direction of copying; the packed side advances by what is moved.
+pub(crate) trait Mover {
+    /// Bytes that the packed side still has room for.
+    fn room(&self) -> usize;
+
+    /// Moves `N` bytes at `disp`. `N <= room()`.
+    fn array<const N: usize>(&mut self, disp: i64);
+
+    /// Moves `len` bytes at `disp`, `len <= room()`.
+    fn bytes(&mut self, disp: i64, len: usize);
+
+    /// Moves `len` bytes at `disp`, `len <= room()`, quickly where `len` is small.
+    #[inline(always)]
+    fn block(&mut self, disp: i64, len: usize) {
+        match len {
+            4 => self.array::<4>(disp),
+            8 => self.array::<8>(disp),
+            16 => self.array::<16>(disp),
+            _ => self.bytes(disp, len),
+        }
+    }
+
+    /// Moves one fragment of `len` bytes at each of `disps`, together no more than `room()`.
+    #[inline(always)]
+    fn fragments(&mut self, disps: impl Iterator<Item = i64>, len: usize) {
+        match len {
+            1 => disps.for_each(|d| self.array::<1>(d)),
+            2 => disps.for_each(|d| self.array::<2>(d)),
+            4 => disps.for_each(|d| self.array::<4>(d)),
+            8 => disps.for_each(|d| self.array::<8>(d)),
+            12 => disps.for_each(|d| self.array::<12>(d)),
+            16 => disps.for_each(|d| self.array::<16>(d)),
+            24 => disps.for_each(|d| self.array::<24>(d)),
+            32 => disps.for_each(|d| self.array::<32>(d)),
+            _ => disps.for_each(|d| self.bytes(d, len)),
+        }
+    }
+}
+
+/// From the buffer to packed bytes.
+pub(crate) struct Packer<'a> {
+    pub(crate) base: UserBuf,
+    pub(crate) out: &'a mut [u8],
+}
+
+impl Mover for Packer<'_> {
+    #[inline(always)]
+    fn room(&self) -> usize {
+        self.out.len()
+    }
+
+    #[inline(always)]
+    fn array<const N: usize>(&mut self, disp: i64) {
+        let out = std::mem::take(&mut self.out);
+        if let Some((head, rest)) = out.split_first_chunk_mut::<N>() {
+            self.base.offset(disp).read(head);
+            self.out = rest;
+        }
+    }
+
+    #[inline(always)]
+    fn bytes(&mut self, disp: i64, len: usize) {
+        let (head, rest) = std::mem::take(&mut self.out).split_at_mut(len);
+        self.base.offset(disp).read(head);
+        self.out = rest;
+    }
+}
+
+/// From packed bytes to the buffer.
+pub(crate) struct Unpacker<'a> {
+    pub(crate) base: UserBuf,
+    pub(crate) input: &'a [u8],
+}
+
+impl Mover for Unpacker<'_> {
+    #[inline(always)]
+    fn room(&self) -> usize {
+        self.input.len()
+    }
+
+    #[inline(always)]
+    fn array<const N: usize>(&mut self, disp: i64) {
+        if let Some((head, rest)) = self.input.split_first_chunk::<N>() {
+            self.base.offset(disp).write(head);
+            self.input = rest;
+        }
+    }
+
+    #[inline(always)]
+    fn bytes(&mut self, disp: i64, len: usize) {
+        let (head, rest) = self.input.split_at(len);
+        self.base.offset(disp).write(head);
+        self.input = rest;
+    }
+}
+
+/// Moves nothing: used where a cursor's position changes without a buffer.
+pub(crate) struct Still;
+
+impl Mover for Still {
+    fn room(&self) -> usize {
+        0
+    }
+
+    fn array<const N: usize>(&mut self, _: i64) {}
+
+    fn bytes(&mut self, _: i64, _: usize) {}
+}

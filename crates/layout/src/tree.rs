@@ -1,0 +1,322 @@
+//! Building a layout: combinators that keep the tree normalised.
+//!
+//! The order of fragments is the type map's order and never changes. Normal form: no empty parts,
+//! no loop of one iteration, adjacent blocks of equal kind are one block, a dense loop is a block, a
+//! loop that continues the loop inside it is one loop, sequences are flat, evenly spaced blocks are
+//! a loop, many blocks are a table. Work and memory are proportional to what the caller lists,
+//! never to a repeat count.
+
+use std::rc::Rc;
+
+use crate::{Error, Kind};
+
+/// From this many separate blocks of one kind on, a sequence keeps them in a table: one
+/// instruction then runs them in a tight loop.
+const TABLE_FROM: usize = 4;
+
+/// A normalised layout, relative to the start of its buffer.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    pub(crate) disp: i64,
+    pub(crate) size: u64,
+    pub(crate) shape: Shape,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Shape {
+    Empty,
+    Block {
+        len: u64,
+        kind: Kind,
+    },
+    Loop {
+        count: u64,
+        step: i64,
+        body: Rc<Tree>,
+    },
+    Blocks {
+        spans: Rc<[(i64, u64)]>,
+        kind: Kind,
+    },
+    Each {
+        disps: Rc<[i64]>,
+        body: Rc<Tree>,
+    },
+    Seq(Rc<[Tree]>),
+}
+
+fn fits(size: u64) -> Result<u64, Error> {
+    if size > i64::MAX as u64 {
+        Err(Error::Overflow)
+    } else {
+        Ok(size)
+    }
+}
+
+fn times(size: u64, count: u64) -> Result<u64, Error> {
+    fits(size.checked_mul(count).ok_or(Error::Overflow)?)
+}
+
+fn plus(a: i64, b: i64) -> Result<i64, Error> {
+    a.checked_add(b).ok_or(Error::Overflow)
+}
+
+/// The common difference of `disps` (two or more), if there is one.
+fn progression(mut disps: impl Iterator<Item = i64>) -> Option<i64> {
+    let (first, second) = (disps.next()?, disps.next()?);
+    let step = second.checked_sub(first)?;
+    let mut last = second;
+    for d in disps {
+        if d.checked_sub(last)? != step {
+            return None;
+        }
+        last = d;
+    }
+    Some(step)
+}
+
+impl Tree {
+    /// Nothing at all.
+    pub const EMPTY: Tree = Tree {
+        disp: 0,
+        size: 0,
+        shape: Shape::Empty,
+    };
+
+    /// `len` bytes of `kind` at `disp`.
+    pub fn block(disp: i64, len: u64, kind: Kind) -> Result<Tree, Error> {
+        if len == 0 {
+            return Ok(Tree::EMPTY);
+        }
+        Ok(Tree {
+            disp,
+            size: fits(len)?,
+            shape: Shape::Block { len, kind },
+        })
+    }
+
+    /// Bytes of data.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// If the layout is one block: its displacement, length and kind.
+    pub fn as_block(&self) -> Option<(i64, u64, Kind)> {
+        match self.shape {
+            Shape::Block { len, kind } => Some((self.disp, len, kind)),
+            _ => None,
+        }
+    }
+
+    /// The same layout `by` bytes further.
+    pub fn shifted(&self, by: i64) -> Result<Tree, Error> {
+        if self.size == 0 {
+            return Ok(Tree::EMPTY);
+        }
+        Ok(Tree {
+            disp: plus(self.disp, by)?,
+            ..self.clone()
+        })
+    }
+
+    /// The layout `count` times, `step` bytes further each time.
+    pub fn repeat(&self, count: u64, step: i64) -> Result<Tree, Error> {
+        if count == 0 || self.size == 0 {
+            return Ok(Tree::EMPTY);
+        }
+        if count == 1 {
+            return Ok(self.clone());
+        }
+        let size = times(self.size, count)?;
+        let over = |shape| {
+            Ok(Tree {
+                disp: self.disp,
+                size,
+                shape,
+            })
+        };
+        match &self.shape {
+            Shape::Block { len, kind } if i64::try_from(*len) == Ok(step) => over(Shape::Block {
+                len: size,
+                kind: *kind,
+            }),
+            Shape::Loop {
+                count: inner,
+                step: small,
+                body,
+            } if i128::from(*small) * i128::from(*inner) == i128::from(step) => over(Shape::Loop {
+                count: inner * count,
+                step: *small,
+                body: body.clone(),
+            }),
+            _ => {
+                let body = Rc::new(Tree {
+                    disp: 0,
+                    ..self.clone()
+                });
+                over(Shape::Loop { count, step, body })
+            }
+        }
+    }
+
+    /// The layout once at each of `disps`, in that order.
+    pub fn scatter(&self, disps: &[i64]) -> Result<Tree, Error> {
+        if let Some((disp, len, kind)) = self.as_block() {
+            let spans = disps.iter().map(|&d| Ok((plus(disp, d)?, len)));
+            return Tree::blocks(spans.collect::<Result<Vec<_>, Error>>()?, kind);
+        }
+        if self.size == 0 || disps.is_empty() {
+            return Ok(Tree::EMPTY);
+        }
+        if let [only] = disps {
+            return self.shifted(*only);
+        }
+        if let Some(step) = progression(disps.iter().copied()) {
+            return self.shifted(disps[0])?.repeat(disps.len() as u64, step);
+        }
+        let size = times(self.size, disps.len() as u64)?;
+        let body = Rc::new(Tree {
+            disp: 0,
+            ..self.clone()
+        });
+        Ok(Tree {
+            disp: self.disp,
+            size,
+            shape: Shape::Each {
+                disps: disps.into(),
+                body,
+            },
+        })
+    }
+
+    /// Blocks of one kind, each a displacement and a length, in that order.
+    pub fn blocks(mut spans: Vec<(i64, u64)>, kind: Kind) -> Result<Tree, Error> {
+        let mut size: u64 = 0;
+        for &(_, len) in &spans {
+            size = fits(size.checked_add(len).ok_or(Error::Overflow)?)?;
+        }
+        spans.retain(|s| s.1 > 0);
+        spans.dedup_by(|next, last| {
+            let adjacent = i128::from(last.0) + i128::from(last.1) == i128::from(next.0);
+            if adjacent {
+                last.1 += next.1;
+            }
+            adjacent
+        });
+        let (Some(&(first, len)), count) = (spans.first(), spans.len()) else {
+            return Ok(Tree::EMPTY);
+        };
+        if count == 1 {
+            return Tree::block(first, len, kind);
+        }
+        if spans.iter().all(|s| s.1 == len)
+            && let Some(step) = progression(spans.iter().map(|s| s.0))
+        {
+            return Tree::block(first, len, kind)?.repeat(count as u64, step);
+        }
+        Ok(Tree {
+            disp: 0,
+            size,
+            shape: Shape::Blocks {
+                spans: spans.into(),
+                kind,
+            },
+        })
+    }
+
+    /// The parts one after the other.
+    pub fn seq(parts: &[Tree]) -> Result<Tree, Error> {
+        let mut flat = Flat::default();
+        for part in parts {
+            match &part.shape {
+                Shape::Seq(inner) => {
+                    for child in inner.iter() {
+                        flat.push(child.shifted(part.disp)?)?;
+                    }
+                }
+                _ => flat.push(part.clone())?,
+            }
+        }
+        flat.flush()?;
+        let mut parts = flat.parts;
+        match parts.len() {
+            0 => Ok(Tree::EMPTY),
+            1 => Ok(parts.remove(0)),
+            _ => {
+                let mut size: u64 = 0;
+                for part in &parts {
+                    size = fits(size.checked_add(part.size).ok_or(Error::Overflow)?)?;
+                }
+                Ok(Tree {
+                    disp: 0,
+                    size,
+                    shape: Shape::Seq(parts.into()),
+                })
+            }
+        }
+    }
+}
+
+/// Gathers neighbouring blocks of one kind while a sequence is flattened.
+#[derive(Default)]
+struct Flat {
+    parts: Vec<Tree>,
+    spans: Vec<(i64, u64)>,
+    kind: Option<Kind>,
+}
+
+impl Flat {
+    fn push(&mut self, part: Tree) -> Result<(), Error> {
+        match &part.shape {
+            Shape::Empty => {}
+            Shape::Block { len, kind } => {
+                self.enter(*kind)?;
+                self.span(part.disp, *len);
+            }
+            Shape::Blocks { spans, kind } => {
+                self.enter(*kind)?;
+                for &(disp, len) in spans.iter() {
+                    self.span(plus(disp, part.disp)?, len);
+                }
+            }
+            _ => {
+                self.flush()?;
+                self.parts.push(part);
+            }
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, kind: Kind) -> Result<(), Error> {
+        if self.kind != Some(kind) {
+            self.flush()?;
+            self.kind = Some(kind);
+        }
+        Ok(())
+    }
+
+    fn span(&mut self, disp: i64, len: u64) {
+        if let Some(last) = self.spans.last_mut()
+            && i128::from(last.0) + i128::from(last.1) == i128::from(disp)
+        {
+            last.1 += len;
+        } else {
+            self.spans.push((disp, len));
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        let spans = std::mem::take(&mut self.spans);
+        let Some(kind) = self.kind.take() else {
+            return Ok(());
+        };
+        if spans.len() >= TABLE_FROM {
+            self.parts.push(Tree::blocks(spans, kind)?);
+        } else {
+            for (disp, len) in spans {
+                self.parts.push(Tree::block(disp, len, kind)?);
+            }
+        }
+        Ok(())
+    }
+}
