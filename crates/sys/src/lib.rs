@@ -1,1 +1,22 @@
-//! Placeholder: written by the crate's first commit.
+//! What Yamabiko needs from the machine and the operating system, and nothing of MPI.
+//!
+//! * [`span`] and [`slab`]: objects whose address is also a 32-bit name;
+//! * [`lock`]: the one coarse lock, free of cost until threads are asked for;
+//! * [`doorbell`]: what a waiting process sleeps on, in memory shared with its peers;
+//! * [`memfd`] and [`unix`]: sealed shared memory, and the sockets that pass it on;
+//! * [`copy`], [`clock`], [`cpus`], [`random`], [`process`]: small necessities.
+//!
+//! Everything works as an ordinary user, without `/dev/shm` and on a read-only root. Nothing here
+//! uses thread-local storage, since the libraries are also loaded with `dlopen`.
+
+pub mod clock;
+pub mod copy;
+pub mod cpus;
+pub mod doorbell;
+pub mod lock;
+pub mod memfd;
+pub mod process;
+pub mod random;
+pub mod slab;
+pub mod span;
+pub mod unix;

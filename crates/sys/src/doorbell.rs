@@ -1,0 +1,405 @@
+//! The doorbell: what a waiting process sleeps on, and its peers ring.
+//!
+//! It lies in memory shared between processes. A peer first publishes something (a message in a
+//! ring), then calls [`Doorbell::ring`], which costs one load while the owner is awake. The owner,
+//! having found nothing for a while, calls [`Doorbell::prepare`], looks once more, and either drops
+//! the result or [`Sleeper::wait`]s. Several threads of the owner may sleep at the same time; a
+//! ring wakes all of them.
+//!
+//! # Why no wake-up is lost
+//! Ringer: *publish*, then *load the number of sleepers*. Sleeper: *add itself to the number*, then
+//! *look for work*. One of the two must see the other, which takes a full barrier between the two
+//! steps on both sides. The sleeper has time, so it pays for both: `membarrier` with
+//! `GLOBAL_EXPEDITED` makes every running thread of every registered process execute one. A peer
+//! registers when it attaches. Where it cannot, it sets the bell's fence bit, and executes a fence
+//! of its own before it trusts the number; so does everybody if the owner cannot call `membarrier`.
+//! Nobody else has to be asked: the owner decides before a peer sees the bell, and a peer's own
+//! change of the word is always visible to itself.
+//!
+//! The number and the fence bit share a word, so the ringer's usual case is a load and a test. A
+//! ring bumps `turn`, which is the word the futex watches, so a ring between the sleeper's last
+//! look and its system call makes the call return at once.
+//!
+//! The word is in shared memory: a hostile peer can cause useless wake-ups or a sleep that ends
+//! with its deadline, nothing else.
+//!
+//! # Sleeping on sockets too
+//! A process that has sockets as well needs one sleep for both. Two ways fit this layout without
+//! changing what ringers do in the usual case: an `io_uring` futex wait on `turn` beside the
+//! sockets' polls (Linux 6.7), for which [`Sleeper`] would hand out the word and its value; or a
+//! second flag bit in the word that tells ringers to write to an eventfd, which they got over the
+//! Unix socket when they attached, in place of the futex call.
+
+use std::time::Instant;
+
+#[cfg(not(all(test, loom)))]
+use std::sync::atomic::{AtomicU32, fence};
+
+#[cfg(all(test, loom))]
+use loom::sync::atomic::{AtomicU32, fence};
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+
+use park::{barrier, can_barrier, wake, watch};
+
+/// Set in `word` when a ringer has to execute a fence; the rest counts sleepers.
+const FENCE: u32 = 1 << 31;
+
+/// What a waiting process sleeps on. All-zero bytes are a valid doorbell that nobody sleeps on,
+/// but [`Doorbell::open`] has to be called before it is shared.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Doorbell {
+    word: AtomicU32,
+    turn: AtomicU32,
+}
+
+#[cfg(not(all(test, loom)))]
+const _: () = assert!(size_of::<Doorbell>() == 64);
+
+// SAFETY: two atomic words of which every value is valid, and padding that is never read.
+#[cfg(not(all(test, loom)))]
+unsafe impl crate::memfd::Shared for Doorbell {}
+
+impl Doorbell {
+    /// A doorbell that nobody sleeps on; still to be opened.
+    pub fn new() -> Doorbell {
+        Doorbell {
+            word: AtomicU32::new(0),
+            turn: AtomicU32::new(0),
+        }
+    }
+
+    /// Called once by the owner before any peer sees the bell.
+    pub fn open(&self) {
+        self.attach();
+    }
+
+    /// Called by each process before it rings the bell for the first time. Cheap after the first
+    /// bell of a process.
+    pub fn attach(&self) {
+        if !can_barrier() {
+            self.word.fetch_or(FENCE, SeqCst);
+        }
+    }
+
+    /// Whether a ringer has to execute a fence, since some process cannot use `membarrier`.
+    pub fn fence_needed(&self) -> bool {
+        self.word.load(Relaxed) & FENCE != 0
+    }
+
+    /// Wakes the owner if it sleeps. To be called after what it should see was published.
+    #[inline(always)]
+    pub fn ring(&self) {
+        // Keeps the compiler from moving the load before the publishing store; the sleeper's
+        // barrier keeps the processor from it.
+        std::sync::atomic::compiler_fence(SeqCst);
+        let word = self.word.load(Relaxed);
+        if word != 0 {
+            self.ring_slowly(word);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ring_slowly(&self, mut word: u32) {
+        if word & FENCE != 0 {
+            fence(SeqCst);
+            word = self.word.load(Relaxed);
+        }
+        if word & !FENCE != 0 {
+            // Release: a sleeper that sees the new turn sees what was published before it.
+            self.turn.fetch_add(1, Release);
+            wake(&self.turn);
+        }
+    }
+
+    /// Announces that the caller is about to sleep. It must look for work once more after this,
+    /// and either drop the result (there is some) or wait.
+    pub fn prepare(&self) -> Sleeper<'_> {
+        // Acquire: work published before an earlier ring is seen by the look that follows.
+        let turn = self.turn.load(Acquire);
+        self.word.fetch_add(1, SeqCst);
+        fence(SeqCst);
+        barrier();
+        Sleeper { bell: self, turn }
+    }
+}
+
+impl Default for Doorbell {
+    fn default() -> Doorbell {
+        Doorbell::new()
+    }
+}
+
+/// A thread that announced its sleep; dropping it takes that back.
+#[must_use = "dropping it cancels the sleep"]
+#[derive(Debug)]
+pub struct Sleeper<'a> {
+    bell: &'a Doorbell,
+    turn: u32,
+}
+
+impl Sleeper<'_> {
+    /// Sleeps until the bell rings (`true`), or did since `prepare`, or `deadline` passes
+    /// (`false`).
+    pub fn wait(self, deadline: Option<Instant>) -> bool {
+        loop {
+            if self.bell.turn.load(Acquire) != self.turn {
+                return true;
+            }
+            if !watch(&self.bell.turn, self.turn, deadline) {
+                return self.bell.turn.load(Acquire) != self.turn;
+            }
+        }
+    }
+
+    /// Takes the announcement back: there was work after all.
+    pub fn cancel(self) {}
+}
+
+impl Drop for Sleeper<'_> {
+    fn drop(&mut self) {
+        self.bell.word.fetch_sub(1, Relaxed);
+    }
+}
+
+/// The system calls.
+#[cfg(not(all(test, loom)))]
+mod park {
+    use std::sync::OnceLock;
+    use std::sync::atomic::AtomicU32;
+    use std::time::Instant;
+
+    use rustix::thread::{MembarrierCommand, futex, membarrier};
+
+    static REGISTERED: OnceLock<bool> = OnceLock::new();
+
+    /// Whether this process takes part in barriers; registers it the first time.
+    pub fn can_barrier() -> bool {
+        *REGISTERED.get_or_init(|| membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok())
+    }
+
+    /// A full barrier on every running thread of every process that registered. Where this
+    /// process cannot ask for it, the bell's fence bit is set.
+    pub fn barrier() {
+        if can_barrier() {
+            let _ = membarrier(MembarrierCommand::GlobalExpedited);
+        }
+    }
+
+    /// Sleeps while `word` is `value`; `false` when `deadline` has passed. May return early.
+    pub fn watch(word: &AtomicU32, value: u32, deadline: Option<Instant>) -> bool {
+        let left = crate::clock::timespec_left(deadline);
+        if left.is_some_and(|t| t.tv_sec == 0 && t.tv_nsec == 0) {
+            return false;
+        }
+        // Not private: the ringer is another process.
+        let _ = futex::wait(word, futex::Flags::empty(), value, left.as_ref());
+        true
+    }
+
+    pub fn wake(word: &AtomicU32) {
+        let _ = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
+    }
+}
+
+/// The same for the model: a futex watch that loom can explore, and a membarrier that is nothing,
+/// since the model has every ringer execute its fence.
+#[cfg(all(test, loom))]
+mod park {
+    use std::time::Instant;
+
+    use loom::sync::atomic::AtomicU32;
+
+    pub fn can_barrier() -> bool {
+        false
+    }
+
+    pub fn barrier() {}
+
+    pub fn watch(_: &AtomicU32, _: u32, _: Option<Instant>) -> bool {
+        loom::thread::yield_now();
+        true
+    }
+
+    pub fn wake(_: &AtomicU32) {}
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    struct Shared {
+        bell: Doorbell,
+        work: AtomicU32,
+    }
+
+    fn shared() -> Arc<Shared> {
+        let s = Shared {
+            bell: Doorbell::new(),
+            work: AtomicU32::new(0),
+        };
+        s.bell.open();
+        Arc::new(s)
+    }
+
+    /// Sleeps until `n` pieces of work were published: a lost wake-up is an endless sleep, which
+    /// loom reports.
+    fn await_work(s: &Shared, n: u32) {
+        loop {
+            if s.work.load(Acquire) >= n {
+                return;
+            }
+            let sleeper = s.bell.prepare();
+            if s.work.load(Acquire) >= n {
+                sleeper.cancel();
+                return;
+            }
+            assert!(sleeper.wait(None));
+        }
+    }
+
+    fn publish(s: &Shared) {
+        s.bell.attach();
+        s.work.fetch_add(1, Release);
+        s.bell.ring();
+    }
+
+    #[test]
+    fn loom_no_wakeup_is_lost() {
+        loom::model(|| {
+            let s = shared();
+            let ringer = {
+                let s = s.clone();
+                thread::spawn(move || publish(&s))
+            };
+            await_work(&s, 1);
+            ringer.join().unwrap();
+            assert_eq!(s.bell.word.load(Relaxed), FENCE);
+        });
+    }
+
+    #[test]
+    fn loom_two_ringers() {
+        loom::model(|| {
+            let s = shared();
+            let ringers = [s.clone(), s.clone()].map(|s| thread::spawn(move || publish(&s)));
+            await_work(&s, 2);
+            for r in ringers {
+                r.join().unwrap();
+            }
+        });
+    }
+
+    #[test]
+    fn loom_two_sleepers() {
+        loom::model(|| {
+            let s = shared();
+            let other = {
+                let s = s.clone();
+                thread::spawn(move || await_work(&s, 1))
+            };
+            let ringer = {
+                let s = s.clone();
+                thread::spawn(move || publish(&s))
+            };
+            await_work(&s, 1);
+            other.join().unwrap();
+            ringer.join().unwrap();
+            assert_eq!(s.bell.word.load(Relaxed), FENCE);
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn rings_between_processes() {
+        let (_fd, map) = crate::memfd::create_sealed("doorbell-test", 4096).unwrap();
+        let ping: &Doorbell = map.get(0).unwrap();
+        let pong: &Doorbell = map.get(64).unwrap();
+        let count: &AtomicU64 = map.get(128).unwrap();
+        ping.open();
+        pong.open();
+        const ROUNDS: u64 = 2_000;
+        let deadline = crate::clock::after(Duration::from_secs(60));
+        let play = |mine: &Doorbell, theirs: &Doorbell, first: u64| {
+            theirs.attach();
+            let mut turn = first;
+            while turn < ROUNDS {
+                while count.load(Acquire) != turn {
+                    let sleeper = mine.prepare();
+                    if count.load(Acquire) == turn {
+                        sleeper.cancel();
+                    } else if !sleeper.wait(deadline) {
+                        return false;
+                    }
+                }
+                count.store(turn + 1, Release);
+                theirs.ring();
+                turn += 2;
+            }
+            true
+        };
+        // SAFETY: the child only uses atomics in shared memory and direct system calls.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let ok = play(ping, pong, 1);
+            // SAFETY: ends the forked child without running the parent's exit handlers.
+            unsafe { libc::_exit(i32::from(!ok)) };
+        }
+        let ok = play(pong, ping, 0);
+        let mut status = -1;
+        // SAFETY: waits for the child made above; `status` outlives the call.
+        unsafe { libc::waitpid(child, &mut status, 0) };
+        assert!(ok && status == 0);
+        assert_eq!(ping.word.load(Relaxed) & !FENCE, 0);
+    }
+
+    #[test]
+    fn fences_where_membarrier_is_missing() {
+        let bell = Doorbell::new();
+        bell.word.store(FENCE, Relaxed);
+        assert!(bell.fence_needed());
+        bell.ring();
+        assert_eq!(bell.turn.load(Relaxed), 0);
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                while bell.turn.load(Relaxed) == 0 {
+                    bell.ring();
+                    std::thread::yield_now();
+                }
+            });
+            assert!(
+                bell.prepare()
+                    .wait(crate::clock::after(Duration::from_secs(60)))
+            );
+        });
+        assert_eq!(bell.word.load(Relaxed), FENCE);
+    }
+
+    #[test]
+    fn deadline_ends_the_sleep() {
+        let bell = Doorbell::new();
+        bell.open();
+        let start = Instant::now();
+        assert!(
+            !bell
+                .prepare()
+                .wait(crate::clock::after(Duration::from_millis(20)))
+        );
+        assert!(start.elapsed() >= Duration::from_millis(20));
+        let sleeper = bell.prepare();
+        bell.ring();
+        assert!(sleeper.wait(None));
+    }
+}
