@@ -19,6 +19,9 @@ const TABLE_FROM: usize = 4;
 pub struct Tree {
     pub(crate) disp: i64,
     pub(crate) size: u64,
+    /// The bytes lie in `[lo, hi)`, relative to the buffer, not to `disp`.
+    lo: i64,
+    hi: i64,
     pub(crate) shape: Shape,
 }
 
@@ -80,6 +83,8 @@ impl Tree {
     pub const EMPTY: Tree = Tree {
         disp: 0,
         size: 0,
+        lo: 0,
+        hi: 0,
         shape: Shape::Empty,
     };
 
@@ -88,9 +93,12 @@ impl Tree {
         if len == 0 {
             return Ok(Tree::EMPTY);
         }
+        let hi = plus(disp, fits(len)? as i64)?;
         Ok(Tree {
             disp,
-            size: fits(len)?,
+            size: len,
+            lo: disp,
+            hi,
             shape: Shape::Block { len, kind },
         })
     }
@@ -98,6 +106,16 @@ impl Tree {
     /// Bytes of data.
     pub fn size(&self) -> u64 {
         self.size
+    }
+
+    /// Where the lowest byte lies; 0 where there is none.
+    pub fn lo(&self) -> i64 {
+        self.lo
+    }
+
+    /// Where the byte after the highest lies; 0 where there is none.
+    pub fn hi(&self) -> i64 {
+        self.hi
     }
 
     /// If the layout is one block: its displacement, length and kind.
@@ -115,8 +133,16 @@ impl Tree {
         }
         Ok(Tree {
             disp: plus(self.disp, by)?,
+            lo: plus(self.lo, by)?,
+            hi: plus(self.hi, by)?,
             ..self.clone()
         })
+    }
+
+    /// The same layout with displacement 0: the body of a loop at this one's displacement.
+    fn body(&self) -> Result<Rc<Tree>, Error> {
+        let back = self.disp.checked_neg().ok_or(Error::Overflow)?;
+        Ok(Rc::new(self.shifted(back)?))
     }
 
     /// The layout `count` times, `step` bytes further each time.
@@ -128,13 +154,19 @@ impl Tree {
             return Ok(self.clone());
         }
         let size = times(self.size, count)?;
+        let last = i64::try_from(count - 1).map_err(|_| Error::Overflow)?;
+        let far = step.checked_mul(last).ok_or(Error::Overflow)?;
+        let (lo, hi) = (plus(self.lo, far.min(0))?, plus(self.hi, far.max(0))?);
         let over = |shape| {
             Ok(Tree {
                 disp: self.disp,
                 size,
+                lo,
+                hi,
                 shape,
             })
         };
+
         match &self.shape {
             Shape::Block { len, kind } if i64::try_from(*len) == Ok(step) => over(Shape::Block {
                 len: size,
@@ -149,13 +181,11 @@ impl Tree {
                 step: *small,
                 body: body.clone(),
             }),
-            _ => {
-                let body = Rc::new(Tree {
-                    disp: 0,
-                    ..self.clone()
-                });
-                over(Shape::Loop { count, step, body })
-            }
+            _ => over(Shape::Loop {
+                count,
+                step,
+                body: self.body()?,
+            }),
         }
     }
 
@@ -175,27 +205,32 @@ impl Tree {
             return self.shifted(disps[0])?.repeat(disps.len() as u64, step);
         }
         let size = times(self.size, disps.len() as u64)?;
-        let body = Rc::new(Tree {
-            disp: 0,
-            ..self.clone()
-        });
+        let (low, high) = disps
+            .iter()
+            .fold((i64::MAX, i64::MIN), |(lo, hi), &d| (lo.min(d), hi.max(d)));
+        let (lo, hi) = (plus(self.lo, low)?, plus(self.hi, high)?);
+        let shape = Shape::Each {
+            disps: disps.into(),
+            body: self.body()?,
+        };
         Ok(Tree {
             disp: self.disp,
             size,
-            shape: Shape::Each {
-                disps: disps.into(),
-                body,
-            },
+            lo,
+            hi,
+            shape,
         })
     }
 
     /// Blocks of one kind, each a displacement and a length, in that order.
     pub fn blocks(mut spans: Vec<(i64, u64)>, kind: Kind) -> Result<Tree, Error> {
-        let mut size: u64 = 0;
-        for &(_, len) in &spans {
-            size = fits(size.checked_add(len).ok_or(Error::Overflow)?)?;
-        }
         spans.retain(|s| s.1 > 0);
+        let (mut size, mut lo, mut hi) = (0u64, i64::MAX, i64::MIN);
+        for &(disp, len) in &spans {
+            size = fits(size.checked_add(len).ok_or(Error::Overflow)?)?;
+            lo = lo.min(disp);
+            hi = hi.max(plus(disp, len as i64)?);
+        }
         spans.dedup_by(|next, last| {
             let adjacent = i128::from(last.0) + i128::from(last.1) == i128::from(next.0);
             if adjacent {
@@ -217,6 +252,8 @@ impl Tree {
         Ok(Tree {
             disp: 0,
             size,
+            lo,
+            hi,
             shape: Shape::Blocks {
                 spans: spans.into(),
                 kind,
@@ -243,13 +280,16 @@ impl Tree {
             0 => Ok(Tree::EMPTY),
             1 => Ok(parts.remove(0)),
             _ => {
-                let mut size: u64 = 0;
+                let (mut size, mut lo, mut hi) = (0u64, i64::MAX, i64::MIN);
                 for part in &parts {
                     size = fits(size.checked_add(part.size).ok_or(Error::Overflow)?)?;
+                    (lo, hi) = (lo.min(part.lo), hi.max(part.hi));
                 }
                 Ok(Tree {
                     disp: 0,
                     size,
+                    lo,
+                    hi,
                     shape: Shape::Seq(parts.into()),
                 })
             }
@@ -299,6 +339,7 @@ impl Flat {
         if let Some(last) = self.spans.last_mut()
             && i128::from(last.0) + i128::from(last.1) == i128::from(disp)
         {
+            // Can't overflow: the two are one stretch of displacements.
             last.1 += len;
         } else {
             self.spans.push((disp, len));

@@ -150,6 +150,7 @@ proptest! {
         prop_assert_eq!(program.size(), p.bytes.len() as u64);
         prop_assert_eq!((program.true_lb(), program.true_ub()), range(&p.bytes));
 
+        prop_assert_eq!((p.tree.lo(), p.tree.hi()), range(&p.bytes));
         let bytes = all(&p, count, extent);
         let (lo, hi) = range(&bytes);
         let mut arena = Arena::new(lo.min(0), hi.max(0));
@@ -390,8 +391,7 @@ fn huge_counts_cost_nothing() {
         (p.size(), p.true_lb(), p.true_ub()),
         (1 << 40, 3, 3 + (1 << 40))
     );
-    assert!(matches!(
-        byte.repeat(1 << 62, 3).unwrap().repeat(2, 1),
-        Err(Error::Overflow)
-    ));
+    assert!(matches!(byte.repeat(1 << 62, 3), Err(Error::Overflow)));
+    let dense = byte.repeat(1 << 62, 1).unwrap();
+    assert!(matches!(dense.repeat(2, 1), Err(Error::Overflow)));
 }
