@@ -24,6 +24,11 @@ impl UserBuf {
         UserBuf(addr)
     }
 
+    /// Memory of our own, for the time that `memory` is borrowed by the call it is passed to.
+    pub fn of_array(memory: &mut [u8]) -> UserBuf {
+        UserBuf(memory.as_mut_ptr() as usize)
+    }
+
     /// The address as a number.
     #[inline(always)]
     pub const fn addr(self) -> usize {

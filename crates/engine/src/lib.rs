@@ -1,1 +1,35 @@
-//! Placeholder: written by the crate's first commit.
+//! The engine: what MPI's objects are and how its calls behave, without a word of C.
+//!
+//! A generated entry point (`capi`, `capi-mpich`) enters the engine with [`enter`], converts its
+//! arguments, calls one function of [`api`], and leaves through [`Guard::finish`]. All state hangs
+//! on the one [`Engine`] of the process, guarded by one lock that costs a flag test until
+//! `MPI_THREAD_MULTIPLE` is asked for. Objects change through `Cell` and `RefCell`; no `RefCell` is
+//! borrowed while a callback of the program runs or while the engine waits, since both let other
+//! calls in.
+
+#![forbid(unsafe_code)]
+
+pub mod api;
+mod attr;
+mod coll;
+mod comm;
+mod errhandler;
+mod group;
+mod info;
+mod ops;
+mod progress;
+mod request;
+mod state;
+mod typeobj;
+mod wait;
+mod world;
+
+pub use attr::{AttrKind, Attributes, Keyval};
+pub use comm::Comm;
+pub use errhandler::Errhandler;
+pub use group::Group;
+pub use info::Info;
+pub use ops::Op;
+pub use request::{Kind as RequestKind, Request};
+pub use state::{AbiHooks, Engine, Guard, Phase, When, enter};
+pub use typeobj::TypeObj;

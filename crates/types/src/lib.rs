@@ -62,3 +62,9 @@ impl Status {
         ..Status::EMPTY
     };
 }
+
+impl Default for Status {
+    fn default() -> Status {
+        Status::EMPTY
+    }
+}

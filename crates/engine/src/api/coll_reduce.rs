@@ -1,0 +1,464 @@
+//! Collectives that compute: reduce, allreduce, reduce-scatter and scans, blocking and not.
+//!
+//! As for those that move data, one function per collective checks the arguments and makes the
+//! call. Operands are combined in rank order unless the operation commutes.
+
+use std::rc::Rc;
+
+use boundary::{Ints, UserBuf};
+use cad::reduce_scatter::Counts;
+use cad::{
+    Graph, Shape, allreduce as allreduce_graphs, reduce as reduce_graphs,
+    reduce_scatter as scatter_graphs, scan as scan_graphs,
+};
+use types::{Handle, Result, consts, fault};
+
+use super::coll::{check_root, shape};
+use super::p2p::check_buffer;
+use crate::coll::{Call, team};
+use crate::comm::Comm;
+use crate::ops::Op;
+use crate::state::Engine;
+use crate::typeobj::TypeObj;
+
+/// The checked arguments that all reductions share.
+struct Reduction {
+    comm: Rc<Comm>,
+    datatype: Rc<TypeObj>,
+    op: Rc<Op>,
+    ty: Shape,
+}
+
+impl Reduction {
+    /// Checks `count` elements of `datatype` in the buffer that holds this rank's operand.
+    fn check(
+        e: &Engine,
+        operand: UserBuf,
+        count: i64,
+        datatype: Handle,
+        op: Handle,
+        comm: &Rc<Comm>,
+    ) -> Result<Reduction> {
+        let datatype = check_buffer(e, operand, count, datatype)?;
+        let op = e.op(op)?;
+        op.check(&datatype)?;
+        let ty = shape(&datatype);
+        Ok(Reduction {
+            comm: comm.clone(),
+            datatype,
+            op,
+            ty,
+        })
+    }
+
+    fn call(self, graph: Graph, sendbuf: UserBuf, recvbuf: UserBuf) -> Call {
+        Call {
+            graph: Rc::new(graph),
+            group: self.comm.group.clone(),
+            comm: self.comm,
+            send: sendbuf,
+            recv: recvbuf,
+            send_type: None,
+            recv_type: Some(self.datatype),
+            types: None,
+            op: Some(self.op),
+            tag: None,
+            own: None,
+        }
+    }
+}
+
+/// Where the operand lies: in place in the receive buffer, else in the send buffer. Both have to be
+/// buffers.
+fn operand(
+    e: &Engine,
+    sendbuf: UserBuf,
+    recvbuf: UserBuf,
+    count: i64,
+    datatype: Handle,
+) -> Result<UserBuf> {
+    check_buffer(e, recvbuf, count, datatype)?;
+    Ok(if sendbuf.is_in_place() {
+        recvbuf
+    } else {
+        sendbuf
+    })
+}
+
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+fn prepare_reduce(
+    e: &Engine,
+    sendbuf: UserBuf,
+    recvbuf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
+    root: i32,
+    comm: Handle,
+) -> Result<Call> {
+    let comm = e.comm(comm)?;
+    let root = check_root(&comm, root)?;
+    let at_root = comm.rank == root;
+    let in_place = at_root && sendbuf.is_in_place();
+    let from = if at_root {
+        operand(e, sendbuf, recvbuf, count, datatype)?
+    } else {
+        sendbuf
+    };
+    let r = Reduction::check(e, from, count, datatype, op, &comm)?;
+    let params = reduce_graphs::Params {
+        team: team(&comm),
+        root,
+        count: count as u64,
+        ty: r.ty,
+        commutative: r.op.is_commutative(),
+        in_place,
+    };
+    Ok(r.call(reduce_graphs::graph(&params), sendbuf, recvbuf))
+}
+
+fn prepare_allreduce(
+    e: &Engine,
+    sendbuf: UserBuf,
+    recvbuf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
+    comm: Handle,
+) -> Result<Call> {
+    let comm = e.comm(comm)?;
+    let from = operand(e, sendbuf, recvbuf, count, datatype)?;
+    let r = Reduction::check(e, from, count, datatype, op, &comm)?;
+    let params = allreduce_graphs::Params {
+        team: team(&comm),
+        count: count as u64,
+        ty: r.ty,
+        commutative: r.op.is_commutative(),
+        in_place: sendbuf.is_in_place(),
+    };
+    Ok(r.call(allreduce_graphs::graph(&params), sendbuf, recvbuf))
+}
+
+fn prepare_reduce_scatter_block(
+    e: &Engine,
+    sendbuf: UserBuf,
+    recvbuf: UserBuf,
+    recvcount: i64,
+    datatype: Handle,
+    op: Handle,
+    comm: Handle,
+) -> Result<Call> {
+    let comm = e.comm(comm)?;
+    let from = operand(e, sendbuf, recvbuf, recvcount, datatype)?;
+    let r = Reduction::check(e, from, recvcount, datatype, op, &comm)?;
+    let params = scatter_graphs::Params {
+        team: team(&comm),
+        counts: Counts::Equal(recvcount as u64),
+        ty: r.ty,
+        commutative: r.op.is_commutative(),
+        in_place: sendbuf.is_in_place(),
+    };
+    Ok(r.call(scatter_graphs::graph(&params), sendbuf, recvbuf))
+}
+
+fn prepare_reduce_scatter(
+    e: &Engine,
+    sendbuf: UserBuf,
+    recvbuf: UserBuf,
+    recvcounts: Ints,
+    datatype: Handle,
+    op: Handle,
+    comm: Handle,
+) -> Result<Call> {
+    let comm = e.comm(comm)?;
+    if recvcounts.is_null() {
+        return Err(fault(consts::ERR_ARG, "the array of counts is NULL"));
+    }
+    let read = |i: usize| {
+        u64::try_from(recvcounts.get(i)).map_err(|_| {
+            fault(
+                consts::ERR_COUNT,
+                format!(
+                    "the count for rank {i} is {}, which is negative",
+                    recvcounts.get(i)
+                ),
+            )
+        })
+    };
+    let counts = (0..comm.size() as usize)
+        .map(read)
+        .collect::<Result<Vec<u64>>>()?;
+    let in_place = sendbuf.is_in_place();
+    let from = if in_place { recvbuf } else { sendbuf };
+    let r = Reduction::check(
+        e,
+        from,
+        counts.iter().sum::<u64>() as i64,
+        datatype,
+        op,
+        &comm,
+    )?;
+    check_buffer(e, recvbuf, counts[comm.rank as usize] as i64, datatype)?;
+    let params = scatter_graphs::Params {
+        team: team(&comm),
+        counts: Counts::Each(&counts),
+        ty: r.ty,
+        commutative: r.op.is_commutative(),
+        in_place,
+    };
+    Ok(r.call(scatter_graphs::graph(&params), sendbuf, recvbuf))
+}
+
+fn scan_params(
+    e: &Engine,
+    sendbuf: UserBuf,
+    recvbuf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
+    comm: Handle,
+) -> Result<(Reduction, scan_graphs::Params)> {
+    let comm = e.comm(comm)?;
+    let from = operand(e, sendbuf, recvbuf, count, datatype)?;
+    let r = Reduction::check(e, from, count, datatype, op, &comm)?;
+    let params = scan_graphs::Params {
+        team: team(&comm),
+        count: count as u64,
+        ty: r.ty,
+        in_place: sendbuf.is_in_place(),
+    };
+    Ok((r, params))
+}
+
+fn prepare_scan(
+    e: &Engine,
+    sendbuf: UserBuf,
+    recvbuf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
+    comm: Handle,
+) -> Result<Call> {
+    let (r, params) = scan_params(e, sendbuf, recvbuf, count, datatype, op, comm)?;
+    Ok(r.call(scan_graphs::graph(&params), sendbuf, recvbuf))
+}
+
+fn prepare_exscan(
+    e: &Engine,
+    sendbuf: UserBuf,
+    recvbuf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
+    comm: Handle,
+) -> Result<Call> {
+    let (r, params) = scan_params(e, sendbuf, recvbuf, count, datatype, op, comm)?;
+    Ok(r.call(scan_graphs::graph_exclusive(&params), sendbuf, recvbuf))
+}
+
+/// `MPI_Reduce`.
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub fn reduce(
+    e: &Engine,
+    sendbuf: UserBuf,
+    recvbuf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
+    root: i32,
+    comm: Handle,
+) -> Result<()> {
+    e.run_collective(
+        "MPI_Reduce",
+        prepare_reduce(e, sendbuf, recvbuf, count, datatype, op, root, comm)?,
+    )
+}
+
+/// `MPI_Ireduce`.
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub fn ireduce(
+    e: &Engine,
+    sendbuf: UserBuf,
+    recvbuf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
+    root: i32,
+    comm: Handle,
+    request: &mut Handle,
+) -> Result<()> {
+    *request = e.start_collective(prepare_reduce(
+        e, sendbuf, recvbuf, count, datatype, op, root, comm,
+    )?)?;
+    Ok(())
+}
+
+/// `MPI_Allreduce`.
+pub fn allreduce(
+    e: &Engine,
+    sendbuf: UserBuf,
+    recvbuf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
+    comm: Handle,
+) -> Result<()> {
+    e.run_collective(
+        "MPI_Allreduce",
+        prepare_allreduce(e, sendbuf, recvbuf, count, datatype, op, comm)?,
+    )
+}
+
+/// `MPI_Iallreduce`.
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub fn iallreduce(
+    e: &Engine,
+    sendbuf: UserBuf,
+    recvbuf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
+    comm: Handle,
+    request: &mut Handle,
+) -> Result<()> {
+    *request = e.start_collective(prepare_allreduce(
+        e, sendbuf, recvbuf, count, datatype, op, comm,
+    )?)?;
+    Ok(())
+}
+
+/// `MPI_Reduce_scatter_block`.
+pub fn reduce_scatter_block(
+    e: &Engine,
+    sendbuf: UserBuf,
+    recvbuf: UserBuf,
+    recvcount: i64,
+    datatype: Handle,
+    op: Handle,
+    comm: Handle,
+) -> Result<()> {
+    e.run_collective(
+        "MPI_Reduce_scatter_block",
+        prepare_reduce_scatter_block(e, sendbuf, recvbuf, recvcount, datatype, op, comm)?,
+    )
+}
+
+/// `MPI_Ireduce_scatter_block`.
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub fn ireduce_scatter_block(
+    e: &Engine,
+    sendbuf: UserBuf,
+    recvbuf: UserBuf,
+    recvcount: i64,
+    datatype: Handle,
+    op: Handle,
+    comm: Handle,
+    request: &mut Handle,
+) -> Result<()> {
+    *request = e.start_collective(prepare_reduce_scatter_block(
+        e, sendbuf, recvbuf, recvcount, datatype, op, comm,
+    )?)?;
+    Ok(())
+}
+
+/// `MPI_Reduce_scatter`.
+pub fn reduce_scatter(
+    e: &Engine,
+    sendbuf: UserBuf,
+    recvbuf: UserBuf,
+    recvcounts: Ints,
+    datatype: Handle,
+    op: Handle,
+    comm: Handle,
+) -> Result<()> {
+    e.run_collective(
+        "MPI_Reduce_scatter",
+        prepare_reduce_scatter(e, sendbuf, recvbuf, recvcounts, datatype, op, comm)?,
+    )
+}
+
+/// `MPI_Ireduce_scatter`.
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub fn ireduce_scatter(
+    e: &Engine,
+    sendbuf: UserBuf,
+    recvbuf: UserBuf,
+    recvcounts: Ints,
+    datatype: Handle,
+    op: Handle,
+    comm: Handle,
+    request: &mut Handle,
+) -> Result<()> {
+    *request = e.start_collective(prepare_reduce_scatter(
+        e, sendbuf, recvbuf, recvcounts, datatype, op, comm,
+    )?)?;
+    Ok(())
+}
+
+/// `MPI_Scan`.
+pub fn scan(
+    e: &Engine,
+    sendbuf: UserBuf,
+    recvbuf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
+    comm: Handle,
+) -> Result<()> {
+    e.run_collective(
+        "MPI_Scan",
+        prepare_scan(e, sendbuf, recvbuf, count, datatype, op, comm)?,
+    )
+}
+
+/// `MPI_Iscan`.
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub fn iscan(
+    e: &Engine,
+    sendbuf: UserBuf,
+    recvbuf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
+    comm: Handle,
+    request: &mut Handle,
+) -> Result<()> {
+    *request = e.start_collective(prepare_scan(
+        e, sendbuf, recvbuf, count, datatype, op, comm,
+    )?)?;
+    Ok(())
+}
+
+/// `MPI_Exscan`.
+pub fn exscan(
+    e: &Engine,
+    sendbuf: UserBuf,
+    recvbuf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
+    comm: Handle,
+) -> Result<()> {
+    e.run_collective(
+        "MPI_Exscan",
+        prepare_exscan(e, sendbuf, recvbuf, count, datatype, op, comm)?,
+    )
+}
+
+/// `MPI_Iexscan`.
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub fn iexscan(
+    e: &Engine,
+    sendbuf: UserBuf,
+    recvbuf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    op: Handle,
+    comm: Handle,
+    request: &mut Handle,
+) -> Result<()> {
+    *request = e.start_collective(prepare_exscan(
+        e, sendbuf, recvbuf, count, datatype, op, comm,
+    )?)?;
+    Ok(())
+}

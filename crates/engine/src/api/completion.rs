@@ -1,0 +1,499 @@
+//! Completion: the Wait and Test families, queries without completing, cancelling and freeing.
+
+use boundary::{Handles, Ints, Statuses};
+use mtmi::Transport;
+use types::{Handle, Result, Status, consts, fault};
+
+use crate::request::{Kind, Request};
+use crate::state::Engine;
+use crate::wait::Waiting;
+
+fn put(out: Option<&mut Status>, status: &Status) {
+    if let Some(out) = out {
+        *out = Status {
+            error: out.error,
+            ..*status
+        };
+    }
+}
+
+fn waiting(call: &'static str, bytes: u64) -> impl Fn() -> Waiting {
+    move || Waiting {
+        call,
+        peer: consts::UNDEFINED,
+        tag: consts::UNDEFINED,
+        bytes,
+        context: 0,
+    }
+}
+
+/// Retires the completed request at `handle` and gives its status also where it failed.
+fn retire(e: &Engine, handle: &mut Handle) -> (Status, Result<()>) {
+    let before = e
+        .request(*handle)
+        .map(|r| r.status.get())
+        .unwrap_or(Status::EMPTY);
+    match e.retire(handle) {
+        Ok(status) => (status, Ok(())),
+        Err(fault) => (
+            Status {
+                error: fault.class,
+                ..before
+            },
+            Err(fault),
+        ),
+    }
+}
+
+/// Request `i`, unless it is null.
+fn at(e: &Engine, requests: Handles, i: usize) -> Result<Option<&'static Request>> {
+    match requests.get(i) {
+        consts::REQUEST_NULL => Ok(None),
+        handle => e.request(handle).map(Some),
+    }
+}
+
+fn is_live(request: Option<&'static Request>) -> bool {
+    request.is_some_and(|r| r.active.get())
+}
+
+/// Checks the whole array, so that a bad handle is found before anything is waited for.
+fn check_all(e: &Engine, count: i32, requests: Handles) -> Result<usize> {
+    let n = check_count(count)?;
+    if n > 0 && requests.is_null() {
+        return Err(fault(
+            consts::ERR_ARG,
+            format!("the array of {count} requests is NULL"),
+        ));
+    }
+    for i in 0..n {
+        at(e, requests, i)?;
+    }
+    Ok(n)
+}
+
+fn check_count(count: i32) -> Result<usize> {
+    usize::try_from(count).map_err(|_| {
+        fault(
+            consts::ERR_COUNT,
+            format!("the count is {count}, which is negative"),
+        )
+    })
+}
+
+/// `MPI_Wait`.
+pub fn wait(e: &Engine, request: &mut Handle, status: Option<&mut Status>) -> Result<()> {
+    if *request == consts::REQUEST_NULL {
+        put(status, &Status::EMPTY);
+        return Ok(());
+    }
+    e.wait_request(*request, waiting("MPI_Wait", 1))?;
+    let (done, result) = retire(e, request);
+    put(status, &done);
+    result
+}
+
+/// `MPI_Test`.
+pub fn test(
+    e: &Engine,
+    request: &mut Handle,
+    flag: &mut bool,
+    status: Option<&mut Status>,
+) -> Result<()> {
+    if *request == consts::REQUEST_NULL {
+        *flag = true;
+        put(status, &Status::EMPTY);
+        return Ok(());
+    }
+    let found = e.request(*request)?;
+    if !found.is_done() {
+        e.progress();
+    }
+    *flag = found.is_done();
+    if !*flag {
+        e.relax();
+        return Ok(());
+    }
+    let (done, result) = retire(e, request);
+    put(status, &done);
+    result
+}
+
+/// Retires every request of an array whose members are all done.
+fn retire_all(e: &Engine, n: usize, requests: Handles, statuses: Statuses) -> Result<()> {
+    let mut first = None;
+    for i in 0..n {
+        let mut handle = requests.get(i);
+        if handle == consts::REQUEST_NULL {
+            statuses.set(i, &Status::EMPTY);
+            continue;
+        }
+        let (status, result) = retire(e, &mut handle);
+        requests.set(i, handle);
+        statuses.set(i, &status);
+        if let Err(fault) = result {
+            first.get_or_insert((i, fault));
+        }
+        if first.is_some() {
+            statuses.set_error(i, status.error);
+        }
+    }
+    let Some((failed, fault)) = first else {
+        return Ok(());
+    };
+    for i in 0..failed {
+        statuses.set_error(i, consts::SUCCESS);
+    }
+    Err(in_status(fault))
+}
+
+fn in_status(mut fault: Box<types::Fault>) -> Box<types::Fault> {
+    fault.class = consts::ERR_IN_STATUS;
+    fault
+}
+
+fn all_done(e: &Engine, n: usize, requests: Handles) -> bool {
+    (0..n).all(|i| at(e, requests, i).is_ok_and(|r| r.is_none_or(Request::is_done)))
+}
+
+/// `MPI_Waitall`.
+pub fn waitall(e: &Engine, count: i32, requests: Handles, statuses: Statuses) -> Result<()> {
+    let n = check_all(e, count, requests)?;
+    for i in 0..n {
+        let handle = requests.get(i);
+        if handle != consts::REQUEST_NULL {
+            e.wait_request(handle, waiting("MPI_Waitall", (n - i) as u64))?;
+        }
+    }
+    retire_all(e, n, requests, statuses)
+}
+
+/// `MPI_Testall`.
+pub fn testall(
+    e: &Engine,
+    count: i32,
+    requests: Handles,
+    flag: &mut bool,
+    statuses: Statuses,
+) -> Result<()> {
+    let n = check_all(e, count, requests)?;
+    if !all_done(e, n, requests) {
+        e.progress();
+    }
+    *flag = all_done(e, n, requests);
+    if !*flag {
+        e.relax();
+        return Ok(());
+    }
+    retire_all(e, n, requests, statuses)
+}
+
+fn find_done(e: &Engine, n: usize, requests: Handles) -> Option<usize> {
+    (0..n).find(|&i| {
+        at(e, requests, i).is_ok_and(|r| r.is_some_and(|r| r.active.get() && r.is_done()))
+    })
+}
+
+fn any_live(e: &Engine, n: usize, requests: Handles) -> bool {
+    (0..n).any(|i| at(e, requests, i).is_ok_and(is_live))
+}
+
+fn retire_one(e: &Engine, i: usize, requests: Handles, status: Option<&mut Status>) -> Result<()> {
+    let mut handle = requests.get(i);
+    let (done, result) = retire(e, &mut handle);
+    requests.set(i, handle);
+    put(status, &done);
+    result
+}
+
+/// `MPI_Waitany`.
+pub fn waitany(
+    e: &Engine,
+    count: i32,
+    requests: Handles,
+    index: &mut i32,
+    status: Option<&mut Status>,
+) -> Result<()> {
+    let n = check_all(e, count, requests)?;
+    *index = consts::UNDEFINED;
+    if !any_live(e, n, requests) {
+        put(status, &Status::EMPTY);
+        return Ok(());
+    }
+    let mut found = None;
+    e.wait_until(waiting("MPI_Waitany", n as u64), |e| {
+        found = find_done(e, n, requests);
+        found.is_some()
+    });
+    let i = found.expect("waited for one");
+    *index = i as i32;
+    retire_one(e, i, requests, status)
+}
+
+/// `MPI_Testany`.
+pub fn testany(
+    e: &Engine,
+    count: i32,
+    requests: Handles,
+    index: &mut i32,
+    flag: &mut bool,
+    status: Option<&mut Status>,
+) -> Result<()> {
+    let n = check_all(e, count, requests)?;
+    *index = consts::UNDEFINED;
+    if !any_live(e, n, requests) {
+        *flag = true;
+        put(status, &Status::EMPTY);
+        return Ok(());
+    }
+    let mut found = find_done(e, n, requests);
+    if found.is_none() {
+        e.progress();
+        found = find_done(e, n, requests);
+    }
+    *flag = found.is_some();
+    let Some(i) = found else {
+        e.relax();
+        return Ok(());
+    };
+    *index = i as i32;
+    retire_one(e, i, requests, status)
+}
+
+/// Retires all that are done, packing their indices and statuses to the front.
+fn retire_some(
+    e: &Engine,
+    n: usize,
+    requests: Handles,
+    indices: Ints,
+    statuses: Statuses,
+) -> Result<i32> {
+    let (mut count, mut first) = (0usize, None);
+    for i in 0..n {
+        let mut handle = requests.get(i);
+        if handle == consts::REQUEST_NULL {
+            continue;
+        }
+        let request = e.request(handle)?;
+        if !request.active.get() || !request.is_done() {
+            continue;
+        }
+        let (status, result) = retire(e, &mut handle);
+        requests.set(i, handle);
+        indices.set(count, i as i64);
+        statuses.set(count, &status);
+        if let Err(fault) = result {
+            first.get_or_insert((count, fault));
+        }
+        if first.is_some() {
+            statuses.set_error(count, status.error);
+        }
+        count += 1;
+    }
+    let Some((failed, fault)) = first else {
+        return Ok(count as i32);
+    };
+    (0..failed).for_each(|i| statuses.set_error(i, consts::SUCCESS));
+    Err(in_status(fault))
+}
+
+/// Counts the done ones, for `outcount` where some failed.
+fn count_done(e: &Engine, n: usize, requests: Handles) -> i32 {
+    let done = |r: Option<&'static Request>| r.is_some_and(|r| r.active.get() && r.is_done());
+    (0..n)
+        .filter(|&i| at(e, requests, i).is_ok_and(done))
+        .count() as i32
+}
+
+/// `MPI_Waitsome`.
+pub fn waitsome(
+    e: &Engine,
+    incount: i32,
+    requests: Handles,
+    outcount: &mut i32,
+    indices: Ints,
+    statuses: Statuses,
+) -> Result<()> {
+    let n = check_all(e, incount, requests)?;
+    *outcount = consts::UNDEFINED;
+    if !any_live(e, n, requests) {
+        return Ok(());
+    }
+    e.wait_until(waiting("MPI_Waitsome", n as u64), |e| {
+        find_done(e, n, requests).is_some()
+    });
+    *outcount = count_done(e, n, requests);
+    retire_some(e, n, requests, indices, statuses).map(drop)
+}
+
+/// `MPI_Testsome`.
+pub fn testsome(
+    e: &Engine,
+    incount: i32,
+    requests: Handles,
+    outcount: &mut i32,
+    indices: Ints,
+    statuses: Statuses,
+) -> Result<()> {
+    let n = check_all(e, incount, requests)?;
+    *outcount = consts::UNDEFINED;
+    if !any_live(e, n, requests) {
+        return Ok(());
+    }
+    e.progress();
+    *outcount = count_done(e, n, requests);
+    if *outcount == 0 {
+        e.relax();
+    }
+    retire_some(e, n, requests, indices, statuses).map(drop)
+}
+
+/// The status of a completed or inactive request, which stays as it is.
+fn peek(e: &Engine, request: Option<&'static Request>) -> Result<Status> {
+    let Some(request) = request.filter(|r| r.active.get()) else {
+        return Ok(Status::EMPTY);
+    };
+    e.query_grequest(request)?;
+    Ok(request.status.get())
+}
+
+/// `MPI_Request_get_status`.
+pub fn request_get_status(
+    e: &Engine,
+    request: Handle,
+    flag: &mut bool,
+    status: Option<&mut Status>,
+) -> Result<()> {
+    let found = match request {
+        consts::REQUEST_NULL => None,
+        handle => Some(e.request(handle)?),
+    };
+    if found.is_some_and(|r| !r.is_done()) {
+        e.progress();
+    }
+    *flag = found.is_none_or(Request::is_done);
+    if *flag {
+        put(status, &peek(e, found)?);
+    } else {
+        e.relax();
+    }
+    Ok(())
+}
+
+/// `MPI_Request_get_status_any`.
+pub fn request_get_status_any(
+    e: &Engine,
+    count: i32,
+    requests: Handles,
+    index: &mut i32,
+    flag: &mut bool,
+    status: Option<&mut Status>,
+) -> Result<()> {
+    let n = check_all(e, count, requests)?;
+    *index = consts::UNDEFINED;
+    if !any_live(e, n, requests) {
+        *flag = true;
+        put(status, &Status::EMPTY);
+        return Ok(());
+    }
+    e.progress();
+    let found = find_done(e, n, requests);
+    *flag = found.is_some();
+    if let Some(i) = found {
+        *index = i as i32;
+        put(status, &peek(e, at(e, requests, i)?)?);
+    }
+    Ok(())
+}
+
+/// `MPI_Request_get_status_all`.
+pub fn request_get_status_all(
+    e: &Engine,
+    count: i32,
+    requests: Handles,
+    flag: &mut bool,
+    statuses: Statuses,
+) -> Result<()> {
+    let n = check_all(e, count, requests)?;
+    e.progress();
+    *flag = all_done(e, n, requests);
+    if *flag {
+        for i in 0..n {
+            statuses.set(i, &peek(e, at(e, requests, i)?)?);
+        }
+    }
+    Ok(())
+}
+
+/// `MPI_Request_get_status_some`.
+pub fn request_get_status_some(
+    e: &Engine,
+    incount: i32,
+    requests: Handles,
+    outcount: &mut i32,
+    indices: Ints,
+    statuses: Statuses,
+) -> Result<()> {
+    let n = check_all(e, incount, requests)?;
+    *outcount = consts::UNDEFINED;
+    if !any_live(e, n, requests) {
+        return Ok(());
+    }
+    e.progress();
+    let mut count = 0;
+    for i in 0..n {
+        let Some(request) = at(e, requests, i)? else {
+            continue;
+        };
+        if request.active.get() && request.is_done() {
+            indices.set(count, i as i64);
+            statuses.set(count, &peek(e, Some(request))?);
+            count += 1;
+        }
+    }
+    *outcount = count as i32;
+    Ok(())
+}
+
+/// `MPI_Request_free`.
+pub fn request_free(e: &Engine, request: &mut Handle) -> Result<()> {
+    if *request == consts::REQUEST_NULL {
+        return Err(fault(
+            consts::ERR_REQUEST,
+            "the request is MPI_REQUEST_NULL",
+        ));
+    }
+    let found = e.request(*request)?;
+    if found.is_done() {
+        e.free_grequest(found);
+        e.release_request(*request, found);
+    } else {
+        found.unattended.set(true);
+    }
+    *request = consts::REQUEST_NULL;
+    Ok(())
+}
+
+/// `MPI_Cancel`.
+pub fn cancel(e: &Engine, request: &mut Handle) -> Result<()> {
+    if *request == consts::REQUEST_NULL {
+        return Err(fault(
+            consts::ERR_REQUEST,
+            "the request is MPI_REQUEST_NULL",
+        ));
+    }
+    let found = e.request(*request)?;
+    match found.kind.get() {
+        Kind::Collective => {
+            return Err(fault(
+                consts::ERR_REQUEST,
+                "a collective operation can't be cancelled",
+            ));
+        }
+        Kind::Generalized => return e.cancel_grequest(found),
+        _ if found.is_done() => return Ok(()),
+        Kind::Send => e.cancel_part(*request, |m, cookie| m.cancel_send(cookie)),
+        Kind::Recv | Kind::SendRecv => e.cancel_part(*request, |m, cookie| m.cancel_recv(cookie)),
+    }
+    Ok(())
+}

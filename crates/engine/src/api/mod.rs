@@ -1,0 +1,25 @@
+//! One function per MPI procedure, named as the standard names it, in files by chapter.
+//!
+//! Parameters are in the order of the C binding; `crates/capi*/src/gen` call them. The generator
+//! reads these files to learn what is built.
+
+pub mod attribute;
+pub mod bsend;
+pub mod coll;
+pub mod coll_reduce;
+pub mod comm;
+pub mod completion;
+pub mod datatype;
+pub mod environment;
+pub mod errhandler;
+pub mod group;
+pub mod grequest;
+pub mod info;
+pub mod op;
+pub mod p2p;
+pub mod pack;
+pub mod persistent;
+pub mod probe;
+pub mod sendrecv;
+pub mod startup;
+pub mod status;

@@ -1,0 +1,441 @@
+//! Point-to-point communication: the four send modes and the receive, blocking and not.
+
+use std::rc::Rc;
+
+use boundary::UserBuf;
+use layout::Data;
+use mtmi::{Completion, Context, Endpoint, SendMode, Source, Submit, TagSel, Transport};
+use types::{Handle, Result, Status, consts, fault};
+
+use crate::comm::Comm;
+use crate::request::{Kind, SendKind, completed_status, cookie, failed};
+use crate::state::Engine;
+use crate::typeobj::TypeObj;
+use crate::wait::Waiting;
+
+/// The checked arguments of a send or receive.
+pub(crate) struct Transfer {
+    pub comm: Rc<Comm>,
+    pub datatype: Rc<TypeObj>,
+    pub buf: UserBuf,
+    pub count: u64,
+    pub peer: i32,
+    pub tag: i32,
+}
+
+impl Transfer {
+    /// The data as MTMI takes it.
+    pub fn data(&self) -> Data {
+        self.datatype.data(self.buf, self.count)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.datatype.size() * self.count
+    }
+
+    /// What to say of it in a hang report.
+    pub fn waiting(&self, call: &'static str) -> Waiting {
+        Waiting {
+            call,
+            peer: self.peer,
+            tag: self.tag,
+            bytes: self.bytes(),
+            context: self.comm.context(),
+        }
+    }
+
+    fn source(&self) -> Source {
+        match self.peer {
+            consts::ANY_SOURCE => Source::Any,
+            rank => Source::From(Endpoint(self.comm.group.endpoint(rank as u32))),
+        }
+    }
+}
+
+/// Which message a receive's or probe's tag argument selects.
+pub(crate) fn tag_selector(tag: i32) -> TagSel {
+    match tag {
+        consts::ANY_TAG => TagSel::Any,
+        tag => TagSel::Exact(tag),
+    }
+}
+
+/// Checks what a buffer, a count and a type can be checked for.
+pub(crate) fn check_buffer(
+    e: &Engine,
+    buf: UserBuf,
+    count: i64,
+    datatype: Handle,
+) -> Result<Rc<TypeObj>> {
+    if count < 0 {
+        return Err(fault(
+            consts::ERR_COUNT,
+            format!("the count is {count}, which is negative"),
+        ));
+    }
+    let datatype = e.committed_type(datatype)?;
+    let missing = buf.is_null() && count > 0 && datatype.basic().is_some();
+    if missing {
+        return Err(fault(
+            consts::ERR_BUFFER,
+            format!("the buffer is NULL, but the count is {count}"),
+        ));
+    }
+    if buf.is_in_place() {
+        return Err(fault(
+            consts::ERR_BUFFER,
+            "MPI_IN_PLACE is not a buffer here",
+        ));
+    }
+    if i64::try_from(u128::from(datatype.size()) * count as u128).is_err() {
+        return Err(fault(
+            consts::ERR_COUNT,
+            format!("{count} elements exceed the address space"),
+        ));
+    }
+    Ok(datatype)
+}
+
+/// Checks the rank of a destination.
+pub(crate) fn check_destination(comm: &Comm, dest: i32) -> Result<()> {
+    if dest == consts::PROC_NULL || (dest >= 0 && (dest as u32) < comm.size()) {
+        return Ok(());
+    }
+    Err(fault(
+        consts::ERR_RANK,
+        format!(
+            "the destination is rank {dest}, but the communicator has {} ranks",
+            comm.size()
+        ),
+    ))
+}
+
+/// Checks the rank of a source, which may be a wildcard.
+pub(crate) fn check_source(comm: &Comm, source: i32) -> Result<()> {
+    if source == consts::ANY_SOURCE || check_destination(comm, source).is_ok() {
+        return Ok(());
+    }
+    Err(fault(
+        consts::ERR_RANK,
+        format!(
+            "the source is rank {source}, but the communicator has {} ranks",
+            comm.size()
+        ),
+    ))
+}
+
+pub(crate) fn check_send(
+    e: &Engine,
+    buf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    dest: i32,
+    tag: i32,
+    comm: Handle,
+) -> Result<Transfer> {
+    let comm = e.comm(comm)?;
+    check_destination(&comm, dest)?;
+    let datatype = check_buffer(e, buf, count, datatype)?;
+    if tag < 0 {
+        return Err(fault(
+            consts::ERR_TAG,
+            format!("the tag is {tag}; tags of sends are 0 or more"),
+        ));
+    }
+    Ok(Transfer {
+        comm,
+        datatype,
+        buf,
+        count: count as u64,
+        peer: dest,
+        tag,
+    })
+}
+
+pub(crate) fn check_recv(
+    e: &Engine,
+    buf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    source: i32,
+    tag: i32,
+    comm: Handle,
+) -> Result<Transfer> {
+    let comm = e.comm(comm)?;
+    check_source(&comm, source)?;
+    let datatype = check_buffer(e, buf, count, datatype)?;
+    if tag < 0 && tag != consts::ANY_TAG {
+        return Err(fault(
+            consts::ERR_TAG,
+            format!("the tag is {tag}; it must be 0 or more, or MPI_ANY_TAG"),
+        ));
+    }
+    Ok(Transfer {
+        comm,
+        datatype,
+        buf,
+        count: count as u64,
+        peer: source,
+        tag,
+    })
+}
+
+fn mode_of(kind: SendKind) -> SendMode {
+    match kind {
+        SendKind::Standard | SendKind::Buffered => SendMode::Standard,
+        SendKind::Synchronous => SendMode::Synchronous,
+        SendKind::Ready => SendMode::Ready,
+    }
+}
+
+impl Engine {
+    /// Hands a send of `data` to MTMI as part `part` of `request`.
+    pub(crate) fn submit_send(
+        &self,
+        t: &Transfer,
+        data: Data,
+        mode: SendMode,
+        request: Handle,
+        part: u32,
+    ) -> Submit {
+        let to = Endpoint(t.comm.group.endpoint(t.peer as u32));
+        let context = Context(t.comm.context());
+        let cookie = cookie(request, part);
+        let submit = self.transport(|m| m.isend(to, context, t.tag, mode, data, cookie));
+        self.wake_waiters();
+        submit
+    }
+
+    /// Hands a receive to MTMI as part `part` of `request`.
+    pub(crate) fn submit_recv(&self, t: &Transfer, request: Handle, part: u32) -> Submit {
+        let context = Context(t.comm.context());
+        let cookie = cookie(request, part);
+        let tag = tag_selector(t.tag);
+        let submit = self.transport(|m| m.irecv(t.source(), context, tag, t.data(), cookie));
+        self.wake_waiters();
+        submit
+    }
+
+    /// Handles what MTMI could finish at once like what it finishes later.
+    pub(crate) fn submitted(&self, submit: Submit) {
+        if let Submit::Complete(done) = submit {
+            self.on_completion(&done);
+        }
+    }
+
+    /// Starts a send with a request of its own.
+    pub(crate) fn start_send(&self, t: &Transfer, kind: SendKind) -> Result<Handle> {
+        if t.peer == consts::PROC_NULL {
+            return self.done_request();
+        }
+        if kind == SendKind::Buffered {
+            self.start_buffered(t)?;
+            return self.done_request();
+        }
+        let (handle, _) = self.new_request(Kind::Send, 1, Some(t.comm.clone()))?;
+        let submit = self.submit_send(t, t.data(), mode_of(kind), handle, 0);
+        self.submitted(submit);
+        Ok(handle)
+    }
+
+    /// Starts a receive with a request of its own.
+    pub(crate) fn start_recv(&self, t: &Transfer) -> Result<Handle> {
+        let parts = u32::from(t.peer != consts::PROC_NULL);
+        let (handle, request) = self.new_request(Kind::Recv, parts, Some(t.comm.clone()))?;
+        if parts == 0 {
+            request.status.set(Status::PROC_NULL);
+            return Ok(handle);
+        }
+        let submit = self.submit_recv(t, handle, 0);
+        self.submitted(submit);
+        Ok(handle)
+    }
+
+    fn blocking_send(&self, call: &'static str, t: &Transfer, kind: SendKind) -> Result<()> {
+        if t.peer == consts::PROC_NULL {
+            return Ok(());
+        }
+        if kind == SendKind::Buffered {
+            return self.start_buffered(t);
+        }
+        let mut handle = self.start_send(t, kind)?;
+        self.wait_request(handle, || t.waiting(call))?;
+        self.retire(&mut handle).map(drop)
+    }
+}
+
+/// `MPI_Send`.
+pub fn send(
+    e: &Engine,
+    buf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    dest: i32,
+    tag: i32,
+    comm: Handle,
+) -> Result<()> {
+    let t = check_send(e, buf, count, datatype, dest, tag, comm)?;
+    e.blocking_send("MPI_Send", &t, SendKind::Standard)
+}
+
+/// `MPI_Bsend`.
+pub fn bsend(
+    e: &Engine,
+    buf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    dest: i32,
+    tag: i32,
+    comm: Handle,
+) -> Result<()> {
+    let t = check_send(e, buf, count, datatype, dest, tag, comm)?;
+    e.blocking_send("MPI_Bsend", &t, SendKind::Buffered)
+}
+
+/// `MPI_Ssend`.
+pub fn ssend(
+    e: &Engine,
+    buf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    dest: i32,
+    tag: i32,
+    comm: Handle,
+) -> Result<()> {
+    let t = check_send(e, buf, count, datatype, dest, tag, comm)?;
+    e.blocking_send("MPI_Ssend", &t, SendKind::Synchronous)
+}
+
+/// `MPI_Rsend`.
+pub fn rsend(
+    e: &Engine,
+    buf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    dest: i32,
+    tag: i32,
+    comm: Handle,
+) -> Result<()> {
+    let t = check_send(e, buf, count, datatype, dest, tag, comm)?;
+    e.blocking_send("MPI_Rsend", &t, SendKind::Ready)
+}
+
+/// `MPI_Isend`.
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub fn isend(
+    e: &Engine,
+    buf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    dest: i32,
+    tag: i32,
+    comm: Handle,
+    request: &mut Handle,
+) -> Result<()> {
+    let t = check_send(e, buf, count, datatype, dest, tag, comm)?;
+    *request = e.start_send(&t, SendKind::Standard)?;
+    Ok(())
+}
+
+/// `MPI_Ibsend`.
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub fn ibsend(
+    e: &Engine,
+    buf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    dest: i32,
+    tag: i32,
+    comm: Handle,
+    request: &mut Handle,
+) -> Result<()> {
+    let t = check_send(e, buf, count, datatype, dest, tag, comm)?;
+    *request = e.start_send(&t, SendKind::Buffered)?;
+    Ok(())
+}
+
+/// `MPI_Issend`.
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub fn issend(
+    e: &Engine,
+    buf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    dest: i32,
+    tag: i32,
+    comm: Handle,
+    request: &mut Handle,
+) -> Result<()> {
+    let t = check_send(e, buf, count, datatype, dest, tag, comm)?;
+    *request = e.start_send(&t, SendKind::Synchronous)?;
+    Ok(())
+}
+
+/// `MPI_Irsend`.
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub fn irsend(
+    e: &Engine,
+    buf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    dest: i32,
+    tag: i32,
+    comm: Handle,
+    request: &mut Handle,
+) -> Result<()> {
+    let t = check_send(e, buf, count, datatype, dest, tag, comm)?;
+    *request = e.start_send(&t, SendKind::Ready)?;
+    Ok(())
+}
+
+/// `MPI_Recv`.
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub fn recv(
+    e: &Engine,
+    buf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    source: i32,
+    tag: i32,
+    comm: Handle,
+    status: Option<&mut Status>,
+) -> Result<()> {
+    let t = check_recv(e, buf, count, datatype, source, tag, comm)?;
+    let mut handle = e.start_recv(&t)?;
+    e.wait_request(handle, || t.waiting("MPI_Recv"))?;
+    let request = e.request(handle)?;
+    if let Some(out) = status {
+        *out = Status {
+            error: out.error,
+            ..request.status.get()
+        };
+    }
+    e.retire(&mut handle).map(drop)
+}
+
+/// `MPI_Irecv`.
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub fn irecv(
+    e: &Engine,
+    buf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    source: i32,
+    tag: i32,
+    comm: Handle,
+    request: &mut Handle,
+) -> Result<()> {
+    let t = check_recv(e, buf, count, datatype, source, tag, comm)?;
+    *request = e.start_recv(&t)?;
+    Ok(())
+}
+
+/// The status and error of a message received outside a request.
+pub(crate) fn outcome(comm: &Comm, done: &Completion) -> Result<Status> {
+    let rank = comm.group.rank_of(done.source.0);
+    let status = completed_status(rank.map_or(consts::ANY_SOURCE, |r| r as i32), done);
+    match status.error {
+        consts::SUCCESS => Ok(status),
+        class => Err(failed(class, &status, Some(comm.handle.get()))),
+    }
+}

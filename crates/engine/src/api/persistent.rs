@@ -1,0 +1,214 @@
+//! Persistent point-to-point requests.
+
+use boundary::{Handles, UserBuf};
+use mtmi::SendMode;
+use types::{Handle, Result, Status, consts, fault};
+
+use super::p2p::{Transfer, check_recv, check_send};
+use crate::request::{Kind, Persistent, SendKind};
+use crate::state::Engine;
+
+fn prepare(e: &Engine, t: Transfer, mode: Option<SendKind>, request: &mut Handle) -> Result<()> {
+    let kind = if mode.is_some() {
+        Kind::Send
+    } else {
+        Kind::Recv
+    };
+    let (handle, found) = e.new_request(kind, 0, Some(t.comm))?;
+    found.active.set(false);
+    let Transfer {
+        datatype,
+        buf,
+        count,
+        peer,
+        tag,
+        ..
+    } = t;
+    found.persistent.replace(Some(Box::new(Persistent {
+        mode,
+        buf,
+        count,
+        datatype,
+        peer,
+        tag,
+    })));
+    *request = handle;
+    Ok(())
+}
+
+fn begin(e: &Engine, handle: Handle) -> Result<()> {
+    let found = e.request(handle)?;
+    let Some(p) = found.persistent.borrow().clone() else {
+        return Err(fault(consts::ERR_REQUEST, "the request is not persistent"));
+    };
+    if found.active.get() {
+        return Err(fault(
+            consts::ERR_REQUEST,
+            "the persistent request is already active",
+        ));
+    }
+    let Some(comm) = found.comm.borrow().clone() else {
+        return Err(fault(
+            consts::ERR_REQUEST,
+            "the request has no communicator",
+        ));
+    };
+    let Persistent {
+        mode,
+        buf,
+        count,
+        datatype,
+        peer,
+        tag,
+    } = *p;
+    let t = Transfer {
+        comm,
+        datatype,
+        buf,
+        count,
+        peer,
+        tag,
+    };
+    found.active.set(true);
+    found.status.set(Status::EMPTY);
+    if peer == consts::PROC_NULL {
+        found.status.set(Status::PROC_NULL);
+        return Ok(());
+    }
+    if mode == Some(SendKind::Buffered) {
+        return e.start_buffered(&t);
+    }
+    found.parts.set(1);
+    let submit = match mode {
+        None => e.submit_recv(&t, handle, 0),
+        Some(SendKind::Synchronous) => {
+            e.submit_send(&t, t.data(), SendMode::Synchronous, handle, 0)
+        }
+        Some(SendKind::Ready) => e.submit_send(&t, t.data(), SendMode::Ready, handle, 0),
+        Some(_) => e.submit_send(&t, t.data(), SendMode::Standard, handle, 0),
+    };
+    e.submitted(submit);
+    Ok(())
+}
+
+/// `MPI_Send_init`.
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub fn send_init(
+    e: &Engine,
+    buf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    dest: i32,
+    tag: i32,
+    comm: Handle,
+    request: &mut Handle,
+) -> Result<()> {
+    prepare(
+        e,
+        check_send(e, buf, count, datatype, dest, tag, comm)?,
+        Some(SendKind::Standard),
+        request,
+    )
+}
+
+/// `MPI_Bsend_init`.
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub fn bsend_init(
+    e: &Engine,
+    buf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    dest: i32,
+    tag: i32,
+    comm: Handle,
+    request: &mut Handle,
+) -> Result<()> {
+    prepare(
+        e,
+        check_send(e, buf, count, datatype, dest, tag, comm)?,
+        Some(SendKind::Buffered),
+        request,
+    )
+}
+
+/// `MPI_Ssend_init`.
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub fn ssend_init(
+    e: &Engine,
+    buf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    dest: i32,
+    tag: i32,
+    comm: Handle,
+    request: &mut Handle,
+) -> Result<()> {
+    prepare(
+        e,
+        check_send(e, buf, count, datatype, dest, tag, comm)?,
+        Some(SendKind::Synchronous),
+        request,
+    )
+}
+
+/// `MPI_Rsend_init`.
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub fn rsend_init(
+    e: &Engine,
+    buf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    dest: i32,
+    tag: i32,
+    comm: Handle,
+    request: &mut Handle,
+) -> Result<()> {
+    prepare(
+        e,
+        check_send(e, buf, count, datatype, dest, tag, comm)?,
+        Some(SendKind::Ready),
+        request,
+    )
+}
+
+/// `MPI_Recv_init`.
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub fn recv_init(
+    e: &Engine,
+    buf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    source: i32,
+    tag: i32,
+    comm: Handle,
+    request: &mut Handle,
+) -> Result<()> {
+    prepare(
+        e,
+        check_recv(e, buf, count, datatype, source, tag, comm)?,
+        None,
+        request,
+    )
+}
+
+/// `MPI_Start`.
+pub fn start(e: &Engine, request: &mut Handle) -> Result<()> {
+    begin(e, *request)
+}
+
+/// `MPI_Startall`.
+pub fn startall(e: &Engine, count: i32, requests: Handles) -> Result<()> {
+    if count < 0 {
+        return Err(fault(
+            consts::ERR_COUNT,
+            format!("the count is {count}, which is negative"),
+        ));
+    }
+    if count > 0 && requests.is_null() {
+        return Err(fault(
+            consts::ERR_ARG,
+            format!("the array of {count} requests is NULL"),
+        ));
+    }
+    (0..count as usize).try_for_each(|i| begin(e, requests.get(i)))
+}

@@ -1,0 +1,182 @@
+//! Send-receive: a send and a receive under way together.
+
+use boundary::{AlignedBuf, UserBuf};
+use layout::Data;
+use mtmi::SendMode;
+use types::{Handle, Result, Status, consts, fault};
+
+use super::p2p::{Transfer, check_recv, check_send};
+use crate::request::{Body, Kind};
+use crate::state::Engine;
+
+/// Starts both; the receive is part 0 of the request and gives its status. `data` is what is
+/// sent, `scratch` what it lies in, if it isn't the caller's buffer.
+fn start_both(
+    e: &Engine,
+    send: &Transfer,
+    data: Data,
+    scratch: Body,
+    recv: &Transfer,
+) -> Result<Handle> {
+    let (sends, receives) = (
+        send.peer != consts::PROC_NULL,
+        recv.peer != consts::PROC_NULL,
+    );
+    let parts = u32::from(sends) + u32::from(receives);
+    let (handle, request) = e.new_request(Kind::SendRecv, parts, Some(recv.comm.clone()))?;
+    request.body.replace(scratch);
+    if receives {
+        let submit = e.submit_recv(recv, handle, 0);
+        e.submitted(submit);
+    } else {
+        request.status.set(Status::PROC_NULL);
+    }
+    if sends {
+        let submit = e.submit_send(send, data, SendMode::Standard, handle, 1);
+        e.submitted(submit);
+    }
+    Ok(handle)
+}
+
+/// The packed data of a send, in memory of our own.
+pub(crate) fn packed(t: &Transfer) -> Result<(AlignedBuf, Data)> {
+    let data = t.data();
+    let bytes = data.len();
+    let mut scratch = usize::try_from(bytes)
+        .ok()
+        .and_then(AlignedBuf::new)
+        .ok_or_else(|| {
+            fault(
+                consts::ERR_NO_MEM,
+                format!("no memory for a copy of a message of {bytes} bytes"),
+            )
+        })?;
+    let buf = scratch.buf();
+    let copy = Data::bytes(buf, bytes);
+    layout::transfer(&data, &copy);
+    Ok((scratch, copy))
+}
+
+fn wait_both(
+    e: &Engine,
+    mut handle: Handle,
+    call: &'static str,
+    recv: &Transfer,
+    status: Option<&mut Status>,
+) -> Result<()> {
+    e.wait_request(handle, || recv.waiting(call))?;
+    if let Some(out) = status {
+        *out = Status {
+            error: out.error,
+            ..e.request(handle)?.status.get()
+        };
+    }
+    e.retire(&mut handle).map(drop)
+}
+
+/// `MPI_Sendrecv`.
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub fn sendrecv(
+    e: &Engine,
+    sendbuf: UserBuf,
+    sendcount: i64,
+    sendtype: Handle,
+    dest: i32,
+    sendtag: i32,
+    recvbuf: UserBuf,
+    recvcount: i64,
+    recvtype: Handle,
+    source: i32,
+    recvtag: i32,
+    comm: Handle,
+    status: Option<&mut Status>,
+) -> Result<()> {
+    let send = check_send(e, sendbuf, sendcount, sendtype, dest, sendtag, comm)?;
+    let recv = check_recv(e, recvbuf, recvcount, recvtype, source, recvtag, comm)?;
+    let handle = start_both(e, &send, send.data(), Body::Empty, &recv)?;
+    wait_both(e, handle, "MPI_Sendrecv", &recv, status)
+}
+
+/// `MPI_Isendrecv`.
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub fn isendrecv(
+    e: &Engine,
+    sendbuf: UserBuf,
+    sendcount: i64,
+    sendtype: Handle,
+    dest: i32,
+    sendtag: i32,
+    recvbuf: UserBuf,
+    recvcount: i64,
+    recvtype: Handle,
+    source: i32,
+    recvtag: i32,
+    comm: Handle,
+    request: &mut Handle,
+) -> Result<()> {
+    let send = check_send(e, sendbuf, sendcount, sendtype, dest, sendtag, comm)?;
+    let recv = check_recv(e, recvbuf, recvcount, recvtype, source, recvtag, comm)?;
+    *request = start_both(e, &send, send.data(), Body::Empty, &recv)?;
+    Ok(())
+}
+
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+fn start_replace(
+    e: &Engine,
+    buf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    dest: i32,
+    sendtag: i32,
+    source: i32,
+    recvtag: i32,
+    comm: Handle,
+) -> Result<(Handle, Transfer)> {
+    let send = check_send(e, buf, count, datatype, dest, sendtag, comm)?;
+    let recv = check_recv(e, buf, count, datatype, source, recvtag, comm)?;
+    let (scratch, data) = packed(&send)?;
+    Ok((
+        start_both(e, &send, data, Body::Scratch(scratch), &recv)?,
+        recv,
+    ))
+}
+
+/// `MPI_Sendrecv_replace`.
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub fn sendrecv_replace(
+    e: &Engine,
+    buf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    dest: i32,
+    sendtag: i32,
+    source: i32,
+    recvtag: i32,
+    comm: Handle,
+    status: Option<&mut Status>,
+) -> Result<()> {
+    let (handle, recv) = start_replace(
+        e, buf, count, datatype, dest, sendtag, source, recvtag, comm,
+    )?;
+    wait_both(e, handle, "MPI_Sendrecv_replace", &recv, status)
+}
+
+/// `MPI_Isendrecv_replace`.
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub fn isendrecv_replace(
+    e: &Engine,
+    buf: UserBuf,
+    count: i64,
+    datatype: Handle,
+    dest: i32,
+    sendtag: i32,
+    source: i32,
+    recvtag: i32,
+    comm: Handle,
+    request: &mut Handle,
+) -> Result<()> {
+    (*request, _) = start_replace(
+        e, buf, count, datatype, dest, sendtag, source, recvtag, comm,
+    )?;
+    Ok(())
+}

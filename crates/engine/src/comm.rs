@@ -1,0 +1,148 @@
+//! Communicators: a group, a context that no other communicator of its members shares, and what
+//! hangs on it.
+//!
+//! A context id is handed out by the new communicator's rank 0 from a space of its own, so no
+//! agreement among the members is needed beyond learning the number. It is given back when the
+//! last reference to the communicator (a handle, a pending operation) goes away at rank 0; a
+//! correct program has by then started no operation that could mix old and new messages.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use types::{Handle, Result, consts, fault};
+
+use crate::attr::Attributes;
+use crate::errhandler::Errhandler;
+use crate::group::Group;
+use crate::info::Info;
+
+/// Bits of a context id that count within one owner.
+const COUNTER_BITS: u32 = 14;
+
+/// The context ids that this process may hand out as rank 0 of new communicators.
+pub struct ContextIds {
+    free: Rc<RefCell<VecDeque<u16>>>,
+    next: Cell<u16>,
+}
+
+/// A context id in use; given back when dropped.
+pub struct ContextLease {
+    id: u16,
+    free: Rc<RefCell<VecDeque<u16>>>,
+}
+
+impl Drop for ContextLease {
+    fn drop(&mut self) {
+        self.free.borrow_mut().push_back(self.id);
+    }
+}
+
+impl ContextIds {
+    /// All ids but the two of `MPI_COMM_WORLD` and `MPI_COMM_SELF`.
+    pub fn new() -> ContextIds {
+        ContextIds {
+            free: Rc::default(),
+            next: Cell::new(2),
+        }
+    }
+
+    /// Takes an id for a communicator whose rank 0 is the process `owner` (this one).
+    pub fn lease(&self, owner: u32) -> Result<(u32, ContextLease)> {
+        // The oldest first: this process may be ahead of a member that still receives with
+        // wildcards on the communicator that was freed here last.
+        let fresh = u32::from(self.next.get()) < 1 << COUNTER_BITS;
+        let id = match fresh {
+            true => Some(self.next.replace(self.next.get() + 1)),
+            false => self.free.borrow_mut().pop_front(),
+        };
+        let id = id.ok_or_else(|| {
+            let most = 1 << COUNTER_BITS;
+            let text =
+                format!("{most} communicators with this rank as their rank 0 exist; free some");
+            fault(consts::ERR_OTHER, text)
+        })?;
+        Ok((
+            context(owner, id),
+            ContextLease {
+                id,
+                free: self.free.clone(),
+            },
+        ))
+    }
+}
+
+/// The context of a communicator from its rank 0's endpoint and that process's counter. Bit 0
+/// tells collectives from point-to-point.
+pub fn context(owner: u32, counter: u16) -> u32 {
+    (owner << COUNTER_BITS | u32::from(counter)) << 1
+}
+
+/// An intra-communicator.
+pub struct Comm {
+    /// Its handle; `COMM_NULL` once freed while operations on it are pending.
+    pub handle: Cell<Handle>,
+    /// See [`Comm::context`]; set late by `MPI_Comm_idup`.
+    context: Cell<u32>,
+    /// Its processes.
+    pub group: Rc<Group>,
+    /// This process's rank in it.
+    pub rank: u32,
+    /// Its name (`MPI_Comm_set_name`).
+    pub name: RefCell<String>,
+    /// Its error handler.
+    pub errhandler: RefCell<Rc<Errhandler>>,
+    /// Its cached attributes.
+    pub attributes: Attributes,
+    /// Its hints.
+    pub info: RefCell<Info>,
+    collectives: Cell<u32>,
+    _lease: Option<ContextLease>,
+}
+
+impl Comm {
+    /// A communicator of `group` with this process as `rank`; `lease` at its rank 0.
+    pub fn new(
+        context: u32,
+        lease: Option<ContextLease>,
+        group: Rc<Group>,
+        rank: u32,
+        errhandler: Rc<Errhandler>,
+    ) -> Comm {
+        Comm {
+            handle: Cell::new(consts::COMM_NULL),
+            context: Cell::new(context),
+            group,
+            rank,
+            name: RefCell::new(String::new()),
+            errhandler: RefCell::new(errhandler),
+            attributes: Attributes::default(),
+            info: RefCell::default(),
+            collectives: Cell::new(0),
+            _lease: lease,
+        }
+    }
+
+    /// Context of its point-to-point messages; that of its collectives is one more.
+    #[inline]
+    pub fn context(&self) -> u32 {
+        self.context.get()
+    }
+
+    /// Gives a communicator that `MPI_Comm_idup` is still making the context it learnt.
+    pub(crate) fn set_context(&self, context: u32) {
+        self.context.set(context);
+    }
+
+    /// Number of processes.
+    #[inline]
+    pub fn size(&self) -> u32 {
+        self.group.size()
+    }
+
+    /// The number of the next collective on this communicator, equal on all its ranks.
+    pub fn next_collective(&self) -> u32 {
+        self.collectives
+            .replace(self.collectives.get().wrapping_add(1))
+    }
+}

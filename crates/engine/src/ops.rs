@@ -1,0 +1,115 @@
+//! Reduction operations, predefined and the program's own, and their application.
+
+use std::rc::Rc;
+
+use boundary::{UserBuf, UserFn};
+use types::{Handle, Result, consts, fault};
+
+use crate::state::Engine;
+use crate::typeobj::TypeObj;
+
+/// An operation.
+#[derive(Clone, Copy, Debug)]
+pub enum Op {
+    /// One of the standard's.
+    Builtin(op::Builtin, Handle),
+    /// The program's (`MPI_Op_create`).
+    User {
+        /// The function.
+        function: UserFn,
+        /// Whether the order of operands may be changed.
+        commute: bool,
+        /// Whether it was created by `MPI_Op_create_c`.
+        large: bool,
+    },
+}
+
+impl Op {
+    /// The predefined operation of this handle.
+    pub fn predefined(handle: Handle) -> Option<Op> {
+        op::Builtin::from_handle(handle).map(|b| Op::Builtin(b, handle))
+    }
+
+    /// Whether operands may be reordered.
+    pub fn is_commutative(&self) -> bool {
+        match self {
+            Op::Builtin(b, _) => !matches!(b, op::Builtin::Replace | op::Builtin::NoOp),
+            Op::User { commute, .. } => *commute,
+        }
+    }
+
+    /// Checks that the operation is defined on `datatype`.
+    pub fn check(&self, datatype: &TypeObj) -> Result<()> {
+        let Op::Builtin(builtin, handle) = self else {
+            return Ok(());
+        };
+        let supported = datatype.basic().is_some_and(|b| op::supports(*builtin, b));
+        if supported {
+            return Ok(());
+        }
+        Err(fault(
+            consts::ERR_OP,
+            format!(
+                "the operation {} is not defined on the datatype {}",
+                op_name(*handle),
+                datatype.name.borrow()
+            ),
+        ))
+    }
+}
+
+fn op_name(handle: Handle) -> &'static str {
+    match handle {
+        consts::MAX => "MPI_MAX",
+        consts::MIN => "MPI_MIN",
+        consts::SUM => "MPI_SUM",
+        consts::PROD => "MPI_PROD",
+        consts::LAND => "MPI_LAND",
+        consts::BAND => "MPI_BAND",
+        consts::LOR => "MPI_LOR",
+        consts::BOR => "MPI_BOR",
+        consts::LXOR => "MPI_LXOR",
+        consts::BXOR => "MPI_BXOR",
+        consts::MAXLOC => "MPI_MAXLOC",
+        consts::MINLOC => "MPI_MINLOC",
+        consts::REPLACE => "MPI_REPLACE",
+        _ => "MPI_NO_OP",
+    }
+}
+
+impl Engine {
+    /// `inout = invec op inout`, element by element. The caller holds no borrow of the engine's
+    /// state: the program's function may call MPI.
+    pub fn reduce_local(
+        &self,
+        op: &Op,
+        datatype: &Rc<TypeObj>,
+        invec: UserBuf,
+        inout: UserBuf,
+        count: u64,
+    ) {
+        match op {
+            Op::Builtin(builtin, _) => {
+                let elem = datatype
+                    .basic()
+                    .expect("checked against the operation")
+                    .elem;
+                op::apply(*builtin, elem, invec, inout, count);
+            }
+            Op::User {
+                function, large, ..
+            } => {
+                let handle = (self.hooks.callback.handle)(datatype.handle.get());
+                let extent = datatype.datatype.extent();
+                let step = if *large { i64::MAX } else { i32::MAX as i64 };
+                let (mut done, count) = (0i64, count as i64);
+                while done < count {
+                    let n = step.min(count - done);
+                    let at = done * extent;
+                    function.call_op(invec.offset(at), inout.offset(at), n, handle, *large);
+                    done += n;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Progress: letting MTMI move data and recording what completed.
+
+use mtmi::{Completion, Cookie, Sleeper, Transport};
+use shm::Fabric;
+use types::{Handle, Result, consts};
+
+use crate::request::{Kind, cookie};
+use crate::state::Engine;
+
+impl Engine {
+    /// Uses the transport. Its borrow ends before anything else of the engine runs.
+    #[inline]
+    pub(crate) fn transport<R>(&self, f: impl FnOnce(&mut Fabric) -> R) -> R {
+        let mut world = self.world.borrow_mut();
+        f(&mut world.as_mut().expect("MPI is running").fabric)
+    }
+
+    /// Moves what can move and records what completed. Says whether anything moved.
+    pub(crate) fn progress(&self) -> bool {
+        // Taken out while it is used: a collective's completion may run the program's reduction
+        // function, which may call MPI and come here again.
+        let mut done: Vec<Completion> = self.completions.take();
+        let moved = self.transport(|m| m.progress(&mut done));
+        for completion in done.drain(..) {
+            self.on_completion(&completion);
+        }
+        self.completions.replace(done);
+        if moved {
+            self.wake_waiters();
+        }
+        moved
+    }
+
+    /// Wakes this process's other threads that sleep in MPI.
+    #[inline]
+    pub(crate) fn wake_waiters(&self) {
+        if self.sleeping.get() > 0 {
+            self.transport(|m| m.sleeper()).wake();
+        }
+    }
+
+    /// Cancels part 0 of a request in the way `how`; its completion tells whether that worked.
+    pub(crate) fn cancel_part(
+        &self,
+        request: Handle,
+        how: impl FnOnce(&mut Fabric, Cookie) -> bool,
+    ) {
+        self.transport(|m| how(m, cookie(request, 0)));
+        self.progress();
+    }
+
+    /// A handle of the pre-completed request that finished sends share.
+    pub(crate) fn done_request(&self) -> Result<Handle> {
+        if let Some(handle) = self.shared_done.get() {
+            return Ok(handle);
+        }
+        let (handle, request) = self.new_request(Kind::Send, 0, None)?;
+        request.permanent.set(true);
+        self.shared_done.set(Some(handle));
+        Ok(handle)
+    }
+
+    /// Waits until nothing this process sent is still in its hands.
+    pub(crate) fn drain(&self, call: &'static str) {
+        let what = move || crate::wait::Waiting {
+            call,
+            peer: consts::UNDEFINED,
+            tag: consts::UNDEFINED,
+            bytes: 0,
+            context: 0,
+        };
+        self.wait_until(what, |e| e.transport(|m| m.flushed()));
+    }
+}

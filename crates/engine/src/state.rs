@@ -1,0 +1,310 @@
+//! The process's one engine: its lock, its phases and its slabs of objects.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::OnceLock;
+
+use boundary::CallbackAbi;
+use sys::lock::BigLock;
+use sys::slab::{Pool, Slab};
+use types::{Handle, Result, consts, fault};
+
+use crate::attr::Keyval;
+use crate::comm::{Comm, ContextIds};
+use crate::errhandler::{Errhandler, ErrorTexts};
+use crate::group::Group;
+use crate::info::Info;
+use crate::ops::Op;
+use crate::request::Request;
+use crate::typeobj::{Predefined, TypeObj};
+use crate::world::World;
+
+/// What differs between the two libraries that share this engine.
+pub struct AbiHooks {
+    /// Name of the library, for messages: `libmpi_abi.so.1` or `libmpi.so.12`.
+    pub library: &'static str,
+    /// Version of the standard ABI that it is: (1, 0), or (-1, -1) where it is another ABI.
+    pub abi_version: (i32, i32),
+    /// A rank or its sentinel in the ABI's form, for attributes that programs read themselves.
+    pub rank: fn(i32) -> i32,
+    /// How callbacks of the program take handles and error codes.
+    pub callback: CallbackAbi,
+    /// Bytes of an `MPI_Status`; at most 64.
+    pub status_size: usize,
+    /// A neutral status in the ABI's form, for a generalised request's query function.
+    pub write_status: fn(&types::Status, &mut [u8; 64]),
+    /// The neutral form of a status that the program filled.
+    pub read_status: fn(&[u8; 64]) -> types::Status,
+}
+
+/// Where the process stands between start and end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// `MPI_Init` has not been called.
+    Before,
+    /// Between `MPI_Init` and `MPI_Finalize`.
+    Running,
+    /// After `MPI_Finalize`.
+    Finalized,
+}
+
+/// When a procedure may be called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Only between `MPI_Init` and `MPI_Finalize`.
+    Running,
+    /// At any time.
+    Always,
+}
+
+/// All state of MPI in this process.
+pub struct Engine {
+    pub(crate) hooks: &'static AbiHooks,
+    pub(crate) phase: Cell<Phase>,
+    pub(crate) thread_level: Cell<i32>,
+    pub(crate) main_thread: Cell<u64>,
+    pub(crate) fork_mark: sys::process::ForkMark,
+    pub(crate) world: RefCell<Option<World>>,
+    pub(crate) comm_world: RefCell<Option<Rc<Comm>>>,
+    pub(crate) comm_self: RefCell<Option<Rc<Comm>>>,
+    pub(crate) group_empty: Rc<Group>,
+    pub(crate) errors_are_fatal: Rc<Errhandler>,
+    pub(crate) errors_abort: Rc<Errhandler>,
+    pub(crate) errors_return: Rc<Errhandler>,
+    pub(crate) comms: Slab<Rc<Comm>>,
+    pub(crate) groups: Slab<Rc<Group>>,
+    pub(crate) types: Slab<Rc<TypeObj>>,
+    pub(crate) ops: Slab<Rc<Op>>,
+    pub(crate) infos: Slab<Rc<Info>>,
+    pub(crate) errhandlers: Slab<Rc<Errhandler>>,
+    pub(crate) requests: Pool<Request>,
+    pub(crate) messages: Slab<crate::api::probe::Matched>,
+    pub(crate) predefined_types: Predefined,
+    pub(crate) keyvals: RefCell<Vec<Option<Rc<Keyval>>>>,
+    pub(crate) context_ids: ContextIds,
+    pub(crate) error_texts: RefCell<ErrorTexts>,
+    pub(crate) bsend: RefCell<crate::api::bsend::Pools>,
+    pub(crate) completions: RefCell<Vec<mtmi::Completion>>,
+    pub(crate) shared_done: Cell<Option<Handle>>,
+    /// Threads of this process that sleep outside the lock until something completes.
+    pub(crate) sleeping: Cell<u32>,
+}
+
+static ENGINE: OnceLock<BigLock<Engine>> = OnceLock::new();
+
+/// The engine, entered: holds the lock until dropped.
+pub struct Guard {
+    inner: sys::lock::Guard<'static, Engine>,
+}
+
+impl std::ops::Deref for Guard {
+    type Target = Engine;
+
+    #[inline(always)]
+    fn deref(&self) -> &Engine {
+        &self.inner
+    }
+}
+
+/// Enters the engine on behalf of the library that `hooks` describes.
+#[inline]
+pub fn enter(hooks: &'static AbiHooks) -> Guard {
+    let lock = ENGINE.get_or_init(|| BigLock::new(Engine::new(hooks)));
+    Guard {
+        inner: lock.enter(),
+    }
+}
+
+pub(crate) fn lock() -> &'static BigLock<Engine> {
+    ENGINE.get().expect("somebody is inside the engine")
+}
+
+impl Engine {
+    fn new(hooks: &'static AbiHooks) -> Engine {
+        Engine {
+            hooks,
+            phase: Cell::new(Phase::Before),
+            thread_level: Cell::new(consts::THREAD_SINGLE),
+            main_thread: Cell::new(0),
+            fork_mark: sys::process::ForkMark::new(),
+            world: RefCell::new(None),
+            comm_world: RefCell::new(None),
+            comm_self: RefCell::new(None),
+            group_empty: Rc::new(Group::empty()),
+            errors_are_fatal: Rc::new(Errhandler::predefined(consts::ERRORS_ARE_FATAL)),
+            errors_abort: Rc::new(Errhandler::predefined(consts::ERRORS_ABORT)),
+            errors_return: Rc::new(Errhandler::predefined(consts::ERRORS_RETURN)),
+            comms: Slab::new(1),
+            groups: Slab::new(2),
+            types: Slab::new(3),
+            ops: Slab::new(4),
+            infos: Slab::new(5),
+            errhandlers: Slab::new(6),
+            requests: Pool::new(7),
+            messages: Slab::new(8),
+            predefined_types: Predefined::new(),
+            keyvals: RefCell::new(Vec::new()),
+            context_ids: ContextIds::new(),
+            error_texts: RefCell::new(ErrorTexts::default()),
+            bsend: RefCell::default(),
+            completions: RefCell::new(Vec::new()),
+            shared_done: Cell::new(None),
+            sleeping: Cell::new(0),
+        }
+    }
+
+    /// Whether a call that is allowed `when` may run now.
+    #[inline]
+    pub fn ready(&self, when: When) -> Result<()> {
+        if when == When::Always || (self.phase.get() == Phase::Running && !self.fork_mark.forked())
+        {
+            return Ok(());
+        }
+        Err(self.not_ready())
+    }
+
+    #[cold]
+    fn not_ready(&self) -> Box<types::Fault> {
+        let why = match self.phase.get() {
+            Phase::Before => "MPI is not initialised; call MPI_Init first",
+            Phase::Finalized => "MPI is already finalized",
+            Phase::Running => {
+                "this process was forked from a rank; MPI can only be used in the rank itself"
+            }
+        };
+        fault(consts::ERR_OTHER, why)
+    }
+
+    /// Whether several threads may be inside MPI.
+    pub(crate) fn is_threaded(&self) -> bool {
+        self.thread_level.get() == consts::THREAD_MULTIPLE
+    }
+
+    /// The communicator that `handle` names.
+    pub fn comm(&self, handle: Handle) -> Result<Rc<Comm>> {
+        let found = match handle {
+            consts::COMM_WORLD => self.comm_world.borrow().clone(),
+            consts::COMM_SELF => self.comm_self.borrow().clone(),
+            _ => self.comms.get(handle.0),
+        };
+        found.ok_or_else(|| {
+            fault(
+                consts::ERR_COMM,
+                match handle {
+                    consts::COMM_NULL => "the communicator is MPI_COMM_NULL".to_string(),
+                    h => format!("{h:?} is not a communicator"),
+                },
+            )
+        })
+    }
+
+    /// The group that `handle` names.
+    pub fn group(&self, handle: Handle) -> Result<Rc<Group>> {
+        if handle == consts::GROUP_EMPTY {
+            return Ok(self.group_empty.clone());
+        }
+        self.groups.get(handle.0).ok_or_else(|| {
+            fault(
+                consts::ERR_GROUP,
+                match handle {
+                    consts::GROUP_NULL => "the group is MPI_GROUP_NULL".to_string(),
+                    h => format!("{h:?} is not a group"),
+                },
+            )
+        })
+    }
+
+    /// A handle for `group`.
+    pub fn new_group(&self, group: Group) -> Result<Handle> {
+        if group.size() == 0 {
+            return Ok(consts::GROUP_EMPTY);
+        }
+        self.groups
+            .insert(Rc::new(group))
+            .map(Handle)
+            .ok_or_else(out_of_objects)
+    }
+
+    /// The datatype that `handle` names.
+    #[inline]
+    pub fn type_of(&self, handle: Handle) -> Result<Rc<TypeObj>> {
+        let found = match handle.is_predefined() {
+            true => self.predefined_types.get(handle),
+            false => self.types.get(handle.0),
+        };
+        found.ok_or_else(|| {
+            fault(
+                consts::ERR_TYPE,
+                match handle {
+                    consts::DATATYPE_NULL => "the datatype is MPI_DATATYPE_NULL".to_string(),
+                    h if h.is_predefined() => format!("{h:?} is not a datatype of this platform"),
+                    h => format!("{h:?} is not a datatype"),
+                },
+            )
+        })
+    }
+
+    /// The datatype that `handle` names, which must be committed.
+    #[inline]
+    pub fn committed_type(&self, handle: Handle) -> Result<Rc<TypeObj>> {
+        let t = self.type_of(handle)?;
+        if !t.is_committed() {
+            return Err(fault(consts::ERR_TYPE, "the datatype is not committed"));
+        }
+        Ok(t)
+    }
+
+    /// The operation that `handle` names.
+    pub fn op(&self, handle: Handle) -> Result<Rc<Op>> {
+        Op::predefined(handle)
+            .map(Rc::new)
+            .or_else(|| self.ops.get(handle.0))
+            .ok_or_else(|| {
+                fault(
+                    consts::ERR_OP,
+                    match handle {
+                        consts::OP_NULL => "the operation is MPI_OP_NULL".to_string(),
+                        h => format!("{h:?} is not an operation"),
+                    },
+                )
+            })
+    }
+
+    /// The info object that `handle` names.
+    pub fn info(&self, handle: Handle) -> Result<Rc<Info>> {
+        if handle == consts::INFO_ENV {
+            return Ok(Rc::new(self.info_env()));
+        }
+        self.infos.get(handle.0).ok_or_else(|| {
+            fault(
+                consts::ERR_INFO,
+                match handle {
+                    consts::INFO_NULL => "the info object is MPI_INFO_NULL".to_string(),
+                    h => format!("{h:?} is not an info object"),
+                },
+            )
+        })
+    }
+
+    /// The error handler that `handle` names.
+    pub fn errhandler(&self, handle: Handle) -> Result<Rc<Errhandler>> {
+        let found = match handle {
+            consts::ERRORS_ARE_FATAL => Some(self.errors_are_fatal.clone()),
+            consts::ERRORS_ABORT => Some(self.errors_abort.clone()),
+            consts::ERRORS_RETURN => Some(self.errors_return.clone()),
+            _ => self.errhandlers.get(handle.0),
+        };
+        found.ok_or_else(|| {
+            fault(
+                consts::ERR_ERRHANDLER,
+                format!("{handle:?} is not an error handler"),
+            )
+        })
+    }
+}
+
+/// The fault of a full object span.
+#[cold]
+pub(crate) fn out_of_objects() -> Box<types::Fault> {
+    fault(consts::ERR_NO_MEM, "no room is left for another MPI object")
+}

@@ -1,0 +1,122 @@
+//! Datatype objects: a description, its compiled layout program once committed, and what hangs on
+//! it.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use boundary::UserBuf;
+use datatype::Datatype;
+use layout::{Data, Program};
+use types::basic::{BASICS, Basic, basic};
+use types::{Handle, consts};
+
+use crate::attr::Attributes;
+
+/// A datatype that has a handle.
+pub struct TypeObj {
+    /// Its handle; `DATATYPE_NULL` once freed while operations with it are pending.
+    pub handle: Cell<Handle>,
+    /// What it describes.
+    pub datatype: Rc<Datatype>,
+    /// Its name.
+    pub name: RefCell<String>,
+    /// Its cached attributes.
+    pub attributes: Attributes,
+    program: RefCell<Option<Rc<Program>>>,
+    /// Bytes of one element, where the data is contiguous, starts at 0 and repeats at its size.
+    dense: Cell<Option<u64>>,
+}
+
+impl TypeObj {
+    /// An uncommitted datatype, its handle yet to be set.
+    pub fn new(datatype: Rc<Datatype>) -> TypeObj {
+        TypeObj {
+            handle: Cell::new(consts::DATATYPE_NULL),
+            datatype,
+            name: RefCell::default(),
+            attributes: Attributes::default(),
+            program: RefCell::new(None),
+            dense: Cell::new(None),
+        }
+    }
+
+    /// Whether it may be used to communicate.
+    #[inline]
+    pub fn is_committed(&self) -> bool {
+        self.dense.get().is_some() || self.program.borrow().is_some()
+    }
+
+    /// Compiles it for communication; a second time changes nothing.
+    pub fn commit(&self) -> types::Result<()> {
+        if self.is_committed() {
+            return Ok(());
+        }
+        let program = self.datatype.commit()?;
+        if program.is_contiguous() {
+            self.dense.set(Some(program.size()));
+        }
+        *self.program.borrow_mut() = Some(program);
+        Ok(())
+    }
+
+    /// The predefined type that it is.
+    pub fn basic(&self) -> Option<&'static Basic> {
+        basic(self.handle.get())
+    }
+
+    /// `count` elements of it at `buf`, for communication. It must be committed.
+    #[inline]
+    pub fn data(&self, buf: UserBuf, count: u64) -> Data {
+        match self.dense.get() {
+            Some(size) => Data::bytes(buf, size * count),
+            None => {
+                let program = self.program.borrow();
+                Data::typed(buf, program.as_ref().expect("committed before use"), count)
+            }
+        }
+    }
+
+    /// Whether `count` elements are `count * size` bytes from the buffer's address on.
+    pub fn is_dense(&self) -> bool {
+        self.dense.get().is_some()
+    }
+
+    /// Bytes of data in one element.
+    #[inline]
+    pub fn size(&self) -> u64 {
+        self.datatype.size()
+    }
+}
+
+/// The predefined datatypes of this platform, by the low byte of their handles.
+pub struct Predefined {
+    table: Vec<Option<Rc<TypeObj>>>,
+}
+
+impl Predefined {
+    /// All of them, committed.
+    pub fn new() -> Predefined {
+        let mut table = vec![None; 256];
+        for row in &BASICS {
+            table[(row.handle.0 & 0xff) as usize] = Some(Rc::new(predefined(row)));
+        }
+        Predefined { table }
+    }
+
+    /// The one with this handle.
+    #[inline]
+    pub fn get(&self, handle: Handle) -> Option<Rc<TypeObj>> {
+        if handle.0 & !0xff != consts::DATATYPE_NULL.0 {
+            return None;
+        }
+        self.table[(handle.0 & 0xff) as usize].clone()
+    }
+}
+
+fn predefined(row: &'static Basic) -> TypeObj {
+    let object = TypeObj::new(Datatype::basic(row));
+    object.handle.set(row.handle);
+    object.name.replace(row.name.to_string());
+    object.commit().expect("a basic type compiles");
+    object
+}

@@ -1,0 +1,110 @@
+//! Waiting: spin a little, then tell the hang report what is waited for and sleep.
+
+use mtmi::{Sleeper, Transport};
+use types::{Handle, Result};
+
+use crate::state::{Engine, lock};
+
+/// How a thread sleeps outside the engine's lock.
+type Asleep = <shm::Fabric as Transport>::Sleeper;
+
+/// Progress passes before a wait is written to the hang report and may sleep. A message that is
+/// under way arrives within a few; a longer spin of its own is the fabric's business, which knows
+/// whether ranks outnumber cores.
+const PASSES: u32 = 64;
+
+/// What a call waits for, as the hang report shows it. `MPI_UNDEFINED` where it doesn't apply.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    /// The MPI call.
+    pub call: &'static str,
+    /// Rank of the peer, or a sentinel.
+    pub peer: i32,
+    /// Tag, or a sentinel.
+    pub tag: i32,
+    /// Bytes of the transfer.
+    pub bytes: u64,
+    /// Context of the communicator.
+    pub context: u32,
+}
+
+impl Engine {
+    /// Waits until the request is done.
+    #[inline]
+    pub(crate) fn wait_request(&self, handle: Handle, what: impl Fn() -> Waiting) -> Result<()> {
+        let request = self.request(handle)?;
+        if !request.is_done() {
+            self.wait_until(what, |_| request.is_done());
+        }
+        Ok(())
+    }
+
+    /// Makes progress until `done`.
+    pub(crate) fn wait_until(
+        &self,
+        what: impl Fn() -> Waiting,
+        mut done: impl FnMut(&Engine) -> bool,
+    ) {
+        let mut passes = 0;
+        while !done(self) {
+            if self.progress() {
+                continue;
+            }
+            passes += 1;
+            if passes < PASSES {
+                sys::copy::pause();
+                lock().relax();
+                continue;
+            }
+            if passes == PASSES {
+                self.report_waiting(&what());
+            }
+            if done(self) {
+                break;
+            }
+            self.sleep();
+        }
+        if passes >= PASSES {
+            self.report_running();
+        }
+    }
+
+    /// Sleeps until the transport may have something to do.
+    fn sleep(&self) {
+        if !self.is_threaded() {
+            self.transport(|m| m.wait(None));
+            return;
+        }
+        lock().relax();
+        let sleeper = self.transport(|m| m.sleeper());
+        // Announced under the lock, before the last look: whatever happens from here on ends the
+        // sleep.
+        let armed = sleeper.arm();
+        if self.transport(|m| m.ready()) {
+            return;
+        }
+        self.sleeping.set(self.sleeping.get() + 1);
+        lock().unlocked(|| Asleep::sleep(armed, None));
+        self.sleeping.set(self.sleeping.get() - 1);
+    }
+
+    /// Lets other threads in, for calls that a program polls with.
+    #[inline]
+    pub(crate) fn relax(&self) {
+        lock().relax();
+    }
+
+    #[cold]
+    fn report_waiting(&self, w: &Waiting) {
+        if let Some(page) = self.world.borrow().as_ref().and_then(|w| w.report.as_ref()) {
+            page.waiting_in(w.context, w.call, w.peer, w.tag, w.bytes);
+        }
+    }
+
+    #[cold]
+    fn report_running(&self) {
+        if let Some(page) = self.world.borrow().as_ref().and_then(|w| w.report.as_ref()) {
+            page.running();
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Start and end: who this process is, its fabric, and the two predefined communicators.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use mtmi::{Exchange, ExchangeError, Transport};
+use report::{Phase as ReportPhase, ReportPage};
+use shm::Fabric;
+use types::{Fault, Result, consts, fault};
+use wireup::Job;
+
+use crate::comm::{Comm, context};
+use crate::group::Group;
+use crate::state::{Engine, Phase, lock};
+
+/// What exists between `MPI_Init` and `MPI_Finalize`.
+pub struct World {
+    pub(crate) job: Job,
+    pub(crate) fabric: Fabric,
+    pub(crate) report: Option<ReportPage>,
+}
+
+/// How long finalize waits for messages to leave after all ranks have reached it. By then every
+/// receiver has taken what it wanted, so this only bounds a receiver that died.
+const FLUSH: Duration = Duration::from_secs(10);
+
+/// The launcher's key-value space, as fabrics use it.
+struct Kvs<'a>(&'a mut Job);
+
+fn exchange_error(e: impl std::fmt::Display) -> ExchangeError {
+    ExchangeError(e.to_string())
+}
+
+impl Exchange for Kvs<'_> {
+    fn put(&mut self, key: &str, value: &str) -> std::result::Result<(), ExchangeError> {
+        self.0.put(key, value).map_err(exchange_error)
+    }
+
+    fn get(&mut self, key: &str) -> std::result::Result<String, ExchangeError> {
+        let missing = || ExchangeError(format!("no process published {key}"));
+        self.0.get(key).map_err(exchange_error)?.ok_or_else(missing)
+    }
+
+    fn barrier(&mut self) -> std::result::Result<(), ExchangeError> {
+        self.0.barrier().map_err(exchange_error)
+    }
+}
+
+fn startup_fault(e: impl std::fmt::Display) -> Box<Fault> {
+    fault(consts::ERR_OTHER, format!("starting up failed: {e}"))
+}
+
+impl Engine {
+    /// Joins the job and makes the predefined communicators.
+    pub(crate) fn start_world(&self, thread_level: i32) -> Result<()> {
+        let mut job = Job::join().map_err(startup_fault)?;
+        let (rank, size) = (job.rank(), job.size());
+        let page = ReportPage::join(rank);
+        let fabric = Fabric::connect(rank, size, &mut Kvs(&mut job)).map_err(startup_fault)?;
+        page.phase(ReportPhase::Running);
+        let report = page.is_present().then_some(page);
+        self.world.replace(Some(World {
+            job,
+            fabric,
+            report,
+        }));
+        self.make_communicators(rank, size);
+        self.thread_level.set(thread_level);
+        self.main_thread.set(sys::lock::thread_pointer() as u64);
+        self.phase.set(Phase::Running);
+        lock().set_threaded(self.is_threaded());
+        Ok(())
+    }
+
+    fn make_communicators(&self, rank: u32, size: u32) {
+        let all = Rc::new(Group::new((0..size).collect()));
+        let me = Rc::new(Group::new(vec![rank]));
+        let fatal = || self.errors_are_fatal.clone();
+        let world = Comm::new(context(0, 0), None, all, rank, fatal());
+        let own = Comm::new(context(rank, 1), None, me, 0, fatal());
+        world.handle.set(consts::COMM_WORLD);
+        own.handle.set(consts::COMM_SELF);
+        world.name.replace("MPI_COMM_WORLD".to_string());
+        own.name.replace("MPI_COMM_SELF".to_string());
+        self.comm_world.replace(Some(Rc::new(world)));
+        self.comm_self.replace(Some(Rc::new(own)));
+    }
+
+    /// Ends MPI in this process, after all others have come as far.
+    pub(crate) fn stop_world(&self) -> Result<()> {
+        let own = self.comm(consts::COMM_SELF)?;
+        crate::attr::delete_all(self, &own.attributes, consts::COMM_SELF)?;
+        let world = self.comm(consts::COMM_WORLD)?;
+        crate::attr::delete_all(self, &world.attributes, consts::COMM_WORLD)?;
+        self.drain("MPI_Finalize");
+        self.barrier_on("MPI_Finalize", &world)?;
+        self.phase.set(Phase::Finalized);
+        let Some(World {
+            mut job,
+            fabric,
+            report,
+        }) = self.world.take()
+        else {
+            return Ok(());
+        };
+        fabric.finalize(sys::clock::after(FLUSH));
+        if let Some(page) = &report {
+            page.phase(ReportPhase::Finalized);
+        }
+        job.finalize()
+            .map_err(|e| fault(consts::ERR_OTHER, format!("leaving the job failed: {e}")))
+    }
+
+    /// Ends the whole job with `code`, saying why.
+    pub(crate) fn abort_job(&self, code: i32, message: &str) -> ! {
+        eprintln!("yamabiko: {message}");
+        if let Ok(mut world) = self.world.try_borrow_mut()
+            && let Some(world) = world.as_mut()
+        {
+            if let Some(page) = &world.report {
+                page.phase(ReportPhase::Aborted);
+            }
+            // If the launcher can't be told, ending this process still makes it end the others.
+            let _ = world.job.abort(code, message);
+        }
+        sys::process::end(code)
+    }
+}
