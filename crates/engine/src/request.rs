@@ -84,13 +84,9 @@ pub enum Body {
     #[default]
     Empty,
     /// Memory that a transfer reads until it is done.
-    Scratch(#[expect(dead_code, reason = "held only to live as long as the transfer")] AlignedBuf),
+    Scratch(AlignedBuf),
     /// A buffered send's memory and the pool it counts against.
-    Buffered(
-        #[expect(dead_code, reason = "held only to live as long as the transfer")] AlignedBuf,
-        PoolKey,
-        u64,
-    ),
+    Buffered(AlignedBuf, PoolKey, u64),
     /// A collective under way.
     Collective(Box<Running>),
     /// A generalised request's callbacks.

@@ -13,7 +13,7 @@ use cad::{
 };
 use types::{Handle, Result, consts, fault};
 
-use super::coll::{check_root, shape};
+use super::coll_args::{check_root, shape};
 use super::p2p::check_buffer;
 use crate::coll::{Call, team};
 use crate::comm::Comm;

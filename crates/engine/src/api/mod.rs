@@ -6,6 +6,7 @@
 pub mod attribute;
 pub mod bsend;
 pub mod coll;
+mod coll_args;
 pub mod coll_reduce;
 pub mod comm;
 pub mod completion;

@@ -1,0 +1,490 @@
+//! The checked arguments of collectives that move data, made into the [`Call`] that runs them.
+//!
+//! Arguments that the standard calls significant only at the root are looked at only there. Used by
+//! `api::coll` alone.
+
+use std::rc::Rc;
+
+use boundary::{Handles, Ints, UserBuf};
+use cad::alltoall::BlockW;
+use cad::{
+    Block, Graph, Part, Shape, allgather, alltoall as alltoall_graphs, barrier as barrier_graphs,
+    bcast as bcast_graphs, gather as gather_graphs, scatter as scatter_graphs,
+};
+use types::{Handle, Result, consts, fault};
+
+use super::p2p::check_buffer;
+use crate::coll::{Call, team};
+use crate::comm::Comm;
+use crate::state::Engine;
+use crate::typeobj::TypeObj;
+
+/// One side of a collective: a buffer with its type, and what the graph needs to know of it.
+pub(crate) struct Side {
+    pub buf: UserBuf,
+    pub datatype: Option<Rc<TypeObj>>,
+    pub part: Part,
+}
+
+/// A side whose arguments don't count here.
+const NOWHERE: Side = Side {
+    buf: UserBuf::NULL,
+    datatype: None,
+    part: Part {
+        count: 0,
+        ty: Shape::BYTE,
+    },
+};
+
+/// What a graph needs to know of a type.
+pub(crate) fn shape(datatype: &TypeObj) -> Shape {
+    let d = &datatype.datatype;
+    Shape {
+        size: d.size(),
+        extent: d.extent(),
+        true_extent: (d.true_ub() - d.true_lb()) as u64,
+        contiguous: datatype.is_dense(),
+    }
+}
+
+/// Checks one side with equal blocks.
+fn side(e: &Engine, buf: UserBuf, count: i64, datatype: Handle) -> Result<Side> {
+    let datatype = check_buffer(e, buf, count, datatype)?;
+    let part = Part {
+        count: count as u64,
+        ty: shape(&datatype),
+    };
+    Ok(Side {
+        buf,
+        datatype: Some(datatype),
+        part,
+    })
+}
+
+/// Checks one side with a block per rank, and reads its counts and displacements.
+fn blocks(
+    e: &Engine,
+    comm: &Comm,
+    buf: UserBuf,
+    counts: Ints,
+    displs: Ints,
+    datatype: Handle,
+) -> Result<(Side, Vec<Block>)> {
+    if counts.is_null() || displs.is_null() {
+        return Err(fault(
+            consts::ERR_ARG,
+            "the array of counts or displacements is NULL",
+        ));
+    }
+    let read = |i: usize| match counts.get(i) {
+        n if n < 0 => Err(fault(
+            consts::ERR_COUNT,
+            format!("the count for rank {i} is {n}, which is negative"),
+        )),
+        n => Ok(Block {
+            count: n as u64,
+            disp: displs.get(i),
+        }),
+    };
+    let list = (0..comm.size() as usize)
+        .map(read)
+        .collect::<Result<Vec<_>>>()?;
+    let most = list.iter().map(|b| b.count).max().unwrap_or(0);
+    let side = side(e, buf, most as i64, datatype)?;
+    Ok((side, list))
+}
+
+/// Checks the rank of a root.
+pub(crate) fn check_root(comm: &Comm, root: i32) -> Result<u32> {
+    u32::try_from(root)
+        .ok()
+        .filter(|&r| r < comm.size())
+        .ok_or_else(|| {
+            fault(
+                consts::ERR_ROOT,
+                format!(
+                    "the root is rank {root}, but the communicator has {} ranks",
+                    comm.size()
+                ),
+            )
+        })
+}
+
+fn call(comm: &Rc<Comm>, graph: Graph, send: Side, recv: Side) -> Call {
+    Call {
+        graph: Rc::new(graph),
+        comm: comm.clone(),
+        group: comm.group.clone(),
+        send: send.buf,
+        recv: recv.buf,
+        send_type: send.datatype,
+        recv_type: recv.datatype,
+        types: None,
+        op: None,
+        tag: None,
+        own: None,
+    }
+}
+
+impl Engine {
+    /// A barrier on `comm`.
+    pub(crate) fn barrier_on(&self, name: &'static str, comm: &Rc<Comm>) -> Result<()> {
+        self.run_collective(
+            name,
+            call(comm, barrier_graphs::graph(&team(comm)), NOWHERE, NOWHERE),
+        )
+    }
+}
+
+pub(crate) fn prepare_barrier(e: &Engine, comm: Handle) -> Result<Call> {
+    let comm = e.comm(comm)?;
+    Ok(call(
+        &comm,
+        barrier_graphs::graph(&team(&comm)),
+        NOWHERE,
+        NOWHERE,
+    ))
+}
+
+pub(crate) fn prepare_bcast(
+    e: &Engine,
+    buffer: UserBuf,
+    count: i64,
+    datatype: Handle,
+    root: i32,
+    comm: Handle,
+) -> Result<Call> {
+    let comm = e.comm(comm)?;
+    let root = check_root(&comm, root)?;
+    let data = side(e, buffer, count, datatype)?;
+    let Part { count, ty } = data.part;
+    let graph = bcast_graphs::graph(&bcast_graphs::Params {
+        team: team(&comm),
+        root,
+        count,
+        ty,
+    });
+    Ok(call(&comm, graph, NOWHERE, data))
+}
+
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub(crate) fn prepare_gather(
+    e: &Engine,
+    sendbuf: UserBuf,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: UserBuf,
+    recvcount: i64,
+    recvtype: Handle,
+    root: i32,
+    comm: Handle,
+) -> Result<Call> {
+    let comm = e.comm(comm)?;
+    let root = check_root(&comm, root)?;
+    let at_root = comm.rank == root;
+    let in_place = at_root && sendbuf.is_in_place();
+    let send = if in_place {
+        NOWHERE
+    } else {
+        side(e, sendbuf, sendcount, sendtype)?
+    };
+    let recv = if at_root {
+        side(e, recvbuf, recvcount, recvtype)?
+    } else {
+        NOWHERE
+    };
+    let params = gather_graphs::Params {
+        team: team(&comm),
+        root,
+        send: send.part,
+        recv: recv.part,
+        in_place,
+    };
+    Ok(call(&comm, gather_graphs::graph(&params), send, recv))
+}
+
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub(crate) fn prepare_gatherv(
+    e: &Engine,
+    sendbuf: UserBuf,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: UserBuf,
+    recvcounts: Ints,
+    displs: Ints,
+    recvtype: Handle,
+    root: i32,
+    comm: Handle,
+) -> Result<Call> {
+    let comm = e.comm(comm)?;
+    let root = check_root(&comm, root)?;
+    let at_root = comm.rank == root;
+    let in_place = at_root && sendbuf.is_in_place();
+    let send = if in_place {
+        NOWHERE
+    } else {
+        side(e, sendbuf, sendcount, sendtype)?
+    };
+    let (recv, list) = match at_root {
+        true => blocks(e, &comm, recvbuf, recvcounts, displs, recvtype)?,
+        false => (NOWHERE, Vec::new()),
+    };
+    let params = gather_graphs::ParamsV {
+        team: team(&comm),
+        root,
+        send: send.part,
+        recv: &list,
+        recv_ty: recv.part.ty,
+        in_place,
+    };
+    Ok(call(&comm, gather_graphs::graph_v(&params), send, recv))
+}
+
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub(crate) fn prepare_scatter(
+    e: &Engine,
+    sendbuf: UserBuf,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: UserBuf,
+    recvcount: i64,
+    recvtype: Handle,
+    root: i32,
+    comm: Handle,
+) -> Result<Call> {
+    let comm = e.comm(comm)?;
+    let root = check_root(&comm, root)?;
+    let at_root = comm.rank == root;
+    let in_place = at_root && recvbuf.is_in_place();
+    let send = if at_root {
+        side(e, sendbuf, sendcount, sendtype)?
+    } else {
+        NOWHERE
+    };
+    let recv = if in_place {
+        NOWHERE
+    } else {
+        side(e, recvbuf, recvcount, recvtype)?
+    };
+    let params = scatter_graphs::Params {
+        team: team(&comm),
+        root,
+        send: send.part,
+        recv: recv.part,
+        in_place,
+    };
+    Ok(call(&comm, scatter_graphs::graph(&params), send, recv))
+}
+
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub(crate) fn prepare_scatterv(
+    e: &Engine,
+    sendbuf: UserBuf,
+    sendcounts: Ints,
+    displs: Ints,
+    sendtype: Handle,
+    recvbuf: UserBuf,
+    recvcount: i64,
+    recvtype: Handle,
+    root: i32,
+    comm: Handle,
+) -> Result<Call> {
+    let comm = e.comm(comm)?;
+    let root = check_root(&comm, root)?;
+    let at_root = comm.rank == root;
+    let in_place = at_root && recvbuf.is_in_place();
+    let (send, list) = match at_root {
+        true => blocks(e, &comm, sendbuf, sendcounts, displs, sendtype)?,
+        false => (NOWHERE, Vec::new()),
+    };
+    let recv = if in_place {
+        NOWHERE
+    } else {
+        side(e, recvbuf, recvcount, recvtype)?
+    };
+    let params = scatter_graphs::ParamsV {
+        team: team(&comm),
+        root,
+        send: &list,
+        send_ty: send.part.ty,
+        recv: recv.part,
+        in_place,
+    };
+    Ok(call(&comm, scatter_graphs::graph_v(&params), send, recv))
+}
+
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub(crate) fn prepare_allgather(
+    e: &Engine,
+    sendbuf: UserBuf,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: UserBuf,
+    recvcount: i64,
+    recvtype: Handle,
+    comm: Handle,
+) -> Result<Call> {
+    let comm = e.comm(comm)?;
+    let in_place = sendbuf.is_in_place();
+    let recv = side(e, recvbuf, recvcount, recvtype)?;
+    let send = if in_place {
+        NOWHERE
+    } else {
+        side(e, sendbuf, sendcount, sendtype)?
+    };
+    let params = allgather::Params {
+        team: team(&comm),
+        send: send.part,
+        recv: recv.part,
+        in_place,
+    };
+    Ok(call(&comm, allgather::graph(&params), send, recv))
+}
+
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub(crate) fn prepare_allgatherv(
+    e: &Engine,
+    sendbuf: UserBuf,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: UserBuf,
+    recvcounts: Ints,
+    displs: Ints,
+    recvtype: Handle,
+    comm: Handle,
+) -> Result<Call> {
+    let comm = e.comm(comm)?;
+    let in_place = sendbuf.is_in_place();
+    let (recv, list) = blocks(e, &comm, recvbuf, recvcounts, displs, recvtype)?;
+    let send = if in_place {
+        NOWHERE
+    } else {
+        side(e, sendbuf, sendcount, sendtype)?
+    };
+    let params = allgather::ParamsV {
+        team: team(&comm),
+        send: send.part,
+        recv: &list,
+        recv_ty: recv.part.ty,
+        in_place,
+    };
+    Ok(call(&comm, allgather::graph_v(&params), send, recv))
+}
+
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub(crate) fn prepare_alltoall(
+    e: &Engine,
+    sendbuf: UserBuf,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: UserBuf,
+    recvcount: i64,
+    recvtype: Handle,
+    comm: Handle,
+) -> Result<Call> {
+    let comm = e.comm(comm)?;
+    let in_place = sendbuf.is_in_place();
+    let recv = side(e, recvbuf, recvcount, recvtype)?;
+    let send = if in_place {
+        NOWHERE
+    } else {
+        side(e, sendbuf, sendcount, sendtype)?
+    };
+    let params = alltoall_graphs::Params {
+        team: team(&comm),
+        send: send.part,
+        recv: recv.part,
+        in_place,
+    };
+    Ok(call(&comm, alltoall_graphs::graph(&params), send, recv))
+}
+
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub(crate) fn prepare_alltoallv(
+    e: &Engine,
+    sendbuf: UserBuf,
+    sendcounts: Ints,
+    sdispls: Ints,
+    sendtype: Handle,
+    recvbuf: UserBuf,
+    recvcounts: Ints,
+    rdispls: Ints,
+    recvtype: Handle,
+    comm: Handle,
+) -> Result<Call> {
+    let comm = e.comm(comm)?;
+    let in_place = sendbuf.is_in_place();
+    let (recv, theirs) = blocks(e, &comm, recvbuf, recvcounts, rdispls, recvtype)?;
+    let (send, mine) = match in_place {
+        true => (NOWHERE, Vec::new()),
+        false => blocks(e, &comm, sendbuf, sendcounts, sdispls, sendtype)?,
+    };
+    let params = alltoall_graphs::ParamsV {
+        team: team(&comm),
+        send: &mine,
+        send_ty: send.part.ty,
+        recv: &theirs,
+        recv_ty: recv.part.ty,
+        in_place,
+    };
+    Ok(call(&comm, alltoall_graphs::graph_v(&params), send, recv))
+}
+
+/// Reads one side of an alltoallw: a block and a type per rank.
+fn typed_blocks(
+    e: &Engine,
+    comm: &Comm,
+    buf: UserBuf,
+    counts: Ints,
+    displs: Ints,
+    types: Handles,
+) -> Result<(Vec<BlockW>, Vec<Rc<TypeObj>>)> {
+    if counts.is_null() || displs.is_null() || types.is_null() {
+        return Err(fault(
+            consts::ERR_ARG,
+            "the array of counts, displacements or types is NULL",
+        ));
+    }
+    let read = |i: usize| {
+        let datatype = check_buffer(e, buf, counts.get(i), types.get(i))?;
+        let block = BlockW {
+            count: counts.get(i) as u64,
+            disp: displs.get(i),
+            size: datatype.size(),
+        };
+        Ok((block, datatype))
+    };
+    (0..comm.size() as usize).map(read).collect()
+}
+
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
+pub(crate) fn prepare_alltoallw(
+    e: &Engine,
+    sendbuf: UserBuf,
+    sendcounts: Ints,
+    sdispls: Ints,
+    sendtypes: Handles,
+    recvbuf: UserBuf,
+    recvcounts: Ints,
+    rdispls: Ints,
+    recvtypes: Handles,
+    comm: Handle,
+) -> Result<Call> {
+    let comm = e.comm(comm)?;
+    let in_place = sendbuf.is_in_place();
+    let (theirs, recv_types) = typed_blocks(e, &comm, recvbuf, recvcounts, rdispls, recvtypes)?;
+    let (mine, send_types) = match in_place {
+        true => Default::default(),
+        false => typed_blocks(e, &comm, sendbuf, sendcounts, sdispls, sendtypes)?,
+    };
+    let params = alltoall_graphs::ParamsW {
+        team: team(&comm),
+        send: &mine,
+        recv: &theirs,
+        in_place,
+    };
+    let mut made = call(&comm, alltoall_graphs::graph_w(&params), NOWHERE, NOWHERE);
+    (made.send, made.recv) = (sendbuf, recvbuf);
+    made.types = Some((send_types, recv_types));
+    Ok(made)
+}
