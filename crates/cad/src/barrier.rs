@@ -1,0 +1,25 @@
+//! Barrier: no process leaves before all have entered.
+
+use crate::graph::{Builder, Graph, Region, START};
+use crate::shape::Team;
+
+/// The dissemination barrier (Hensgen, Finkel, Manber 1988): in round `k` each process tells the
+/// one `2^k` above it, which then knows of `2^(k+1)` processes; `ceil(log2 size)` rounds.
+pub fn graph(team: &Team) -> Graph {
+    let mut b = Builder::new(*team);
+    let (mut sent, mut received, mut distance, mut round) = (START, START, 1, 0);
+    while distance < team.size {
+        let recv = b.recv(team.left(distance), round, Region::EMPTY, &[]);
+        // The send of the round before stands for all earlier receives.
+        sent = b.send(
+            team.right(distance),
+            round,
+            Region::EMPTY,
+            &[sent, received],
+        );
+        received = recv;
+        round += 1;
+        distance = distance.saturating_mul(2);
+    }
+    b.finish()
+}

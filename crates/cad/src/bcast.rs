@@ -1,0 +1,246 @@
+//! Broadcast. The buffer is [`BufId::Recv`] with [`TypeSlot::Recv`] on every process, the root too.
+//!
+//! Count and type may differ between processes (only the signatures are equal), so algorithms that
+//! cut the data cut packed bytes: processes whose type is not contiguous pack or unpack through a
+//! temporary buffer, which the others need not know.
+
+use crate::graph::{BufId, Builder, Graph, MAX_TAG, NodeId, Region, START, TypeSlot};
+use crate::shape::{Shape, Team};
+use crate::tree::{absolute, children, parent, relative, subtree};
+
+/// Parameters of a broadcast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Params {
+    /// This process.
+    pub team: Team,
+    /// Rank that has the data.
+    pub root: u32,
+    /// Elements in the buffer.
+    pub count: u64,
+    /// Their type.
+    pub ty: Shape,
+}
+
+/// The algorithms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    /// Whole message down a binomial tree.
+    Binomial,
+    /// Binomial scatter of one chunk per process, then the chunks go round a ring
+    /// (van de Geijn): each process receives the data once, whatever their number.
+    ScatterRing,
+    /// Segments down a chain of all processes.
+    Chain {
+        /// Bytes of a segment.
+        segment: u64,
+    },
+    /// Segments down a binomial tree.
+    SegmentedBinomial {
+        /// Bytes of a segment.
+        segment: u64,
+    },
+}
+
+/// Bytes up to which latency rules and the whole message goes down the tree: the crossover that
+/// Thakur, Rabenseifner and Gropp (2005) measured, 12 KiB.
+pub const WHOLE_MESSAGE_MAX: u64 = 12 << 10;
+
+/// Bytes of a pipelined segment: a few times the message size at which a transport reaches half of
+/// its bandwidth, and small enough to stay in a level-2 cache between receive and send.
+pub const SEGMENT: u64 = 64 << 10;
+
+/// A chain of `p` processes takes `segments + p - 2` steps; with this many segments per process
+/// filling it costs less than an eighth.
+const CHAIN_SEGMENTS_PER_PROCESS: u64 = 8;
+
+/// Receives of a segmented broadcast posted ahead: one arriving, one matched next, and slack.
+const WINDOW: usize = 4;
+
+/// The algorithm for these parameters; the same on every process.
+pub fn choose(p: &Params) -> Algorithm {
+    let bytes = p.ty.bytes(p.count);
+    let size = u64::from(p.team.size);
+    if size <= 2 || bytes <= WHOLE_MESSAGE_MAX {
+        Algorithm::Binomial
+    } else if bytes >= SEGMENT * CHAIN_SEGMENTS_PER_PROCESS * size {
+        Algorithm::Chain { segment: SEGMENT }
+    } else if size < 8 {
+        // Up to three levels deep: segments down the tree beat two passes over the data.
+        Algorithm::SegmentedBinomial { segment: SEGMENT }
+    } else {
+        Algorithm::ScatterRing
+    }
+}
+
+/// The graph of the chosen algorithm.
+pub fn graph(p: &Params) -> Graph {
+    build(p, choose(p))
+}
+
+/// The graph of a given algorithm (which has to be the same on every process).
+pub fn build(p: &Params, algorithm: Algorithm) -> Graph {
+    let mut b = Builder::new(p.team);
+    b.recv_buffer(p.ty, p.count);
+    if p.team.size > 1 && p.ty.bytes(p.count) > 0 {
+        match algorithm {
+            Algorithm::Binomial => binomial(&mut b, p),
+            Algorithm::ScatterRing => packed(&mut b, p, scatter_ring),
+            Algorithm::Chain { segment } => {
+                packed(&mut b, p, |b, p, wire| segmented(b, p, wire, segment, true))
+            }
+            Algorithm::SegmentedBinomial { segment } => packed(&mut b, p, |b, p, wire| {
+                segmented(b, p, wire, segment, false)
+            }),
+        }
+    }
+    b.finish()
+}
+
+fn binomial(b: &mut Builder, p: &Params) {
+    let (size, root) = (p.team.size, p.root);
+    let r = relative(p.team.rank, root, size);
+    let all = Region {
+        buf: BufId::Recv,
+        offset: 0,
+        count: p.count,
+        ty: TypeSlot::Recv,
+    };
+    let mut have = START;
+    if r != 0 {
+        have = b.recv(absolute(parent(r), root, size), 0, all, &[]);
+    }
+    for m in children(r, size).rev() {
+        b.send(absolute(r + m, root, size), 0, all, &[have]);
+    }
+}
+
+/// Where the packed bytes lie, and what has to complete before the root may send them.
+struct Wire {
+    buf: BufId,
+    packed: NodeId,
+}
+
+/// Runs a byte algorithm on the buffer itself, or between a pack and an unpack. The algorithm
+/// returns the nodes that receive, after which the data are complete.
+fn packed(
+    b: &mut Builder,
+    p: &Params,
+    f: impl FnOnce(&mut Builder, &Params, &Wire) -> Vec<NodeId>,
+) {
+    if p.ty.contiguous {
+        f(
+            b,
+            p,
+            &Wire {
+                buf: BufId::Recv,
+                packed: START,
+            },
+        );
+        return;
+    }
+    let bytes = p.ty.bytes(p.count);
+    let typed = Region {
+        buf: BufId::Recv,
+        offset: 0,
+        count: p.count,
+        ty: TypeSlot::Recv,
+    };
+    let buf = b.temp_bytes(bytes);
+    let flat = Region::bytes(buf, 0, bytes);
+    if p.team.rank == p.root {
+        let packed = b.copy(typed, flat, &[]);
+        f(b, p, &Wire { buf, packed });
+    } else {
+        let received = f(b, p, &Wire { buf, packed: START });
+        b.copy(flat, typed, &received);
+    }
+}
+
+fn scatter_ring(b: &mut Builder, p: &Params, wire: &Wire) -> Vec<NodeId> {
+    let (size, root) = (p.team.size, p.root);
+    let r = relative(p.team.rank, root, size);
+    let total = p.ty.bytes(p.count);
+    let chunk = total.div_ceil(u64::from(size));
+    let start = |i: u32| (chunk * u64::from(i)).min(total);
+    let region =
+        |first: u32, n: u32| Region::bytes(wire.buf, start(first), start(first + n) - start(first));
+    let mut received = Vec::new();
+    let mut have = wire.packed;
+    let own = subtree(r, size);
+    if r != 0 && region(r, own).count > 0 {
+        have = b.recv(absolute(parent(r), root, size), 0, region(r, own), &[]);
+        received.push(have);
+    }
+    for m in children(r, size).rev() {
+        let part = region(r + m, subtree(r + m, size));
+        if part.count > 0 {
+            b.send(absolute(r + m, root, size), 0, part, &[have]);
+        }
+    }
+    // After the scatter a process has the chunks of its whole subtree; the ring skips those.
+    let has = |who: u32, c: u32| c >= who && c - who < subtree(who, size);
+    let (left, right) = ((r + size - 1) % size, (r + 1) % size);
+    for step in 0..size - 1 {
+        let (out, inn) = ((r + size - step) % size, (left + size - step) % size);
+        if !has(right, out) && region(out, 1).count > 0 {
+            let peer = absolute(right, root, size);
+            b.send(peer, tag(1 + u64::from(step)), region(out, 1), &[have]);
+        }
+        have = if has(r, inn) || region(inn, 1).count == 0 {
+            // Chunks of the own subtree came with the scatter.
+            received
+                .first()
+                .copied()
+                .filter(|_| r != 0)
+                .unwrap_or(wire.packed)
+        } else {
+            let peer = absolute(left, root, size);
+            let recv = b.recv(peer, tag(1 + u64::from(step)), region(inn, 1), &[]);
+            received.push(recv);
+            recv
+        };
+    }
+    received
+}
+
+fn tag(n: u64) -> u32 {
+    (n & u64::from(MAX_TAG)) as u32
+}
+
+fn segmented(b: &mut Builder, p: &Params, wire: &Wire, segment: u64, chain: bool) -> Vec<NodeId> {
+    let (size, root) = (p.team.size, p.root);
+    let r = relative(p.team.rank, root, size);
+    let total = p.ty.bytes(p.count);
+    // Segments are told apart by tag, so there are at most as many as tags.
+    let segment = segment.max(1).max(total.div_ceil(u64::from(MAX_TAG)));
+    let (up, down): (u32, Vec<u32>) = if chain {
+        (r.saturating_sub(1), (r + 1..size).take(1).collect())
+    } else {
+        (
+            if r == 0 { 0 } else { parent(r) },
+            children(r, size).rev().map(|m| r + m).collect(),
+        )
+    };
+    let mut received = Vec::new();
+    let mut sent: Vec<Vec<NodeId>> = vec![Vec::new(); down.len()];
+    for s in 0..total.div_ceil(segment) {
+        let at = s * segment;
+        let part = Region::bytes(wire.buf, at, segment.min(total - at));
+        let mut have = wire.packed;
+        if r != 0 {
+            let earlier = before(&received, WINDOW);
+            have = b.recv(absolute(up, root, size), tag(s), part, &[earlier]);
+            received.push(have);
+        }
+        for (child, sent) in down.iter().zip(&mut sent) {
+            let earlier = before(sent, WINDOW);
+            sent.push(b.send(absolute(*child, root, size), tag(s), part, &[have, earlier]));
+        }
+    }
+    received
+}
+
+/// The node `window` places before the one about to be added to `nodes`.
+fn before(nodes: &[NodeId], window: usize) -> NodeId {
+    nodes.len().checked_sub(window).map_or(START, |i| nodes[i])
+}

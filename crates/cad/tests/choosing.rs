@@ -1,0 +1,170 @@
+//! The chosen algorithms: the same on every rank whatever its datatype, and valid graphs.
+
+use cad::{Part, Shape, Team, allgather, allreduce, alltoall, bcast, gather, reduce, scatter};
+use cad::{reduce_scatter, scan};
+
+const PLAIN: Shape = Shape {
+    size: 8,
+    extent: 8,
+    true_extent: 8,
+    contiguous: true,
+};
+const SPREAD: Shape = Shape {
+    size: 8,
+    extent: 24,
+    true_extent: 20,
+    contiguous: false,
+};
+
+fn same<T: PartialEq + std::fmt::Debug>(list: Vec<T>) -> bool {
+    list.windows(2).all(|w| w[0] == w[1])
+}
+
+#[test]
+fn choices_agree_and_graphs_are_valid() {
+    for size in [1, 2, 3, 4, 5, 8, 13, 32, 100] {
+        for count in [0, 1, 5, 40, 1000, 5000, 70_000, 3_000_000] {
+            let teams: Vec<(Team, Shape)> = (0..size)
+                .map(|rank| {
+                    (
+                        Team { rank, size },
+                        if rank % 2 == 0 { PLAIN } else { SPREAD },
+                    )
+                })
+                .collect();
+            let root = size / 2;
+            let part = |ty| Part { count, ty };
+            let b = |&(team, ty): &_| bcast::Params {
+                team,
+                root,
+                count,
+                ty,
+            };
+            let g = |&(team, ty): &(Team, Shape)| gather::Params {
+                team,
+                root,
+                send: part(ty),
+                recv: part(SPREAD),
+                in_place: false,
+            };
+            let s = |&(team, ty): &(Team, Shape)| scatter::Params {
+                team,
+                root,
+                send: part(SPREAD),
+                recv: part(ty),
+                in_place: false,
+            };
+            assert!(same(teams.iter().map(|t| bcast::choose(&b(t))).collect()));
+            assert!(same(teams.iter().map(|t| gather::choose(&g(t))).collect()));
+            assert!(same(teams.iter().map(|t| scatter::choose(&s(t))).collect()));
+            for t in &teams {
+                bcast::graph(&b(t)).verify().unwrap();
+                gather::graph(&g(t)).verify().unwrap();
+                scatter::graph(&s(t)).verify().unwrap();
+                others(t.0, t.1, count);
+            }
+        }
+    }
+}
+
+fn others(team: Team, ty: Shape, count: u64) {
+    let (send, recv) = (Part { count, ty }, Part { count, ty: PLAIN });
+    for in_place in [false, true] {
+        allgather::graph(&allgather::Params {
+            team,
+            send,
+            recv,
+            in_place,
+        })
+        .verify()
+        .unwrap();
+        alltoall::graph(&alltoall::Params {
+            team,
+            send,
+            recv,
+            in_place,
+        })
+        .verify()
+        .unwrap();
+        for commutative in [false, true] {
+            let p = allreduce::Params {
+                team,
+                count,
+                ty,
+                commutative,
+                in_place,
+            };
+            allreduce::graph(&p).verify().unwrap();
+            let root = team.size - 1;
+            let in_place_root = in_place && team.rank == root;
+            let p = reduce::Params {
+                team,
+                root,
+                count,
+                ty,
+                commutative,
+                in_place: in_place_root,
+            };
+            reduce::graph(&p).verify().unwrap();
+            let counts = reduce_scatter::Counts::Equal(count);
+            let p = reduce_scatter::Params {
+                team,
+                counts,
+                ty,
+                commutative,
+                in_place,
+            };
+            reduce_scatter::graph(&p).verify().unwrap();
+        }
+        let p = scan::Params {
+            team,
+            count,
+            ty,
+            in_place,
+        };
+        scan::graph(&p).verify().unwrap();
+        scan::graph_exclusive(&p).verify().unwrap();
+    }
+}
+
+#[test]
+fn dot_shows_every_node() {
+    let team = Team { rank: 0, size: 8 };
+    let g = bcast::graph(&bcast::Params {
+        team,
+        root: 0,
+        count: 1,
+        ty: PLAIN,
+    });
+    let dot = g.to_dot();
+    assert!(dot.contains("START -> n0") && dot.contains("-> END"));
+    assert_eq!(dot.matches("SEND to").count(), 3);
+}
+
+#[test]
+fn invalid_graphs_are_refused() {
+    use cad::{BufId, Builder, Invalid, Region};
+    let team = Team { rank: 0, size: 2 };
+    let mut b = Builder::new(team);
+    b.send(2, 0, Region::EMPTY, &[]);
+    assert_eq!(b.finish().verify(), Err(Invalid::Peer(0)));
+    let mut b = Builder::new(team);
+    b.send_buffer(Shape::BYTE, 8);
+    b.send(1, 0, Region::bytes(BufId::Send, 4, 5), &[]);
+    assert_eq!(b.finish().verify(), Err(Invalid::Bounds(0)));
+    let mut b = Builder::new(team);
+    b.send(1, 0, Region::EMPTY, &[1]);
+    b.send(1, 1, Region::EMPTY, &[0]);
+    assert_eq!(b.finish().verify(), Err(Invalid::Cycle));
+    let mut b = Builder::new(team);
+    b.send(1, 0, Region::EMPTY, &[7]);
+    assert_eq!(b.finish().verify(), Err(Invalid::Edges));
+    let mut b = Builder::new(team);
+    b.recv_buffer(Shape::BYTE, 8);
+    b.copy(
+        Region::bytes(BufId::Recv, 0, 2),
+        Region::bytes(BufId::Recv, 4, 3),
+        &[],
+    );
+    assert_eq!(b.finish().verify(), Err(Invalid::Lengths(0)));
+}
