@@ -8,6 +8,7 @@
 
 mod arrays;
 mod callback;
+pub mod memory;
 mod text;
 mod userbuf;
 
