@@ -1,0 +1,109 @@
+//! Counting: whole types and basic elements in so many received bytes.
+
+use types::basic::Basic;
+
+use crate::args::Recipe;
+use crate::{Datatype, pairs};
+
+impl Datatype {
+    /// `MPI_Get_count`: whole elements of this type in `bytes`, or `None` where that is not a whole
+    /// number.
+    pub fn count_in(&self, bytes: u64) -> Option<u64> {
+        match self.size {
+            0 => (bytes == 0).then_some(0),
+            size => bytes.is_multiple_of(size).then(|| bytes / size),
+        }
+    }
+
+    /// `MPI_Get_elements`: basic elements in the first `bytes` of data of this type, or `None` where
+    /// the last one is cut.
+    pub fn elements_in(&self, bytes: u64) -> Option<u64> {
+        if self.size == 0 {
+            return (bytes == 0).then_some(0);
+        }
+        // `self` first, then ever smaller parts: only the last, incomplete one is looked into.
+        let (mut t, mut left, mut found) = (self, bytes, 0u64);
+        loop {
+            found += left / t.size * t.elements;
+            left %= t.size;
+            if left == 0 {
+                return Some(found);
+            }
+            match t.part_at(left, |t| t.size) {
+                Some((part, before, elements)) => {
+                    found += elements;
+                    left -= before;
+                    t = part;
+                }
+                None => return Some(found + elements_of(t.basic?, left)?),
+            }
+        }
+    }
+
+    /// The inverse of [`Datatype::elements_in`]: bytes of the first `elements` basic elements.
+    pub fn bytes_of_elements(&self, elements: u64) -> Option<u64> {
+        if self.elements == 0 {
+            return (elements == 0).then_some(0);
+        }
+        let (mut t, mut left, mut bytes) = (self, elements, 0u64);
+        loop {
+            bytes = bytes.checked_add((left / t.elements).checked_mul(t.size)?)?;
+            left %= t.elements;
+            if left == 0 {
+                return Some(bytes);
+            }
+            match t.part_at(left, |t| t.elements) {
+                Some((part, before, elements)) => {
+                    bytes = bytes.checked_add(before)?;
+                    left -= elements;
+                    t = part;
+                }
+                None => {
+                    let first = pairs::parts(t.basic?);
+                    return bytes
+                        .checked_add(first.iter().take(left as usize).map(|p| p.size).sum());
+                }
+            }
+        }
+    }
+
+    /// The part in which position `at` (in units of `weight`, below the whole) lies, and the bytes
+    /// and basic elements before that part. `None` for a basic type.
+    fn part_at(&self, at: u64, weight: impl Fn(&Datatype) -> u64) -> Option<(&Datatype, u64, u64)> {
+        let (mut passed, mut bytes, mut elements) = (0, 0, 0);
+        for (part, n) in self.contents.types.iter().zip(self.part_lengths()) {
+            passed += n * weight(part);
+            if at < passed {
+                return Some((part, bytes, elements));
+            }
+            bytes += n * part.size;
+            elements += n * part.elements;
+        }
+        None
+    }
+
+    /// How many elements of each part there are.
+    fn part_lengths(&self) -> impl Iterator<Item = u64> {
+        // The arguments were checked when the type was made, so they can be read again.
+        let lengths = match self.contents.types.as_slice() {
+            // Of one part there are as many as fill the size, whatever their places.
+            [one] => vec![self.size.checked_div(one.size).unwrap_or(0) as i64],
+            _ => Recipe::of(&self.contents)
+                .and_then(|r| r.lengths())
+                .unwrap_or_default(),
+        };
+        lengths.into_iter().map(|n| n as u64)
+    }
+}
+
+/// Basic elements in the first `bytes` of one `basic`.
+fn elements_of(basic: &Basic, bytes: u64) -> Option<u64> {
+    let mut end = 0;
+    for (i, part) in pairs::parts(basic).iter().enumerate() {
+        end += part.size;
+        if bytes == end {
+            return Some(i as u64 + 1);
+        }
+    }
+    None
+}
