@@ -7,7 +7,7 @@ use std::rc::Rc;
 use boundary::UserBuf;
 use datatype::Datatype;
 use layout::{Data, Program};
-use types::basic::{BASICS, Basic, basic};
+use types::basic::{BASICS, Basic};
 use types::{Handle, consts};
 
 use crate::attr::Attributes;
@@ -59,9 +59,9 @@ impl TypeObj {
         Ok(())
     }
 
-    /// The predefined type that it is.
+    /// The predefined type that it is, also under another handle (`MPI_Type_create_f90_real`).
     pub fn basic(&self) -> Option<&'static Basic> {
-        basic(self.handle.get())
+        self.datatype.basic_type()
     }
 
     /// `count` elements of it at `buf`, for communication. It must be committed.

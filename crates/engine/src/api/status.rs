@@ -1,6 +1,6 @@
 //! Reading and setting statuses.
 
-use types::{Handle, Result, Status, consts};
+use types::{Handle, Result, Status, consts, fault};
 
 use crate::state::Engine;
 
@@ -40,10 +40,17 @@ pub fn status_set_elements(
     datatype: Handle,
     count: i64,
 ) -> Result<()> {
-    status.bytes = e
-        .type_of(datatype)?
-        .datatype
-        .bytes_of_elements(count as u64) as i64;
+    let datatype = e.type_of(datatype)?;
+    let bytes = u64::try_from(count)
+        .ok()
+        .and_then(|n| datatype.datatype.bytes_of_elements(n));
+    let bytes = bytes.and_then(|n| i64::try_from(n).ok());
+    status.bytes = bytes.ok_or_else(|| {
+        fault(
+            consts::ERR_COUNT,
+            format!("{count} elements are no number of this type's elements"),
+        )
+    })?;
     Ok(())
 }
 
