@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod basic;
+#[path = "gen/consts.rs"]
 pub mod consts;
 mod fault;
 
