@@ -40,29 +40,31 @@ impl Datatype {
         }
     }
 
-    /// The inverse of [`Datatype::elements_in`]: bytes of the first `elements` basic elements.
-    pub fn bytes_of_elements(&self, elements: u64) -> Option<u64> {
+    /// The inverse of [`Datatype::elements_in`]: bytes of the first `elements` basic elements. What
+    /// would not fit saturates; a type without elements has no bytes.
+    pub fn bytes_of_elements(&self, elements: u64) -> u64 {
         if self.elements == 0 {
-            return (elements == 0).then_some(0);
+            return 0;
         }
         let (mut t, mut left, mut bytes) = (self, elements, 0u64);
         loop {
-            bytes = bytes.checked_add((left / t.elements).checked_mul(t.size)?)?;
+            bytes = bytes.saturating_add((left / t.elements).saturating_mul(t.size));
             left %= t.elements;
             if left == 0 {
-                return Some(bytes);
+                return bytes;
             }
-            match t.part_at(left, |t| t.elements) {
-                Some((part, before, elements)) => {
-                    bytes = bytes.checked_add(before)?;
+            match (t.part_at(left, |t| t.elements), t.basic) {
+                (Some((part, before, elements)), _) => {
+                    bytes = bytes.saturating_add(before);
                     left -= elements;
                     t = part;
                 }
-                None => {
-                    let first = pairs::parts(t.basic?);
-                    return bytes
-                        .checked_add(first.iter().take(left as usize).map(|p| p.size).sum());
+                (None, Some(basic)) => {
+                    let parts = pairs::parts(basic);
+                    let cut: u64 = parts.iter().take(left as usize).map(|p| p.size).sum();
+                    return bytes.saturating_add(cut);
                 }
+                (None, None) => return bytes,
             }
         }
     }
