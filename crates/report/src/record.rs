@@ -221,15 +221,16 @@ impl Record {
     }
 }
 
-/// A sentence's predicate: "has waited in MPI_Recv for 8 bytes from rank 1, tag 7, for 2.0 s".
+/// A participle, fit for "rank 1 is ..." and "it was ...": "waiting in MPI_Recv, peer 1, tag 7,
+/// 8 bytes, for 2.0 s".
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.phase {
-            Phase::NotStarted => return f.write_str("has not initialised MPI"),
-            Phase::Running => return f.write_str("is not waiting in MPI"),
-            Phase::Finalized => return f.write_str("has finalised MPI"),
-            Phase::Aborted => return f.write_str("has called MPI_Abort"),
-            Phase::Waiting => write!(f, "waits in {}", self.call)?,
+            Phase::NotStarted => return f.write_str("before MPI_Init"),
+            Phase::Running => return f.write_str("not waiting in MPI"),
+            Phase::Finalized => return f.write_str("after MPI_Finalize"),
+            Phase::Aborted => return f.write_str("in MPI_Abort"),
+            Phase::Waiting => write!(f, "waiting in {}", self.call)?,
         }
         match self.peer {
             NONE => {}
@@ -245,7 +246,7 @@ impl fmt::Display for Record {
         if self.context != 0 {
             write!(f, ", context {}", self.context)?;
         }
-        write!(f, ", since {:.1} s", self.seconds())
+        write!(f, ", for {:.1} s", self.seconds())
     }
 }
 
@@ -285,10 +286,10 @@ mod tests {
             (consts::ANY_SOURCE, -7, 1 << 40, 5)
         );
         assert!(record.to_string().starts_with(
-            "waits in MPI_Recv, any source, tag -7, 1099511627776 bytes, context 5, since 0."
+            "waiting in MPI_Recv, any source, tag -7, 1099511627776 bytes, context 5, for 0."
         ));
         page.running();
-        assert_eq!(book.read(1).unwrap().to_string(), "is not waiting in MPI");
+        assert_eq!(book.read(1).unwrap().to_string(), "not waiting in MPI");
         assert_eq!(book.read(0).unwrap().phase, Phase::NotStarted);
     }
 

@@ -1,0 +1,226 @@
+//! The course of a job's end: what is done when, after a failure and after the last rank has ended.
+//! Pure: the event loop tells the time and what it sees, and carries the orders out.
+//!
+//! A failure is followed by [`GRACE`], in which the root cause may still arrive (a rank that noticed
+//! its neighbour's death can be quicker than the news of the death itself), then by SIGTERM, then by
+//! SIGKILL one second after the failure. When all ranks have ended, what they left behind (processes
+//! in the background, output still in pipes) has [`LEFTOVER_TIME`], then it is killed.
+
+use std::time::{Duration, Instant};
+
+/// Between the first failure and SIGTERM.
+const GRACE: Duration = Duration::from_millis(20);
+/// Between the first failure and SIGKILL.
+const KILL_AFTER: Duration = Duration::from_secs(1);
+/// Between the last rank's end and SIGKILL for what it left behind.
+const LEFTOVER_TIME: Duration = Duration::from_secs(1);
+/// Between one SIGKILL and the next, for processes born meanwhile.
+const KILL_AGAIN: Duration = Duration::from_millis(50);
+/// Output that stays away this long after the last process's end will not come.
+const QUIET: Duration = Duration::from_millis(300);
+
+/// What the event loop sees.
+#[derive(Clone, Copy, Debug)]
+pub struct Sight {
+    /// Some rank's own process lives.
+    pub ranks_live: bool,
+    /// Some descendant lives.
+    pub family_lives: bool,
+    /// Some pipe from the ranks is open.
+    pub pipes_open: bool,
+    /// When output last came or was last written.
+    pub last_output: Instant,
+}
+
+/// What the event loop is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing now.
+    Wait,
+    /// SIGTERM to everything.
+    Terminate,
+    /// SIGKILL to everything.
+    Kill,
+    /// The job is over.
+    Conclude,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Running,
+    Grace { failed: Instant },
+    Terminating { failed: Instant },
+    Leftover { kill_at: Instant },
+    Killing { again_at: Instant },
+}
+
+/// Where the job is on its course.
+#[derive(Debug)]
+pub struct Course {
+    stage: Stage,
+}
+
+impl Default for Course {
+    fn default() -> Course {
+        Course {
+            stage: Stage::Running,
+        }
+    }
+}
+
+impl Course {
+    /// A rank failed: the job is to end.
+    pub fn failed(&mut self, now: Instant) {
+        if self.stage == Stage::Running {
+            self.stage = Stage::Grace { failed: now };
+        }
+    }
+
+    /// Everything is to be killed at once.
+    pub fn kill(&mut self, now: Instant) {
+        if !matches!(self.stage, Stage::Killing { .. }) {
+            self.stage = Stage::Killing { again_at: now };
+        }
+    }
+
+    /// Whether ranks are being ended, so that their further ends are no failures of their own.
+    pub fn is_ending(&self) -> bool {
+        matches!(
+            self.stage,
+            Stage::Terminating { .. } | Stage::Killing { .. }
+        )
+    }
+
+    /// Whether the job is on its way to its end for whatever reason.
+    pub fn has_failed(&self) -> bool {
+        self.stage != Stage::Running
+    }
+
+    /// When [`step`](Course::step) is to be called again although nothing happened.
+    pub fn deadline(&self, sight: &Sight) -> Option<Instant> {
+        match self.stage {
+            Stage::Running => None,
+            Stage::Grace { failed } => Some(failed + GRACE),
+            Stage::Terminating { failed } => Some(failed + KILL_AFTER),
+            Stage::Leftover { kill_at } if sight.family_lives => Some(kill_at),
+            Stage::Killing { again_at } if sight.family_lives => Some(again_at),
+            Stage::Leftover { .. } | Stage::Killing { .. } => Some(sight.last_output + QUIET),
+        }
+    }
+
+    /// Moves on and says what to do.
+    pub fn step(&mut self, now: Instant, sight: &Sight) -> Step {
+        if !sight.ranks_live {
+            match self.stage {
+                Stage::Running => {
+                    self.stage = Stage::Leftover {
+                        kill_at: now + LEFTOVER_TIME,
+                    }
+                }
+                Stage::Grace { failed } | Stage::Terminating { failed } => {
+                    self.stage = Stage::Leftover {
+                        kill_at: failed + KILL_AFTER,
+                    };
+                }
+                Stage::Leftover { .. } | Stage::Killing { .. } => {}
+            }
+            let drained = !sight.pipes_open || now >= sight.last_output + QUIET;
+            if !sight.family_lives && drained {
+                return Step::Conclude;
+            }
+        }
+        match self.stage {
+            Stage::Grace { failed } if now >= failed + GRACE => {
+                self.stage = Stage::Terminating { failed };
+                Step::Terminate
+            }
+            Stage::Terminating { failed } if now >= failed + KILL_AFTER => self.killing(now),
+            Stage::Leftover { kill_at } if sight.family_lives && now >= kill_at => {
+                self.killing(now)
+            }
+            Stage::Killing { again_at } if sight.family_lives && now >= again_at => {
+                self.killing(now)
+            }
+            _ => Step::Wait,
+        }
+    }
+
+    fn killing(&mut self, now: Instant) -> Step {
+        self.stage = Stage::Killing {
+            again_at: now + KILL_AGAIN,
+        };
+        Step::Kill
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sight(now: Instant, ranks_live: bool, family_lives: bool, pipes_open: bool) -> Sight {
+        Sight {
+            ranks_live,
+            family_lives,
+            pipes_open,
+            last_output: now,
+        }
+    }
+
+    #[test]
+    fn a_clean_end() {
+        let (mut c, t) = (Course::default(), Instant::now());
+        assert_eq!(c.step(t, &sight(t, true, true, true)), Step::Wait);
+        assert_eq!(c.deadline(&sight(t, true, true, true)), None);
+        assert_eq!(
+            c.step(t, &sight(t, false, false, true)),
+            Step::Wait,
+            "output may still come"
+        );
+        assert_eq!(c.step(t, &sight(t, false, false, false)), Step::Conclude);
+    }
+
+    #[test]
+    fn a_failure_ends_within_the_bound() {
+        let (mut c, t) = (Course::default(), Instant::now());
+        let s = sight(t, true, true, true);
+        c.failed(t);
+        assert_eq!(c.step(t, &s), Step::Wait);
+        assert!(!c.is_ending());
+        assert_eq!(c.step(t + GRACE, &s), Step::Terminate);
+        assert!(c.is_ending());
+        assert_eq!(c.step(t + GRACE, &s), Step::Wait);
+        assert_eq!(c.step(t + KILL_AFTER, &s), Step::Kill);
+        assert_eq!(c.step(t + KILL_AFTER, &s), Step::Wait);
+        assert_eq!(c.step(t + KILL_AFTER + KILL_AGAIN, &s), Step::Kill);
+    }
+
+    #[test]
+    fn what_is_left_behind_is_killed() {
+        let (mut c, t) = (Course::default(), Instant::now());
+        let s = sight(t, false, true, false);
+        assert_eq!(c.step(t, &s), Step::Wait);
+        assert_eq!(c.deadline(&s), Some(t + LEFTOVER_TIME));
+        assert_eq!(c.step(t + LEFTOVER_TIME, &s), Step::Kill);
+        assert_eq!(
+            c.step(t + LEFTOVER_TIME, &sight(t, false, false, false)),
+            Step::Conclude
+        );
+    }
+
+    #[test]
+    fn a_pipe_held_by_a_stranger_does_not_hold_the_job() {
+        let (mut c, t) = (Course::default(), Instant::now());
+        let s = sight(t, false, false, true);
+        assert_eq!(c.step(t, &s), Step::Wait);
+        assert_eq!(c.deadline(&s), Some(t + QUIET));
+        assert_eq!(c.step(t + QUIET, &s), Step::Conclude);
+    }
+
+    #[test]
+    fn a_kill_does_not_wait() {
+        let (mut c, t) = (Course::default(), Instant::now());
+        c.failed(t);
+        c.kill(t);
+        assert_eq!(c.step(t, &sight(t, true, true, true)), Step::Kill);
+    }
+}

@@ -1,0 +1,72 @@
+//! `yamabiko report PID`: where each rank of a running job waits, read from outside.
+//!
+//! mpiexec holds the job's report page open, and /proc shows the files a process holds; so nobody
+//! has to be asked, and a job whose mpiexec itself is stopped can be read as well.
+
+use report::{Book, FILE_NAME, Phase};
+use std::fmt::Write;
+use std::fs::File;
+use std::path::PathBuf;
+
+/// The report on the job of the mpiexec with process number `pid`; the error is a sentence.
+pub fn report_of(pid: u32) -> Result<String, String> {
+    let book = find_page(pid)?;
+    let mut text = String::new();
+    for rank in 0..book.ranks() {
+        let Some(record) = book.read(rank) else { break };
+        let process = match (record.phase, record.pid) {
+            (Phase::NotStarted, _) | (_, 0) => String::new(),
+            (_, pid) => format!(" (pid {pid}{})", state_of(pid)),
+        };
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "rank {rank}{process}: {record}");
+    }
+    Ok(text)
+}
+
+fn find_page(pid: u32) -> Result<Book, String> {
+    let directory = format!("/proc/{pid}/fd");
+    let entries = std::fs::read_dir(&directory).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => format!("there is no process {pid}"),
+        std::io::ErrorKind::PermissionDenied => format!(
+            "process {pid} may not be inspected by this user; kill -QUIT {pid} makes mpiexec itself print the report"
+        ),
+        _ => format!("{directory}: {e}"),
+    })?;
+    let name = format!("/memfd:{FILE_NAME}");
+    let is_page = |path: &PathBuf| {
+        std::fs::read_link(path).is_ok_and(|target| target.to_string_lossy().starts_with(&name))
+    };
+    let path = entries.flatten().map(|e| e.path()).find(is_page);
+    let path = path.ok_or_else(|| format!("process {pid} is no mpiexec of this MPI library"))?;
+    let file = File::open(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    Book::open(&file).ok_or_else(|| format!("process {pid} holds a report page of another version"))
+}
+
+/// How the process is, where that explains something.
+fn state_of(pid: u32) -> &'static str {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after = stat.iter().rposition(|b| *b == b')').map_or(0, |at| at + 2);
+    match stat.get(after) {
+        None => ", has ended",
+        Some(b'T' | b't') => ", stopped",
+        Some(b'Z' | b'X') => ", has ended",
+        Some(_) => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_a_page_from_outside() {
+        // This process plays mpiexec.
+        let (_page, book) = Book::create(2).unwrap();
+        let text = report_of(std::process::id()).unwrap();
+        assert_eq!(text, "rank 0: before MPI_Init\nrank 1: before MPI_Init\n");
+        assert_eq!(book.ranks(), 2);
+        assert!(report_of(1).is_err());
+        assert!(report_of(u32::MAX).unwrap_err().contains("no process"));
+    }
+}

@@ -1,0 +1,128 @@
+//! Command lines of both dialects.
+
+use super::*;
+use proptest::prelude::*;
+
+fn run(line: &str) -> Result<Options, String> {
+    let file = |path: &OsStr| match path.to_str() {
+        Some("jobs") => Ok("# two programs\n-n 2 ./a 'x y'\n\n-n 1 ./b\n".to_string()),
+        Some("hosts") => Ok("localhost slots=4\n# other\n".to_string()),
+        Some("far") => Ok("node7\n".to_string()),
+        Some("loop") => Ok("-configfile loop\n".to_string()),
+        _ => Err("no such file".to_string()),
+    };
+    let words = words::split_quoted(line).unwrap();
+    match parse(words, &file, &|h| h == "localhost" || h == "::1")? {
+        Request::Run(options) => Ok(*options),
+        other => Err(format!("{other:?}")),
+    }
+}
+
+fn argv(program: &Program) -> Vec<&str> {
+    program.argv.iter().map(|a| a.to_str().unwrap()).collect()
+}
+
+#[test]
+fn hydras_dialect() {
+    let o = run("-genv A 1 -genvlist P,Q -l -ppn 2 -n 3 -env B 2 -wdir /tmp ./a -n 7 : -np 2 ./b")
+        .unwrap();
+    assert_eq!(o.variables, [("A".into(), "1".into())]);
+    assert_eq!(o.inherit, Inherit::Listed(vec!["P".into(), "Q".into()]));
+    assert!(o.label && o.cleanup && o.stdin);
+    assert_eq!(o.programs.len(), 2);
+    assert_eq!((o.programs[0].count, o.programs[1].count), (3, 2));
+    assert_eq!(argv(&o.programs[0]), ["./a", "-n", "7"]);
+    assert_eq!(o.programs[0].variables, [("B".into(), "2".into())]);
+    assert_eq!(o.programs[0].directory.as_deref(), Some("/tmp".as_ref()));
+    assert_eq!(o.programs[1].variables, []);
+}
+
+#[test]
+fn open_mpis_dialect() {
+    let line = "--oversubscribe --allow-run-as-root --mca btl self,vader --bind-to core --map-by slot:PE=1 \
+                --host localhost:4 --tag-output -np 2 -x Z=a=b --timeout=1.5 -- -odd";
+    let o = run(line).unwrap();
+    assert_eq!(o.binding, Binding::Core);
+    assert_eq!(o.timeout, Some(Duration::from_millis(1500)));
+    assert_eq!(o.programs[0].variables, [("Z".into(), "a=b".into())]);
+    assert_eq!(argv(&o.programs[0]), ["-odd"]);
+}
+
+#[test]
+fn configuration_files() {
+    let o = run("-configfile jobs").unwrap();
+    assert_eq!(
+        o.programs.iter().map(|p| p.count).collect::<Vec<_>>(),
+        [2, 1]
+    );
+    assert_eq!(argv(&o.programs[0]), ["./a", "x y"]);
+    assert!(run("-configfile none").is_err());
+    assert!(run("-configfile loop").unwrap_err().contains("deeply"));
+}
+
+#[test]
+fn one_rank_by_default() {
+    assert_eq!(run("prog").unwrap().programs[0].count, 1);
+}
+
+#[test]
+fn bindings() {
+    let bound = |b: &str| run(&format!("-bind-to {b} x")).map(|o| o.binding);
+    assert_eq!(bound("none"), Ok(Binding::None));
+    assert_eq!(bound("hwthread"), Ok(Binding::Thread));
+    assert_eq!(
+        bound("user:0,1+3"),
+        Ok(Binding::Listed(vec![vec![0], vec![1, 3]]))
+    );
+    assert!(bound("user:").is_err());
+    assert!(bound("user:99999999").is_err());
+    assert!(bound("moon").is_err());
+}
+
+#[test]
+fn errors_are_sentences() {
+    let cases = [
+        ("", "no program"),
+        ("-n 2", "no program after it"),
+        ("-n", "needs 1 argument"),
+        ("-env A", "needs 2 arguments"),
+        ("-n 0 x", "from 1 to"),
+        ("-n -3 x", "from 1 to"),
+        ("-n 99999999999 x", "from 1 to"),
+        ("-n 4000 x : -n 4000 y", "at most"),
+        ("-frobnicate x", "unknown option -frobnicate"),
+        ("--oversubscribe=3 x", "takes no argument"),
+        ("-host node1 x", "node1 is not this machine"),
+        ("-f far x", "node7 is not this machine"),
+        ("-timeout never x", "seconds"),
+        ("-timeout -1 x", "seconds"),
+        ("-stdin all x", "only rank 0"),
+        ("-outfile-pattern f x", "not supported"),
+    ];
+    for (line, part) in cases {
+        let error = run(line).unwrap_err();
+        assert!(error.contains(part), "{line}: {error}");
+    }
+    assert!(run("-f hosts -host localhost,::1 x").is_ok());
+    assert_eq!(run("--help").unwrap_err(), "Help");
+    assert_eq!(run("-n 2 -info x").unwrap_err(), "Version");
+}
+
+#[test]
+fn quoting() {
+    let split = |line| words::split_quoted(line).map(|w| w.join("|".as_ref()));
+    assert_eq!(
+        split(r#"a "b c" d\ e '' f"g"h"#),
+        Ok("a|b c|d e||fgh".into())
+    );
+    assert!(split("a 'b").is_err());
+    assert!(split("a\\").is_err());
+}
+
+proptest! {
+    #[test]
+    fn never_panics(words in proptest::collection::vec("(-n|-env|-x|-l|:|--|-bind-to|[a-z=:,+0-9-]{0,6})", 0..12)) {
+        let words = words.into_iter().map(OsString::from).collect();
+        let _ = parse(words, &|_| Err(String::new()), &|_| true);
+    }
+}

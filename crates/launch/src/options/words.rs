@@ -1,0 +1,152 @@
+//! Arguments of flags: numbers, lists, host names, bindings.
+
+use super::{Binding, RANKS_MAX};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::time::Duration;
+
+pub(super) fn count(name: &str, text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(n @ 1..=RANKS_MAX) => Ok(n),
+        _ => Err(format!(
+            "{name} {text}: expected a number of ranks from 1 to {RANKS_MAX}"
+        )),
+    }
+}
+
+pub(super) fn universe(name: &str, text: &str) -> Result<u32, String> {
+    match text.parse::<i32>() {
+        Ok(n @ 1..) => Ok(n.unsigned_abs()),
+        _ => Err(format!("{name} {text}: expected a number of processes")),
+    }
+}
+
+pub(super) fn seconds(name: &str, text: &str) -> Result<Duration, String> {
+    let parsed = text.parse::<f64>().ok().filter(|s| *s > 0.0);
+    let duration = parsed.and_then(|s| Duration::try_from_secs_f64(s).ok());
+    duration.ok_or_else(|| format!("{name} {text}: expected a number of seconds"))
+}
+
+pub(super) fn stdin(name: &str, text: &str) -> Result<bool, String> {
+    match text {
+        "0" => Ok(true),
+        "none" => Ok(false),
+        _ => Err(format!(
+            "{name} {text}: only rank 0 can read standard input (0 or none)"
+        )),
+    }
+}
+
+/// `A,B,C` as variable names.
+pub(super) fn names(list: &OsStr) -> Vec<OsString> {
+    split(list, b',')
+}
+
+/// `A:B:C` as directories.
+pub(super) fn directories(list: &OsStr) -> Vec<OsString> {
+    split(list, b':')
+}
+
+fn split(list: &OsStr, separator: u8) -> Vec<OsString> {
+    let parts = list.as_bytes().split(|b| *b == separator);
+    parts
+        .filter(|p| !p.is_empty())
+        .map(|p| OsStr::from_bytes(p).to_os_string())
+        .collect()
+}
+
+/// `NAME=VALUE`, or `NAME` with mpiexec's own value (nothing if it has none).
+pub(super) fn export(word: &OsStr) -> Option<(OsString, OsString)> {
+    let bytes = word.as_bytes();
+    match bytes.iter().position(|b| *b == b'=') {
+        Some(at) => Some((
+            OsString::from_vec(bytes[..at].to_vec()),
+            OsString::from_vec(bytes[at + 1..].to_vec()),
+        )),
+        None => std::env::var_os(word).map(|value| (word.to_os_string(), value)),
+    }
+}
+
+pub(super) fn binding(name: &str, text: &str) -> Result<Binding, String> {
+    // Open MPI's qualifiers (`core:overload-allowed`) and Hydra's counts (`core:1`) change nothing
+    // here; only a list has something after the colon.
+    match text.split(':').next().unwrap_or("") {
+        "none" | "machine" | "board" | "node" => Ok(Binding::None),
+        "hwthread" | "hwt" | "thread" | "pu" => Ok(Binding::Thread),
+        "core" | "rr" => Ok(Binding::Core),
+        "socket" | "package" | "sockets" => Ok(Binding::Package),
+        "user" => {
+            let list = text.strip_prefix("user:").and_then(cpu_sets);
+            let list = list.ok_or_else(|| format!("{name} {text}: expected user:0,1,2+3"))?;
+            Ok(Binding::Listed(list))
+        }
+        _ => Err(format!(
+            "{name} {text}: expected none, hwthread, core, socket or user:LIST"
+        )),
+    }
+}
+
+/// `0,1+2,3`: one set per rank, `+` joins processors of one set.
+fn cpu_sets(text: &str) -> Option<Vec<Vec<usize>>> {
+    let cpu = |t: &str| t.parse().ok().filter(|c| *c < libc::CPU_SETSIZE as usize);
+    text.split(',')
+        .map(|set| set.split('+').map(cpu).collect())
+        .collect()
+}
+
+/// Checks a list of hosts (`localhost,node1:4`): all must be this machine.
+pub(super) fn hosts(list: &str, is_local: &dyn Fn(&str) -> bool) -> Result<(), String> {
+    for host in list.split(',').filter(|h| !h.is_empty()) {
+        // An address of version 6 holds colons of its own; any other colon starts a slot count.
+        let name = if host.matches(':').count() == 1 {
+            host.split(':').next().unwrap_or(host)
+        } else {
+            host
+        };
+        if !is_local(name) {
+            return Err(format!(
+                "host {name} is not this machine; this version runs jobs on one machine"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Checks a host file: one host a line, words after it are slots and the like.
+pub(super) fn host_file(text: &str, is_local: &dyn Fn(&str) -> bool) -> Result<(), String> {
+    for line in text.lines() {
+        let line = line.split('#').next().unwrap_or("");
+        if let Some(host) = line.split_ascii_whitespace().next() {
+            hosts(host, is_local)?;
+        }
+    }
+    Ok(())
+}
+
+/// Splits a configuration file's line into words; quotes and backslashes as in a shell.
+pub(super) fn split_quoted(line: &str) -> Result<Vec<OsString>, String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut letters = line.chars();
+    while let Some(c) = letters.next() {
+        match (quote, c) {
+            (Some(q), _) if c == q => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None | Some('"'), '\\') => {
+                let next = letters.next().ok_or("a line ends in a backslash")?;
+                word.get_or_insert_default().push(next);
+            }
+            (None, ' ' | '\t') => words.extend(word.take().map(OsString::from)),
+            _ => word.get_or_insert_default().push(c),
+        }
+    }
+    if quote.is_some() {
+        return Err(format!("a quote is not closed: {line}"));
+    }
+    words.extend(word.map(OsString::from));
+    Ok(words)
+}

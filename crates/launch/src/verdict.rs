@@ -1,0 +1,152 @@
+//! Why a job failed, in a sentence, and the exit code that follows. Pure.
+
+use crate::os::signals;
+use std::fmt;
+
+/// Exit code after `-timeout`, as of `timeout(1)`.
+pub const TIMED_OUT: i32 = 124;
+
+/// What went wrong with a rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It ended with this code, which is not 0.
+    Exit(i32),
+    /// It was killed by this signal.
+    Signal(i32),
+    /// It called `MPI_Abort`, or an error handler did.
+    Abort(i32, String),
+    /// It ended with code 0 between `MPI_Init` and `MPI_Finalize`.
+    Unfinalized,
+    /// It ended without joining a barrier in which this other rank waits.
+    Absent(usize),
+    /// It broke the PMI protocol.
+    Violation(String),
+    /// It could not be started: what was tried, and errno.
+    NotStarted(String, i32),
+}
+
+impl Failure {
+    fn exit_code(&self) -> i32 {
+        match self {
+            // Only the low 8 bits reach the shell; an error must not become a success there.
+            Failure::Exit(code) | Failure::Abort(code, _) => match (code & 0xff, *code) {
+                (0, 0) => 0,
+                (0, _) => 1,
+                (low, _) => low,
+            },
+            Failure::Signal(signal) => 128 + signal,
+            Failure::Unfinalized | Failure::Absent(_) | Failure::Violation(_) => 1,
+            Failure::NotStarted(_, libc::EACCES) => 126,
+            Failure::NotStarted(_, libc::ENOENT | libc::ENOTDIR) => 127,
+            Failure::NotStarted(..) => 1,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Exit(code) => write!(f, "exited with code {code}"),
+            Failure::Signal(signal) => write!(f, "was killed by {}", signals::describe(*signal)),
+            Failure::Abort(code, message) if message.is_empty() => {
+                write!(f, "aborted the job with code {code}")
+            }
+            Failure::Abort(code, message) => {
+                write!(f, "aborted the job with code {code}: {message}")
+            }
+            Failure::Unfinalized => {
+                f.write_str("exited with code 0 after MPI_Init without calling MPI_Finalize")
+            }
+            Failure::Absent(waiter) => write!(
+                f,
+                "ended without calling MPI_Init, while rank {waiter} waits for it in MPI_Init or MPI_Finalize"
+            ),
+            Failure::Violation(what) => write!(f, "sent {what} to the launcher"),
+            Failure::NotStarted(what, errno) => {
+                let why = std::io::Error::from_raw_os_error(*errno).to_string();
+                let why = why.split(" (os error").next().unwrap_or("");
+                write!(f, "could not be started ({what}: {why})")
+            }
+        }
+    }
+}
+
+/// All failures of a job in the order they became known.
+#[derive(Default, Debug)]
+pub struct Verdict {
+    failures: Vec<(usize, Failure)>,
+    timed_out: bool,
+}
+
+impl Verdict {
+    /// Notes a failure of `rank`; only a rank's first counts. Whether this one did.
+    pub fn note(&mut self, rank: usize, failure: Failure) -> bool {
+        let first = self.failures.iter().all(|(r, _)| *r != rank);
+        if first {
+            self.failures.push((rank, failure));
+        }
+        first
+    }
+
+    /// Notes that the time allowed is over.
+    pub fn time_out(&mut self) {
+        self.timed_out = true;
+    }
+
+    /// The failure that explains the others: a crash if there is one (an exit or abort beside it is
+    /// more likely somebody's answer to the crash), else the first.
+    pub fn root(&self) -> Option<&(usize, Failure)> {
+        let crash = self
+            .failures
+            .iter()
+            .find(|(_, f)| matches!(f, Failure::Signal(_)));
+        crash.or(self.failures.first())
+    }
+
+    /// How many other ranks failed as well.
+    pub fn others(&self) -> usize {
+        self.failures.len().saturating_sub(1)
+    }
+
+    /// mpiexec's exit code.
+    pub fn exit_code(&self) -> i32 {
+        if self.timed_out {
+            return TIMED_OUT;
+        }
+        self.root().map_or(0, |(_, failure)| failure.exit_code())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes() {
+        let code = |f: Failure| f.exit_code();
+        assert_eq!(code(Failure::Exit(3)), 3);
+        assert_eq!(code(Failure::Abort(256, String::new())), 1);
+        assert_eq!(code(Failure::Abort(-1, String::new())), 255);
+        assert_eq!(code(Failure::Abort(0, String::new())), 0);
+        assert_eq!(code(Failure::Signal(11)), 139);
+        assert_eq!(code(Failure::Unfinalized), 1);
+        assert_eq!(code(Failure::NotStarted("x".into(), libc::ENOENT)), 127);
+        assert_eq!(code(Failure::NotStarted("x".into(), libc::EACCES)), 126);
+        assert_eq!(Verdict::default().exit_code(), 0);
+    }
+
+    #[test]
+    fn a_crash_explains_an_abort() {
+        let mut v = Verdict::default();
+        assert!(v.note(1, Failure::Abort(5, "peer died".into())));
+        assert!(!v.note(1, Failure::Exit(5)));
+        assert_eq!(v.exit_code(), 5);
+        assert!(v.note(0, Failure::Signal(9)));
+        assert_eq!(
+            (v.root().unwrap().0, v.exit_code(), v.others()),
+            (0, 137, 1)
+        );
+        v.time_out();
+        assert_eq!(v.exit_code(), TIMED_OUT);
+    }
+}
