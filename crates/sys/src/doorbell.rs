@@ -52,6 +52,8 @@ const FENCE: u32 = 1 << 31;
 pub struct Doorbell {
     word: AtomicU32,
     turn: AtomicU32,
+    #[cfg(all(test, loom))]
+    futex: park::Futex,
 }
 
 #[cfg(not(all(test, loom)))]
@@ -67,6 +69,8 @@ impl Doorbell {
         Doorbell {
             word: AtomicU32::new(0),
             turn: AtomicU32::new(0),
+            #[cfg(all(test, loom))]
+            futex: park::Futex::default(),
         }
     }
 
@@ -110,7 +114,7 @@ impl Doorbell {
         if word & !FENCE != 0 {
             // Release: a sleeper that sees the new turn sees what was published before it.
             self.turn.fetch_add(1, Release);
-            wake(&self.turn);
+            wake(self);
         }
     }
 
@@ -148,7 +152,7 @@ impl Sleeper<'_> {
             if self.bell.turn.load(Acquire) != self.turn {
                 return true;
             }
-            if !watch(&self.bell.turn, self.turn, deadline) {
+            if !watch(self.bell, self.turn, deadline) {
                 return self.bell.turn.load(Acquire) != self.turn;
             }
         }
@@ -168,9 +172,9 @@ impl Drop for Sleeper<'_> {
 #[cfg(not(all(test, loom)))]
 mod park {
     use std::sync::OnceLock;
-    use std::sync::atomic::AtomicU32;
     use std::time::Instant;
 
+    use super::Doorbell;
     use rustix::thread::{MembarrierCommand, futex, membarrier};
 
     static REGISTERED: OnceLock<bool> = OnceLock::new();
@@ -188,29 +192,40 @@ mod park {
         }
     }
 
-    /// Sleeps while `word` is `value`; `false` when `deadline` has passed. May return early.
-    pub fn watch(word: &AtomicU32, value: u32, deadline: Option<Instant>) -> bool {
+    /// Sleeps while the bell's turn is `value`; `false` when `deadline` has passed. May return
+    /// early.
+    pub fn watch(bell: &Doorbell, value: u32, deadline: Option<Instant>) -> bool {
         let left = crate::clock::timespec_left(deadline);
         if left.is_some_and(|t| t.tv_sec == 0 && t.tv_nsec == 0) {
             return false;
         }
         // Not private: the ringer is another process.
-        let _ = futex::wait(word, futex::Flags::empty(), value, left.as_ref());
+        let _ = futex::wait(&bell.turn, futex::Flags::empty(), value, left.as_ref());
         true
     }
 
-    pub fn wake(word: &AtomicU32) {
-        let _ = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
+    pub fn wake(bell: &Doorbell) {
+        let _ = futex::wake(&bell.turn, futex::Flags::empty(), i32::MAX as u32);
     }
 }
 
-/// The same for the model: a futex watch that loom can explore, and a membarrier that is nothing,
-/// since the model has every ringer execute its fence.
+/// The same for the model: a futex made of a mutex and a condition variable, as the kernel's is of
+/// a locked queue, and a membarrier that is nothing, since the model has every ringer execute its
+/// fence.
 #[cfg(all(test, loom))]
 mod park {
+    use std::sync::atomic::Ordering::Relaxed;
     use std::time::Instant;
 
-    use loom::sync::atomic::AtomicU32;
+    use loom::sync::{Condvar, Mutex};
+
+    use super::Doorbell;
+
+    #[derive(Debug, Default)]
+    pub struct Futex {
+        queue: Mutex<()>,
+        woken: Condvar,
+    }
 
     pub fn can_barrier() -> bool {
         false
@@ -218,12 +233,18 @@ mod park {
 
     pub fn barrier() {}
 
-    pub fn watch(_: &AtomicU32, _: u32, _: Option<Instant>) -> bool {
-        loom::thread::yield_now();
+    pub fn watch(bell: &Doorbell, value: u32, _: Option<Instant>) -> bool {
+        let queue = bell.futex.queue.lock().unwrap();
+        if bell.turn.load(Relaxed) == value {
+            drop(bell.futex.woken.wait(queue).unwrap());
+        }
         true
     }
 
-    pub fn wake(_: &AtomicU32) {}
+    pub fn wake(bell: &Doorbell) {
+        let _queue = bell.futex.queue.lock().unwrap();
+        bell.futex.woken.notify_all();
+    }
 }
 
 #[cfg(all(test, loom))]
@@ -236,6 +257,14 @@ mod loom_tests {
     struct Shared {
         bell: Doorbell,
         work: AtomicU32,
+    }
+
+    /// Explores every execution with at most three preemptions where there are three threads:
+    /// all of them would take hours.
+    fn bounded(f: impl Fn() + Sync + Send + 'static) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(f);
     }
 
     fn shared() -> Arc<Shared> {
@@ -285,7 +314,7 @@ mod loom_tests {
 
     #[test]
     fn loom_two_ringers() {
-        loom::model(|| {
+        bounded(|| {
             let s = shared();
             let ringers = [s.clone(), s.clone()].map(|s| thread::spawn(move || publish(&s)));
             await_work(&s, 2);
@@ -297,7 +326,7 @@ mod loom_tests {
 
     #[test]
     fn loom_two_sleepers() {
-        loom::model(|| {
+        bounded(|| {
             let s = shared();
             let other = {
                 let s = s.clone();
