@@ -6,7 +6,7 @@ use types::{Handle, Result};
 use crate::state::{Engine, lock};
 
 /// How a thread sleeps outside the engine's lock.
-type Asleep = <shm::Fabric as Transport>::Sleeper;
+type Asleep = <shm::Shm as Transport>::Sleeper;
 
 /// Progress passes before a wait is written to the hang report and may sleep. A message that is
 /// under way arrives within a few; a longer spin of its own is the fabric's business, which knows

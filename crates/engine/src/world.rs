@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mtmi::{Exchange, ExchangeError, Transport};
 use report::{Phase as ReportPhase, ReportPage};
-use shm::Fabric;
+use shm::{Config, Shm};
 use types::{Fault, Result, consts, fault};
 use wireup::Job;
 
@@ -16,7 +16,7 @@ use crate::state::{Engine, Phase, lock};
 /// What exists between `MPI_Init` and `MPI_Finalize`.
 pub struct World {
     pub(crate) job: Job,
-    pub(crate) fabric: Fabric,
+    pub(crate) fabric: Shm,
     pub(crate) report: Option<ReportPage>,
 }
 
@@ -50,13 +50,29 @@ fn startup_fault(e: impl std::fmt::Display) -> Box<Fault> {
     fault(consts::ERR_OTHER, format!("starting up failed: {e}"))
 }
 
+/// Refuses a job that the launcher spread over several hosts.
+fn one_node(job: &Job) -> Result<()> {
+    let local = job.local_ranks().len() as u32;
+    if job.nodes().is_none() || local == job.size() {
+        return Ok(());
+    }
+    let (size, rank) = (job.size(), job.rank());
+    let text = format!(
+        "the job has {size} ranks, but only {local} run on the host of rank {rank}, and ranks on \
+         different hosts can't talk yet (no network fabric is built); start all on one host"
+    );
+    Err(fault(consts::ERR_UNSUPPORTED_OPERATION, text))
+}
+
 impl Engine {
     /// Joins the job and makes the predefined communicators.
     pub(crate) fn start_world(&self, thread_level: i32) -> Result<()> {
         let mut job = Job::join().map_err(startup_fault)?;
         let (rank, size) = (job.rank(), job.size());
         let page = ReportPage::join(rank);
-        let fabric = Fabric::connect(rank, size, &mut Kvs(&mut job)).map_err(startup_fault)?;
+        one_node(&job)?;
+        let fabric =
+            Shm::init(&Config::new(rank, size), &mut Kvs(&mut job)).map_err(startup_fault)?;
         page.phase(ReportPhase::Running);
         let report = page.is_present().then_some(page);
         self.world.replace(Some(World {

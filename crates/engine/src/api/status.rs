@@ -43,7 +43,7 @@ pub fn status_set_elements(
     let datatype = e.type_of(datatype)?;
     let bytes = u64::try_from(count)
         .ok()
-        .and_then(|n| datatype.datatype.bytes_of_elements(n));
+        .map(|n| datatype.datatype.bytes_of_elements(n));
     let bytes = bytes.and_then(|n| i64::try_from(n).ok());
     status.bytes = bytes.ok_or_else(|| {
         fault(
