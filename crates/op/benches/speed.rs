@@ -32,12 +32,15 @@ fn main() {
         };
         let copy = rate(bytes, || black_box(y).copy_from(black_box(x), bytes));
         println!(
-            "{bytes:>9} B: memcpy {copy:6.1}  f64 sum {:6.1}  f32 max {:6.1}  i32 sum {:6.1}  c64 prod {:6.1}  f80 sum {:6.1} GB/s",
+            "{bytes:>9} B: memcpy {copy:6.1}  f64 sum {:6.1}  f32 max {:6.1}  i32 sum {:6.1}  c64 prod {:6.1}  f80 sum {:6.1}  i8 land {:6.1}  u16 max {:6.1}  f64int maxloc {:6.1} GB/s",
             speed(Builtin::Sum, Elem::F64, 8),
             speed(Builtin::Max, Elem::F32, 4),
             speed(Builtin::Sum, Elem::I32, 4),
             speed(Builtin::Prod, Elem::C64, 16),
             speed(Builtin::Sum, Elem::F80, 16),
+            speed(Builtin::Land, Elem::I8, 1),
+            speed(Builtin::Max, Elem::U16, 2),
+            speed(Builtin::Maxloc, Elem::F64Int, 16),
         );
     }
 }
