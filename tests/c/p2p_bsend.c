@@ -29,6 +29,7 @@ static void exchange(MPI_Comm comm, unsigned round, int nonblocking)
         OK(MPI_Recv(in, BYTES, MPI_BYTE, left, (int)(N - 1 - i), comm, MPI_STATUS_IGNORE));
         VERIFY(in, T_PLAIN, BYTES, (unsigned)left, round + N - 1 - i);
     }
+    OK(MPI_Barrier(MPI_COMM_WORLD)); /* the next round finds the buffer empty */
 }
 
 static void process_buffer(void)

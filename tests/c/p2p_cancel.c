@@ -48,6 +48,7 @@ int main(int argc, char **argv)
     OK(MPI_Wait(&r, &s));
     OK(MPI_Test_cancelled(&s, &cancelled));
     CHECK(cancelled && r != MPI_REQUEST_NULL);
+    OK(MPI_Barrier(MPI_COMM_WORLD)); /* nobody sends before all have cancelled */
     word = 0;
     OK(MPI_Start(&r));
     OK(MPI_Send(&ok, 1, MPI_INT, right, 2, MPI_COMM_WORLD));

@@ -80,7 +80,7 @@ impl Engine {
     /// Copies a message and sends it without anybody waiting for it.
     pub(crate) fn start_buffered(&self, t: &Transfer) -> Result<()> {
         let bytes = footprint(t.data().len());
-        let key = self.bsend.borrow_mut().reserve(t.comm.context(), bytes)?;
+        let key = self.reserve(t.comm.context(), bytes)?;
         let (scratch, data) =
             packed(t).inspect_err(|_| self.bsend.borrow_mut().give_back(key, bytes))?;
         let (handle, request) = self.new_request(Kind::Send, 1, Some(t.comm.clone()))?;
@@ -89,6 +89,16 @@ impl Engine {
         let submit = self.submit_send(t, data, SendMode::Standard, handle, 0);
         self.submitted(submit);
         Ok(())
+    }
+
+    /// Reserves room in the buffer; if there seems to be none, after noting what has left by now.
+    fn reserve(&self, context: u32, bytes: u64) -> Result<PoolKey> {
+        let first = self.bsend.borrow_mut().reserve(context, bytes);
+        if first.is_ok() {
+            return first;
+        }
+        while self.progress() {}
+        self.bsend.borrow_mut().reserve(context, bytes)
     }
 
     fn attach(&self, key: PoolKey, buffer: UserBuf, size: i64) -> Result<()> {
