@@ -1,2 +1,53 @@
-//! `cargo xtask`: generation, installation layout, tests and measurements.
-fn main() {}
+//! `cargo xtask`: what builds, generates, checks and installs Yamabiko. One file per subcommand.
+
+#![forbid(unsafe_code)]
+
+mod abi_diff;
+mod build;
+mod distil;
+mod generate;
+mod install;
+mod process;
+mod spec;
+mod symbols;
+
+use clap::Parser;
+
+/// Result of a subcommand: the error is a sentence for the person at the terminal.
+pub type Result<T = ()> = std::result::Result<T, String>;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Builds, generates, checks and installs Yamabiko")]
+enum Command {
+    /// Write the generated files from spec/ (or, with --check, say which are out of date)
+    #[command(name = "gen")]
+    Generate(generate::Args),
+    /// Distil spec/procedures.toml from the MPI Forum's apis.json
+    Distil(distil::Args),
+    /// Compare the constants in spec/ with those of an mpi.h
+    AbiDiff(abi_diff::Args),
+    /// Build both libraries and all programs, and lay out target/prefix
+    Build(build::Args),
+    /// Check the exported symbols of the built libraries against the export lists
+    Symbols(symbols::Args),
+    /// Copy target/prefix to --prefix
+    Install(install::Args),
+}
+
+fn main() -> std::process::ExitCode {
+    let done = match Command::parse() {
+        Command::Generate(args) => generate::run(&args),
+        Command::Distil(args) => distil::run(&args),
+        Command::AbiDiff(args) => abi_diff::run(&args),
+        Command::Build(args) => build::run(&args),
+        Command::Symbols(args) => symbols::run(&args),
+        Command::Install(args) => install::run(&args),
+    };
+    match done {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What the generated entry points of both ABIs share: the `entry!` macro and the conversions of
+//! arguments that don't depend on how an ABI writes handles and statuses.
+//!
+//! Used by `capi` and `capi-mpich` only. A conversion that refuses an argument returns a fault that
+//! names it; a value that a call gives back is written when its guard is dropped, also when the call
+//! fails (a truncated receive has a status, a failed wait frees its request).
+
+mod check;
+mod out;
+
+pub use boundary;
+pub use check::{
+    buffer_out, count_beside, function, handle_array, narrow, narrow_of, non_negative, room, room_at, text_in,
+    text_or_null, text_out, unsupported, wide, wide_of,
+};
+pub use engine;
+pub use engine::{Engine, When};
+pub use out::{
+    AbiHandle, BoolOut, HandleOut, MappedOut, NarrowOut, StatusOut, bool_out, handle_inout,
+    handle_out, int_out, long_out, mapped_inout, mapped_out, narrow_inout, narrow_out, word_out,
+};
+pub use types;
+
+/// One entry point: `PMPI_X`, and `MPI_X` as a weak alias of it at the same address.
+///
+/// `on` is the object whose error handler is called; the body gets the engine and returns
+/// `types::Result<()>`.
+#[macro_export]
+macro_rules! entry {
+    ($function:ident $call:literal $when:ident [$($on:expr)?]
+     ($($name:ident: $ty:ty),* $(,)?) |$e:ident| $body:expr) => {
+        #[unsafe(no_mangle)]
+        #[allow(unused_variables, clippy::too_many_arguments)]
+        pub unsafe extern "C" fn $function($($name: $ty),*) -> i32 {
+            let guard = $crate::engine::enter(&$crate::hooks!());
+            #[allow(unused_mut, unused_assignments)]
+            let mut on: Option<$crate::types::Handle> = None;
+            $(on = Some($on);)?
+            let $e: &$crate::Engine = &guard;
+            let result = $e.ready($crate::When::$when).and_then(|()| {
+                // SAFETY: the caller keeps the contract of this MPI procedure, so each address is
+                // null, a constant of the ABI, or valid for what the procedure says it holds.
+                unsafe { $body }
+            });
+            crate::abi::code(guard.finish($call, on, result))
+        }
+        $crate::alias!($call);
+    };
+}
+
+/// The hooks of the library that uses this crate.
+#[macro_export]
+macro_rules! hooks {
+    () => {
+        crate::abi::HOOKS
+    };
+}
+
+/// Makes `MPI_X` a weak alias of `PMPI_X`, so that a profiler's own `MPI_X` takes its place.
+#[macro_export]
+macro_rules! alias {
+    ($call:literal) => {
+        ::core::arch::global_asm!(concat!(".weak ", $call, "\n.set ", $call, ", P", $call));
+    };
+}

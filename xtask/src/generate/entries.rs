@@ -1,0 +1,192 @@
+//! The entry points in Rust: one file per chapter for each ABI.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::api::{Built, Function};
+use super::convert::{Context, Converted};
+use super::{Abi, File};
+use crate::Result;
+use crate::spec::{Dir, Proc, Spec};
+
+/// C name of an entry point, without `MPI_`.
+pub fn name(proc: &Proc, large: bool) -> String {
+    format!("{}{}", proc.name, if large { "_c" } else { "" })
+}
+
+/// The converted parameters of an entry point.
+pub fn params(spec: &Spec, proc: &Proc, large: bool, abi: Abi) -> Result<Vec<Converted>> {
+    let context = Context { spec, proc, large, abi };
+    proc.params.iter().filter(|p| large || !p.large_only).map(|p| context.param(p)).collect()
+}
+
+/// The procedure of the engine that serves `proc`: itself, or what replaced a removed one.
+fn served_by<'a>(spec: &'a Spec, proc: &'a Proc) -> &'a str {
+    match spec.overlay.removed.get(&proc.name) {
+        Some(removed) => &removed.now,
+        None => &proc.name,
+    }
+}
+
+/// Whether the engine's function takes a last parameter that tells which callback it gets.
+fn takes_large(spec: &Spec, proc: &Proc) -> bool {
+    proc.params.iter().any(|p| p.kind == "POLYFUNCTION") && spec.has_large(proc)
+}
+
+/// Types of the parameters that the engine's function must have.
+fn expected(spec: &Spec, proc: &Proc) -> Result<Vec<String>> {
+    let mut types = vec!["&Engine".to_string()];
+    // The engine has one function for both variants, with the parameters of the large one.
+    let large = spec.has_large(proc) && !spec.overlay.removed.contains_key(&proc.name);
+    types.extend(params(spec, proc, large, Abi::Standard)?.iter().map(|c| c.engine.to_string()));
+    if takes_large(spec, proc) {
+        types.push("bool".into());
+    }
+    Ok(types)
+}
+
+/// The engine's function for `proc`, if it is built with the parameters that it should have.
+fn function<'a>(spec: &Spec, built: &'a Built, proc: &Proc) -> Result<Option<&'a Function>> {
+    let Some(function) = built.get(served_by(spec, proc)) else { return Ok(None) };
+    if spec.overlay.removed.contains_key(&proc.name) {
+        let now = served_by(spec, proc);
+        let Some(now) = spec.procs.iter().find(|p| p.name == now) else { return Ok(None) };
+        return Ok((function.params == expected(spec, now)?).then_some(function));
+    }
+    Ok((function.params == expected(spec, proc)?).then_some(function))
+}
+
+/// Functions of the engine whose parameters aren't those of their procedure: the entry points treat
+/// them as not built.
+pub fn complaints(spec: &Spec, built: &Built) -> Result<Vec<String>> {
+    let mut complaints = Vec::new();
+    for proc in spec.procs.iter().filter(|p| !spec.overlay.handwritten.contains(&p.name)) {
+        let Some(found) = built.get(&proc.name) else { continue };
+        let expected = expected(spec, proc)?;
+        if found.params != expected {
+            complaints.push(format!(
+                "engine::api::{}::{} takes ({}), expected ({})",
+                found.module,
+                proc.name.to_lowercase(),
+                found.params.join(", "),
+                expected.join(", ")
+            ));
+        }
+    }
+    Ok(complaints)
+}
+
+/// Names (with `MPI_`) of the entry points of an ABI that aren't built.
+pub fn missing(spec: &Spec, built: &Built, abi: Abi) -> Result<Vec<String>> {
+    let mut missing = Vec::new();
+    for (proc, large) in spec.entries(abi.is_mpich()) {
+        let by_hand = spec.overlay.handwritten.contains(&proc.name);
+        if !by_hand && function(spec, built, proc)?.is_none() {
+            missing.push(format!("MPI_{}", name(proc, large)));
+        }
+    }
+    missing.sort();
+    Ok(missing)
+}
+
+/// The object whose error handler a procedure calls, as an expression.
+fn on(spec: &Spec, proc: &Proc) -> String {
+    let objects = ["COMMUNICATOR", "WINDOW", "FILE", "SESSION"];
+    let chosen = spec.overlay.on.get(&proc.name);
+    let found = match chosen {
+        Some(name) => proc.params.iter().find(|p| p.name == *name),
+        None => proc.params.iter().find(|p| {
+            objects.contains(&p.kind.as_str()) && p.dir == Dir::In && p.array.is_none()
+        }),
+    };
+    found.map(|p| format!("{}.neutral()", p.name)).unwrap_or_default()
+}
+
+fn entry(spec: &Spec, built: &Built, proc: &Proc, large: bool, abi: Abi) -> Result<String> {
+    let name = name(proc, large);
+    let anytime = proc.chapter == "tool" || spec.overlay.anytime.contains(&proc.name);
+    let when = if anytime { "Always" } else { "Running" };
+    let on = on(spec, proc);
+    let params = params(spec, proc, large, abi)?;
+    let declared: Vec<_> = params
+        .iter()
+        .filter_map(|c| Some(format!("{}: {}", c.name, c.rust.as_deref()?)))
+        .collect();
+    let body = match function(spec, built, proc)? {
+        Some(function) => {
+            let mut args = vec!["e".to_string()];
+            match spec.overlay.removed.get(&proc.name).and_then(|r| r.args.as_ref()) {
+                Some(names) => args.extend(renamed(names, &params)),
+                None => args.extend(params.iter().map(|c| c.expr.clone())),
+            }
+            // A parameter that only the large variant has.
+            let small = params.len() < proc.params.len();
+            if small {
+                args = large_args(spec, proc, abi)?;
+            }
+            if takes_large(spec, proc) {
+                args.push(large.to_string());
+            }
+            let path = served_by(spec, proc).to_lowercase();
+            format!("api::{}::{path}({})", function.module, args.join(", "))
+        }
+        None if proc.chapter == "tool" => "unsupported(consts::T_ERR_NOT_SUPPORTED)".into(),
+        None => "unsupported(consts::ERR_UNSUPPORTED_OPERATION)".into(),
+    };
+    Ok(format!(
+        "entry! {{ PMPI_{name} \"MPI_{name}\" {when} [{on}]\n    ({})\n    |e| {body} }}\n",
+        declared.join(", ")
+    ))
+}
+
+/// Arguments by name; an empty name is an output that nobody wants.
+fn renamed(names: &[String], params: &[Converted]) -> Vec<String> {
+    let find = |name: &String| params.iter().find(|c| c.name == *name);
+    names.iter().map(|n| find(n).map_or("&mut 0".into(), |c| c.expr.clone())).collect()
+}
+
+/// Arguments of the engine's function where the small variant lacks parameters that the large one
+/// has: outputs nobody wants, counts that are zero, and arrays that aren't there.
+fn large_args(spec: &Spec, proc: &Proc, abi: Abi) -> Result<Vec<String>> {
+    let context = Context { spec, proc, large: false, abi };
+    let mut args = vec!["e".to_string()];
+    for p in &proc.params {
+        args.push(match (p.large_only, p.dir, &p.array) {
+            (false, ..) => context.param(p)?.expr,
+            (true, Dir::In, None) => "0".into(),
+            (true, _, None) => "&mut 0".into(),
+            (true, _, Some(_)) => "wide(std::ptr::null())".into(),
+        });
+    }
+    Ok(args)
+}
+
+/// The files of one ABI's crate.
+pub fn files(spec: &Spec, built: &Built, abi: Abi) -> Result<Vec<File>> {
+    let mut chapters: BTreeMap<&str, String> = BTreeMap::new();
+    for (proc, large) in spec.entries(abi.is_mpich()) {
+        if !spec.overlay.handwritten.contains(&proc.name) {
+            let text = entry(spec, built, proc, large, abi)?;
+            chapters.entry(&proc.chapter).or_default().push_str(&text);
+        }
+    }
+    let folder = format!("crates/{}/src/gen", abi.crate_name());
+    let mut modules = String::from(
+        "//! The entry points, by chapter. Generated by `cargo xtask gen` from `spec/`; do not edit.\n\n",
+    );
+    let mut files = Vec::new();
+    for (chapter, text) in &chapters {
+        writeln!(modules, "mod {chapter};").expect("a String takes everything");
+        let head = format!(
+            "//! Entry points: {}. Generated by `cargo xtask gen` from `spec/`; do not edit.\n\n\
+             #[allow(unused_imports)]\nuse crate::abi::prelude::*;\n\n",
+            chapter.replace('_', " ")
+        );
+        files.push(File::new(format!("{folder}/{chapter}.rs"), head + text));
+    }
+    if abi.is_mpich() {
+        modules.push_str("pub mod values;\n");
+    }
+    files.push(File::new(format!("{folder}/mod.rs"), modules));
+    Ok(files)
+}

@@ -1,0 +1,32 @@
+//! Export lists: anonymous version scripts for the final link.
+//!
+//! The script has no version name, so that the libraries have no version nodes: a program linked
+//! with ours must load on another implementation of the same ABI.
+
+use super::{Abi, File, entries};
+use crate::spec::Spec;
+
+/// Every symbol that a library exports, sorted.
+pub fn symbols(spec: &Spec, abi: Abi) -> Vec<String> {
+    let mut symbols = Vec::new();
+    for (proc, large) in spec.entries(abi.is_mpich()) {
+        let name = entries::name(proc, large);
+        symbols.push(format!("MPI_{name}"));
+        symbols.push(format!("PMPI_{name}"));
+    }
+    if abi.is_mpich() {
+        symbols.extend(spec.overlay.mpich_symbols.iter().cloned());
+    }
+    symbols.sort();
+    symbols
+}
+
+/// The version script.
+pub fn script(spec: &Spec, abi: Abi) -> File {
+    let mut text = String::from("{\n  global:\n");
+    for symbol in symbols(spec, abi) {
+        text += &format!("    {symbol};\n");
+    }
+    text += "  local:\n    *;\n};\n";
+    File::new(format!("crates/{}/src/gen/exports.map", abi.crate_name()), text)
+}
