@@ -1,11 +1,13 @@
 //! Copying bytes, tuned for messages, and the two hints that go with waiting for them.
 //!
-//! Which kernel wins was measured (2 virtual cores, one copying what the other wrote): `rep movsb`
-//! writes whole lines without first fetching them, so from about 512 bytes on it beats every loop
-//! of vector stores, up to four times between distant cores; below, starting it costs more than
-//! the copy.
+//! Which kernel wins was measured on two virtual cores, one copying what the other wrote. `rep
+//! movsb` writes whole lines without first fetching them, so for large copies it beats loops of
+//! vector stores, two times between near cores and four times between distant ones. Between cores
+//! the kernels are alike from 256 bytes to 4 KiB; within one core `rep movsb` takes some 10 ns to
+//! start, which is why it begins at 512 bytes only.
 
 use std::ptr;
+#[cfg(target_arch = "x86_64")]
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Up to here overlapped loads and stores do it without a loop.
@@ -112,6 +114,7 @@ unsafe fn large(dst: *mut u8, src: *const u8, n: usize) {
 }
 
 /// 0 until looked up, then 1 for no, 2 for yes.
+#[cfg(target_arch = "x86_64")]
 static FAST_STRINGS: AtomicU8 = AtomicU8::new(0);
 
 /// Whether the processor has fast `rep movsb` (ERMS or FSRM).

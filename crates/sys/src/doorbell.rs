@@ -74,7 +74,8 @@ impl Doorbell {
         }
     }
 
-    /// Called once by the owner before any peer sees the bell.
+    /// Called once by the owner before any peer sees the bell. The first time in a process that
+    /// already has several threads, registering takes the kernel some milliseconds.
     pub fn open(&self) {
         self.attach();
     }

@@ -104,8 +104,8 @@ impl<T: Default + 'static> Pool<T> {
             return false;
         };
         slot.header.set(self.live & !1);
-        // SAFETY: as in `acquire`. `grow` made room for every slot, so this never allocates.
-        unsafe { (*self.free.get()).push(handle) };
+        // SAFETY: as in `acquire`; the slot was made and is not free.
+        unsafe { self.put_free(handle) };
         true
     }
 
@@ -153,6 +153,23 @@ impl<T: Default + 'static> Pool<T> {
         ptr::with_exposed_provenance(self.base.get() + handle as usize)
     }
 
+    /// Appends to the free handles.
+    ///
+    /// # Safety
+    /// No borrow of `free` is alive, and `handle` is of a slot of this pool that is not in it.
+    #[inline(always)]
+    unsafe fn put_free(&self, handle: u32) {
+        // SAFETY: the caller's promise. `next_slot` made room for every slot there is and each is
+        // in the array at most once, so the length is below the capacity.
+        unsafe {
+            let free = &mut *self.free.get();
+            let len = free.len();
+            debug_assert!(len < free.capacity());
+            free.as_mut_ptr().add(len).write(handle);
+            free.set_len(len + 1);
+        }
+    }
+
     /// Makes a batch of slots and returns one of them.
     #[cold]
     #[inline(never)]
@@ -176,8 +193,8 @@ impl<T: Default + 'static> Pool<T> {
             }
             match first {
                 None => first = Some(handle),
-                // SAFETY: as in `acquire`; `next_slot` made the room.
-                Some(_) => unsafe { (*self.free.get()).push(handle) },
+                // SAFETY: as in `acquire`; the slot was made just now.
+                Some(_) => unsafe { self.put_free(handle) },
             }
         }
         first

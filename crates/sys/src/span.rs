@@ -42,8 +42,9 @@ struct Reservation {
 
 static RESERVATION: OnceLock<Option<Reservation>> = OnceLock::new();
 static NEXT: AtomicU32 = AtomicU32::new(1);
-/// Owner of each page; 0 is nobody: the page is not committed.
-static OWNERS: [AtomicU32; PAGES] = [const { AtomicU32::new(0) }; PAGES];
+/// Owner of each page; 0 is nobody: the page is not committed. Twice as long as the span, so that
+/// every 32-bit name has an entry and looking it up needs no bound check.
+static OWNERS: [AtomicU32; 2 * PAGES] = [const { AtomicU32::new(0) }; 2 * PAGES];
 
 /// The span, reserved if this is its first use; `None` where the kernel refused any size.
 #[inline]
@@ -89,11 +90,8 @@ pub fn address(handle: u32) -> usize {
 /// Who owns the page that `handle` lies in; 0 where the page is not committed.
 #[inline(always)]
 pub(crate) fn owner(handle: u32) -> u32 {
-    match OWNERS.get((handle >> 16) as usize) {
-        // Acquire: pairs with the store in `commit`, so an owner is seen after its memory.
-        Some(o) => o.load(Ordering::Acquire),
-        None => 0,
-    }
+    // Acquire: pairs with the store in `commit`, so an owner is seen after its memory.
+    OWNERS[(handle >> 16) as usize].load(Ordering::Acquire)
 }
 
 /// Commits the next page for `owner` (not 0): zero-filled memory, never taken back. Returns its
