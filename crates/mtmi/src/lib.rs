@@ -20,7 +20,7 @@ mod transport;
 mod words;
 
 pub use exchange::{Exchange, ExchangeError};
-pub use transport::{Remote, Sleeper, Ticket, Transport};
+pub use transport::{Remote, Sleeper, Transport};
 pub use words::{
     Completion, Context, Cookie, Endpoint, Envelope, Limits, MessageId, Outcome, SendMode, Source,
     Submit, TagSel, Unsupported,

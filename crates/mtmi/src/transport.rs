@@ -6,15 +6,23 @@ use layout::Data;
 
 use crate::words::*;
 
-/// What a sleeping wait is armed with: see [`Transport::arm`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ticket(pub u32);
-
 /// The part of a transport that one thread may sleep on while another uses the transport.
+///
+/// To sleep: [`arm`](Sleeper::arm), then, with the transport in hand, look at
+/// [`Transport::ready`]; if that says no, let the transport go and [`sleep`](Sleeper::sleep), else drop
+/// what `arm` returned. What happens after `arm` ends the sleep, so no wake-up is lost.
 pub trait Sleeper: Clone + Send + Sync {
-    /// Sleeps until the transport that gave `ticket` may have something to do, somebody calls
+    /// An announced sleep; dropping it takes that back.
+    type Armed<'a>
+    where
+        Self: 'a;
+
+    /// Announces a sleep.
+    fn arm(&self) -> Self::Armed<'_>;
+
+    /// Sleeps until the transport may have something to do, somebody calls
     /// [`wake`](Sleeper::wake), or the deadline passes. It may return early for no reason.
-    fn sleep(&self, ticket: Ticket, deadline: Option<Instant>);
+    fn sleep(armed: Self::Armed<'_>, deadline: Option<Instant>);
 
     /// Ends the sleep of every thread of this process that sleeps here.
     fn wake(&self);
@@ -116,12 +124,10 @@ pub trait Transport {
     /// passed. It spins first and then sleeps, as suits the machine.
     fn wait(&mut self, deadline: Option<Instant>);
 
-    /// For a wait without holding the transport: asks to be woken from now on, and returns what to
-    /// sleep with, or `None` when there is something to do already. Sleep with
-    /// [`Sleeper::sleep`] then; a wake-up between the two isn't lost.
-    fn arm(&mut self) -> Option<Ticket>;
+    /// Whether `progress` would find something to do now. Cheap: it is what `wait` spins on.
+    fn ready(&self) -> bool;
 
-    /// A handle on which threads sleep after `arm`.
+    /// What threads sleep on that can't hold the transport meanwhile.
     fn sleeper(&self) -> Self::Sleeper;
 
     /// Somebody above learned that `peer` is gone. Sends to it and receives that only it could

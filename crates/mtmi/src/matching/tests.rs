@@ -40,8 +40,14 @@ enum Step {
 
 fn selector() -> impl Strategy<Value = Selector> {
     (0u32..5, 0u32..2, 0i32..6).prop_map(|(s, c, t)| {
-        let from = s.checked_sub(1).map_or(Source::Any, |s| Source::From(Endpoint(s)));
-        let tag = if t == 0 { TagSel::Any } else { TagSel::Exact(t - 1) };
+        let from = s
+            .checked_sub(1)
+            .map_or(Source::Any, |s| Source::From(Endpoint(s)));
+        let tag = if t == 0 {
+            TagSel::Any
+        } else {
+            TagSel::Exact(t - 1)
+        };
         (from, Context(c), tag)
     })
 }
@@ -64,8 +70,10 @@ fn step(bias: u32) -> impl Strategy<Value = Step> {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(0u32..20, 1..5).prop_flat_map(|biases| {
-        let parts: Vec<_> =
-            biases.into_iter().map(|b| prop::collection::vec(step(b), 0..120)).collect();
+        let parts: Vec<_> = biases
+            .into_iter()
+            .map(|b| prop::collection::vec(step(b), 0..120))
+            .collect();
         parts.prop_map(|v| v.concat())
     })
 }
@@ -100,7 +108,9 @@ fn run(steps: &[Step]) -> Result<(), TestCaseError> {
             Step::Probe(s) => {
                 let want = naive.unexpected.iter().find(|(m, _)| accepts(s, *m));
                 let slot = unexpected.find(s.0, s.1, s.2);
-                let got = slot.and_then(|s| unexpected.get(s)).map(|(e, t, v)| (e, t, *v));
+                let got = slot
+                    .and_then(|s| unexpected.get(s))
+                    .map(|(e, t, v)| (e, t, *v));
                 prop_assert_eq!(got, want.map(|((e, _, t), v)| (*e, *t, *v)));
             }
             Step::CancelReceive(n) => {

@@ -1,0 +1,230 @@
+//! How the ranks of a node come to share a segment.
+//!
+//! Rank 0 makes it, listens on an abstract Unix socket with a random name, and publishes name and
+//! a random secret through the exchange. The others connect, show version and secret, and get the
+//! descriptor. Both ends check that the other belongs to the same user (`sys::unix` does); the one
+//! who maps checks seals and size. Afterwards socket and descriptor are closed and nothing has a
+//! name any more.
+
+use std::fmt;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use mtmi::{Exchange, ExchangeError};
+use sys::unix::{self, Kind, Socket};
+
+use crate::Shm;
+use crate::segment::{MOST_RANKS, Segment, VERSION as LONGEST};
+
+/// The version of this library, which all ranks of a node must share.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What a rank has to know to join.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// This rank, counted among those of the node.
+    pub rank: u32,
+    /// How many ranks the node has.
+    pub ranks: u32,
+    /// Prefix of the keys used in the exchange, so that several nodes or fabrics can share it.
+    pub key: String,
+    /// The version that others must have too; [`VERSION`] but in tests.
+    pub version: String,
+    /// When to give up.
+    pub deadline: Option<Instant>,
+}
+
+impl Config {
+    /// Rank `rank` of `ranks`, with a minute's patience.
+    pub fn new(rank: u32, ranks: u32) -> Config {
+        Config {
+            rank,
+            ranks,
+            key: "shm".to_string(),
+            version: VERSION.to_string(),
+            deadline: sys::clock::after(Duration::from_secs(60)),
+        }
+    }
+}
+
+/// Why a rank could not join.
+#[derive(Debug)]
+pub enum InitError {
+    /// Rank or number of ranks make no sense or are too large.
+    Ranks(u32, u32),
+    /// The exchange failed.
+    Exchange(ExchangeError),
+    /// A rank runs another version.
+    Version {
+        /// That rank.
+        rank: u32,
+        /// What it runs.
+        theirs: String,
+        /// What this rank runs.
+        ours: String,
+    },
+    /// The system refused something.
+    System(&'static str, io::Error),
+    /// A rank of this user said something that no rank says.
+    Protocol(&'static str),
+}
+
+impl fmt::Display for InitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InitError::Ranks(rank, ranks) => {
+                write!(f, "rank {rank} of {ranks} cannot share a node's memory")
+            }
+            InitError::Exchange(e) => write!(f, "exchanging addresses failed: {e}"),
+            InitError::Version { rank, theirs, ours } => write!(
+                f,
+                "rank {rank} runs version {theirs} of Yamabiko, this rank runs {ours}: \
+                 all ranks of a job need the same version"
+            ),
+            InitError::System(what, e) => write!(f, "{what} failed: {e}"),
+            InitError::Protocol(what) => write!(f, "joining the node's memory failed: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for InitError {}
+
+impl From<ExchangeError> for InitError {
+    fn from(e: ExchangeError) -> InitError {
+        InitError::Exchange(e)
+    }
+}
+
+/// Longest time that rank 0 lets one connection keep the others waiting.
+const ONE: Duration = Duration::from_secs(5);
+/// First word of a hello and of its answers.
+const HELLO: &str = "yamabiko-shm";
+
+impl Shm {
+    /// Joins the node's ranks. All of them call it.
+    pub fn init(config: &Config, exchange: &mut dyn Exchange) -> Result<Shm, InitError> {
+        let (rank, ranks) = (config.rank, config.ranks);
+        if rank >= ranks || ranks > MOST_RANKS || config.version.len() >= LONGEST {
+            return Err(InitError::Ranks(rank, ranks));
+        }
+        let segment = if ranks == 1 {
+            create(config)?.1
+        } else if rank == 0 {
+            serve(config, exchange)?
+        } else {
+            exchange.barrier()?;
+            join(config, &exchange.get(&config.key)?)?
+        };
+        segment.bell(rank).open();
+        Ok(Shm::new(segment, rank, ranks))
+    }
+}
+
+fn create(config: &Config) -> Result<(std::os::fd::OwnedFd, Segment), InitError> {
+    Segment::create(config.ranks, &config.version)
+        .map_err(|e| InitError::System("making the node's shared segment", e))
+}
+
+fn hex(bytes: [u8; 16]) -> String {
+    format!("{:032x}", u128::from_be_bytes(bytes))
+}
+
+fn random() -> Result<String, InitError> {
+    sys::random::bytes16()
+        .map(hex)
+        .map_err(|e| InitError::System("getting random bytes", e))
+}
+
+/// Rank 0: makes the segment and hands it to all others.
+fn serve(config: &Config, exchange: &mut dyn Exchange) -> Result<Segment, InitError> {
+    let failed = |e| InitError::System("listening for the node's ranks", e);
+    let (fd, segment) = create(config)?;
+    let (name, secret) = (format!("yamabiko-{}", random()?), random()?);
+    let listener = unix::listen(name.as_bytes(), Kind::Packets).map_err(failed)?;
+    exchange.put(&config.key, &format!("{}/{name}/{secret}", config.version))?;
+    exchange.barrier()?;
+    let mut joined = vec![false; config.ranks as usize];
+    joined[0] = true;
+    while joined.contains(&false) {
+        let socket = listener.accept(config.deadline).map_err(failed)?;
+        // Whoever does not know the secret or says nothing is not one of us.
+        let Some((rank, version)) = greeting(config, &socket, &secret) else {
+            continue;
+        };
+        let deadline = sys::clock::after(ONE);
+        if version != config.version {
+            let answer = format!("{HELLO} version {}", config.version);
+            let _ = socket.send_all(answer.as_bytes(), None, deadline);
+            return Err(InitError::Version {
+                rank,
+                theirs: version,
+                ours: config.version.clone(),
+            });
+        }
+        let answer = format!("{HELLO} welcome {}", config.version);
+        socket
+            .send_all(answer.as_bytes(), Some(fd.as_fd()), deadline)
+            .map_err(|e| InitError::System("passing the node's shared segment", e))?;
+        joined[rank as usize] = true;
+    }
+    Ok(segment)
+}
+
+/// Reads a hello; its rank and version if it knows the secret.
+fn greeting(config: &Config, socket: &Socket, secret: &str) -> Option<(u32, String)> {
+    let mut packet = [0; 256];
+    let n = socket
+        .receive(&mut packet, sys::clock::after(ONE))
+        .ok()?
+        .bytes;
+    let text = std::str::from_utf8(&packet[..n]).ok()?;
+    let mut words = text.split(' ');
+    let (hello, version, rank) = (words.next()?, words.next()?, words.next()?);
+    let rank: u32 = rank.parse().ok()?;
+    let proof = words.next()?;
+    let known = hello == HELLO && equal(proof, secret) && (1..config.ranks).contains(&rank);
+    known.then(|| (rank, version.to_string()))
+}
+
+/// Compares in a time that does not tell where the difference is.
+fn equal(a: &str, b: &str) -> bool {
+    let differences = a.bytes().zip(b.bytes()).fold(0, |d, (x, y)| d | (x ^ y));
+    a.len() == b.len() && std::hint::black_box(differences) == 0
+}
+
+/// Another rank: fetches the segment from rank 0.
+fn join(config: &Config, address: &str) -> Result<Segment, InitError> {
+    let parts: Vec<&str> = address.split('/').collect();
+    let [_, name, secret] = parts[..] else {
+        return Err(InitError::Protocol("rank 0 published no address"));
+    };
+    let failed = |e| InitError::System("fetching the node's shared segment from rank 0", e);
+    let socket =
+        unix::connect(name.as_bytes(), Kind::Packets, config.deadline).map_err(failed)?;
+    let hello = format!("{HELLO} {} {} {secret}", config.version, config.rank);
+    socket
+        .send_all(hello.as_bytes(), None, config.deadline)
+        .map_err(failed)?;
+    let mut packet = [0; 256];
+    let got = socket
+        .receive(&mut packet, config.deadline)
+        .map_err(failed)?;
+    let text = String::from_utf8_lossy(&packet[..got.bytes]);
+    let mut words = text.split(' ');
+    let (hello, verdict, version) = (words.next(), words.next(), words.next());
+    if hello != Some(HELLO) {
+        return Err(InitError::Protocol("rank 0 closed the connection"));
+    }
+    if verdict != Some("welcome") {
+        return Err(InitError::Version {
+            rank: 0,
+            theirs: version.unwrap_or("unknown").to_string(),
+            ours: config.version.clone(),
+        });
+    }
+    let fd = got
+        .fd
+        .ok_or(InitError::Protocol("rank 0 passed no descriptor"))?;
+    Segment::open(fd, config.ranks, &config.version).map_err(failed)
+}

@@ -1,0 +1,167 @@
+//! How operations end otherwise: cancelled, or because a peer is gone.
+
+use mtmi::{Cookie, Endpoint, Outcome, Source, TagSel};
+
+use crate::Shm;
+use crate::receive::ended;
+use crate::state::{Message, Queued, Sending, Sink};
+use crate::wire::Kind;
+
+impl Shm {
+    /// Cancels a posted receive. Returns whether there was one.
+    pub(crate) fn cancel_posted(&mut self, cookie: Cookie) -> bool {
+        let mut selector = (Source::Any, TagSel::Any);
+        let taken = self.posted.take_where(|from, _, tag, receive| {
+            selector = (from, tag);
+            receive.cookie == cookie
+        });
+        let Some(receive) = taken else {
+            return false;
+        };
+        let source = match selector.0 {
+            Source::From(peer) => peer,
+            Source::Any => Endpoint(self.me),
+        };
+        self.done
+            .push(ended(&receive, source, selector.1, Outcome::Cancelled));
+        true
+    }
+
+    /// Cancels a send that has not left, or asks the receiver of an unmatched one to drop it.
+    pub(crate) fn cancel_sent(&mut self, cookie: Cookie) -> bool {
+        let found = self.sends.iter().find(|(_, s)| s.cookie == cookie);
+        let Some((id, send)) = found else {
+            return false;
+        };
+        let (to, state) = (send.to, send.state);
+        match state {
+            Sending::Queued => {
+                let queue = &mut self.peers[to as usize].queue;
+                queue.retain(|q| !matches!(q, Queued::Send(s) if *s == id));
+                self.end_send(id, Outcome::Cancelled);
+                true
+            }
+            Sending::Held => {
+                let held = |_, m: &Message| matches!(m, Message::Held(s) if *s == id);
+                let Some(slot) = self.unexpected.find_where(held) else {
+                    // `mprobe` has matched it.
+                    return false;
+                };
+                self.unexpected.remove(slot);
+                self.end_send(id, Outcome::Cancelled);
+                true
+            }
+            Sending::AwaitsMatch | Sending::AwaitsClear => {
+                if let Some(send) = self.sends.get(id)
+                    && !send.cancelling
+                {
+                    send.cancelling = true;
+                    self.control(to, Kind::Cancel, [id, 0, 0, 0]);
+                }
+                false
+            }
+            Sending::Streams { .. } => false,
+        }
+    }
+
+    /// A sender asks to drop its message, if nobody has matched it.
+    pub(crate) fn take_cancel(&mut self, peer: u32, send: u64) {
+        let announced: Vec<u64> = self
+            .announced
+            .iter()
+            .filter(|(_, m)| m.from == peer && m.send == send)
+            .map(|(id, _)| id)
+            .collect();
+        let slot = self.unexpected.find_where(|source, message| {
+            source.0 == peer
+                && match message {
+                    Message::Whole { synchronous, .. } => *synchronous == Some(send),
+                    Message::Announced(id) => announced.contains(id),
+                    Message::Held(_) => false,
+                }
+        });
+        let dropped = slot.and_then(|slot| self.unexpected.remove(slot));
+        if let Some((_, _, Message::Announced(id))) = dropped {
+            if let Some(message) = self.announced.get(id) {
+                message.sink = Sink::Drop;
+            }
+            self.end_announced(id);
+        }
+        let kind = match dropped {
+            Some(_) => Kind::Cancelled,
+            None => Kind::Kept,
+        };
+        self.control(peer, kind, [send, 0, 0, 0]);
+    }
+
+    /// Declares peers that broke the protocol failed. Returns whether there were any.
+    pub(crate) fn fail_suspects(&mut self) -> bool {
+        let suspects = std::mem::take(&mut self.suspects);
+        for &peer in &suspects {
+            if !self.peers[peer as usize].failed {
+                self.fail(peer);
+                self.failures.push_back(Endpoint(peer));
+            }
+        }
+        !suspects.is_empty()
+    }
+
+    /// Ends everything that needs a peer which is gone.
+    pub(crate) fn fail(&mut self, peer: u32) {
+        let entry = &mut self.peers[peer as usize];
+        entry.failed = true;
+        entry.queue.clear();
+        entry.streams.clear();
+        entry.early.clear();
+        entry.due = 0;
+        self.outward[peer as usize].tx.close();
+        self.inward.retain(|i| i.peer != peer);
+        let sends = self.sends.iter();
+        let sends: Vec<u64> = sends
+            .filter(|(_, s)| s.to == peer)
+            .map(|(id, _)| id)
+            .collect();
+        for id in sends {
+            self.end_send(id, Outcome::PeerFailed);
+        }
+        let only = Source::From(Endpoint(peer));
+        let mut tag = TagSel::Any;
+        while let Some(receive) = self.posted.take_where(|from, _, t, _| {
+            tag = t;
+            from == only
+        }) {
+            let end = ended(&receive, Endpoint(peer), tag, Outcome::PeerFailed);
+            self.done.push(end);
+        }
+        self.fail_announced(peer);
+    }
+
+    /// Ends what a failed peer announced and did not send whole.
+    fn fail_announced(&mut self, peer: u32) {
+        let cut: Vec<u64> = self
+            .announced
+            .iter()
+            .filter(|(_, m)| m.from == peer && m.arrived < m.total)
+            .map(|(id, _)| id)
+            .collect();
+        for id in cut {
+            let Some(message) = self.announced.remove(id) else {
+                continue;
+            };
+            if let Sink::User {
+                cookie, capacity, ..
+            } = message.sink
+            {
+                let mut completion = message.completion(cookie, capacity);
+                completion.bytes = message.arrived.min(capacity);
+                completion.outcome = Outcome::PeerFailed;
+                self.done.push(completion);
+                continue;
+            }
+            let this = |_, m: &Message| matches!(m, Message::Announced(a) if *a == id);
+            if let Some(slot) = self.unexpected.find_where(this) {
+                self.unexpected.remove(slot);
+            }
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Into the ring: the shortest path, room, control messages, and what waits for room.
+
+use std::sync::atomic::Ordering;
+
+use boundary::UserBuf;
+use layout::Data;
+use mtmi::{Context, Endpoint};
+
+use crate::Shm;
+use crate::lane::fill;
+use crate::ring::RingMemory;
+use crate::send::Started;
+use crate::state::Queued;
+use crate::wire::{Header, INLINE, Kind, WORDS, Words, cells, encode};
+
+impl Shm {
+    /// Sends `len` bytes at `buf` at once, if they fit into a cell and the ring has a free one: the
+    /// shortest path. False: nothing was done, and `isend` has to do it.
+    ///
+    /// Whatever needs care (a first message, a full ring, messages queued before, the process
+    /// itself, a failed peer) looks like a full ring here, so there is one test.
+    #[inline(always)]
+    pub fn try_push_small(
+        &mut self,
+        to: Endpoint,
+        context: Context,
+        tag: i32,
+        buf: UserBuf,
+        len: usize,
+    ) -> bool {
+        let Some(out) = self.outward.get_mut(to.index()) else {
+            return false;
+        };
+        if out.tx.is_full() || len > INLINE {
+            return false;
+        }
+        out.lane
+            .write_inline(out.tx.next(), context.0, tag, buf, len);
+        out.tx.publish(&out.lane, 1);
+        out.bell.get().ring();
+        true
+    }
+
+    /// Whether the ring to `to` has room for `cells` cells, after a look at the credit. The peer
+    /// hears of us before our first message.
+    #[inline]
+    pub(crate) fn room(&mut self, to: u32, cells: u32) -> bool {
+        let out = &mut self.outward[to as usize];
+        if out.tx.room() >= cells {
+            return true;
+        }
+        let peer = &mut self.peers[to as usize];
+        if peer.failed {
+            return false;
+        }
+        if !peer.announced {
+            peer.announced = true;
+            out.bell.get().attach();
+            let bits = self.segment.senders(to);
+            bits[self.me as usize / 64].fetch_or(1 << (self.me % 64), Ordering::SeqCst);
+        }
+        if out.tx.refresh(&out.lane).is_err() {
+            self.suspect(to);
+            return false;
+        }
+        out.tx.room() >= cells
+    }
+
+    /// Publishes what was written at `tx.next()` and wakes the peer.
+    #[inline]
+    fn publish(&mut self, to: u32, cells: u32) {
+        let out = &mut self.outward[to as usize];
+        out.tx.publish(&out.lane, cells);
+        out.bell.get().ring();
+    }
+
+    /// A message with its data, for which there is room. `front` goes before the data.
+    pub(crate) fn push_data(
+        &mut self,
+        to: u32,
+        (kind, context, tag): (Kind, Context, i32),
+        front: &[u8],
+        data: &Data,
+    ) {
+        let len = front.len() + data.len() as usize;
+        let out = &mut self.outward[to as usize];
+        let number = out.tx.next();
+        out.lane.write_header(
+            number,
+            &Header {
+                kind,
+                len,
+                tag,
+                context: context.0,
+            },
+        );
+        let [mut head, tail] = out.lane.payload_mut(number, len);
+        if !front.is_empty() {
+            let at;
+            // A header's cell never ends within the first words of its payload.
+            (at, head) = head.split_at_mut(front.len());
+            at.copy_from_slice(front);
+        }
+        let mut reader = data.reader();
+        fill(head, &mut reader);
+        if !tail.is_empty() {
+            fill(tail, &mut reader);
+        }
+        self.publish(to, cells(len));
+    }
+
+    /// A control message, for which there is room.
+    pub(crate) fn push_words(
+        &mut self,
+        to: u32,
+        (kind, context, tag): (Kind, Context, i32),
+        words: Words,
+    ) {
+        let out = &mut self.outward[to as usize];
+        let number = out.tx.next();
+        out.lane.write_header(
+            number,
+            &Header {
+                kind,
+                len: WORDS,
+                tag,
+                context: context.0,
+            },
+        );
+        // One cell holds it.
+        let [head, _] = out.lane.payload_mut(number, WORDS);
+        head.copy_from_slice(&encode(words));
+        self.publish(to, 1);
+    }
+
+    /// Sends a control message, now or behind what is queued.
+    pub(crate) fn control(&mut self, to: u32, kind: Kind, words: Words) {
+        if self.peers[to as usize].failed {
+            return;
+        }
+        if self.peers[to as usize].queue.is_empty() && self.room(to, 1) {
+            self.push_words(to, (kind, Context(0), 0), words);
+        } else {
+            self.enqueue(to, Queued::Control(kind, words));
+        }
+    }
+
+    /// Puts something behind what is queued. Closes the short path, which would overtake it.
+    pub(crate) fn enqueue(&mut self, to: u32, what: Queued) {
+        self.outward[to as usize].tx.close();
+        self.peers[to as usize].queue.push_back(what);
+        self.mark_busy(to);
+    }
+
+    /// Sends what is queued while there is room. Returns whether anything went out.
+    pub(crate) fn pump_queue(&mut self, to: u32) -> bool {
+        let mut moved = false;
+        while let Some(first) = self.peers[to as usize].queue.front() {
+            match *first {
+                Queued::Control(kind, words) => {
+                    if !self.room(to, 1) {
+                        break;
+                    }
+                    self.push_words(to, (kind, Context(0), 0), words);
+                }
+                Queued::Send(id) => match self.start(id) {
+                    Started::NoRoom => break,
+                    Started::Pending => {}
+                    Started::Complete(completion) => self.done.push(completion),
+                },
+            }
+            self.peers[to as usize].queue.pop_front();
+            moved = true;
+        }
+        if !self.peers[to as usize].queue.is_empty() {
+            // Room may be left that is too little for the first in the queue; nobody may overtake it.
+            self.outward[to as usize].tx.close();
+        }
+        moved
+    }
+
+    /// Whether the queue to a peer may go on.
+    pub(crate) fn queue_ready(&self, to: u32) -> bool {
+        let out = &self.outward[to as usize];
+        !self.peers[to as usize].queue.is_empty() && out.lane.credit() != out.tx.credit_seen()
+    }
+}

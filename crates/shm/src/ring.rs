@@ -1,0 +1,246 @@
+//! The ring protocol: how one process hands cells to one other, without the memory it uses.
+//!
+//! A ring has [`CELLS`] cells of one cache line. A message takes consecutive cells; only its first
+//! carries a sequence word, and the message is there when that word equals the number the consumer
+//! expects: one load and one compare, nothing to clear, no second line. Numbers are odd (a position
+//! in the endless sequence of cells, doubled, plus one), so the zero of fresh or cleared memory is
+//! none. Cells behind the first hold raw payload; their sequence words are cleared by the consumer
+//! before it gives the cells back, so that payload is never taken for a number.
+//!
+//! Credit flows back as one word, the number of the next cell to be consumed less one, stored when
+//! at least [`BATCH`] cells were consumed since. Therefore a producer always gets
+//! `CELLS - BATCH + 1` cells in the end, which is the length of the longest message.
+//!
+//! Invariants: `limit - next <= SPAN`; a producer writes only cells in `next..limit`, a consumer
+//! reads only below what was published. [`Tx`] and [`Rx`] hold no memory and use [`RingMemory`], so
+//! loom tests run this very code.
+
+/// Cells in a ring.
+pub(crate) const CELLS: u32 = 64;
+/// Bytes of a cell.
+pub(crate) const CELL: usize = 64;
+/// Cells consumed before credit is returned.
+const BATCH: u32 = 32;
+/// Longest message, in cells.
+pub(crate) const LONGEST: u32 = CELLS - BATCH + 1;
+/// What the number grows by from a cell to the next.
+const STEP: u32 = 2;
+/// What the number grows by once around the ring.
+const SPAN: u32 = CELLS * STEP;
+
+/// The words of a ring that both sides touch.
+pub(crate) trait RingMemory {
+    /// Loads the sequence word of `cell` (acquire).
+    fn sequence(&self, cell: u32) -> u32;
+    /// Stores the sequence word of `cell` (release).
+    fn set_sequence(&self, cell: u32, number: u32);
+    /// Loads the credit word (acquire).
+    fn credit(&self) -> u32;
+    /// Stores the credit word (release).
+    fn set_credit(&self, credit: u32);
+}
+
+/// A peer did what no correct one does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Hostile;
+
+/// The cell of a number.
+#[inline(always)]
+pub(crate) fn cell(number: u32) -> u32 {
+    number / STEP % CELLS
+}
+
+/// The producing side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Tx {
+    next: u32,
+    /// First number that may not be used yet. Equal to `next` at first, so that the first message
+    /// takes the slow path, where the pair is connected.
+    limit: u32,
+    credit: u32,
+}
+
+impl Tx {
+    pub const NEW: Tx = Tx {
+        next: 1,
+        limit: 1,
+        credit: 0,
+    };
+
+    /// The number to be published next.
+    #[inline(always)]
+    pub fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// Whether no cell is free as far as we know.
+    #[inline(always)]
+    pub fn is_full(&self) -> bool {
+        self.next == self.limit
+    }
+
+    /// Free cells as far as we know.
+    #[inline]
+    pub fn room(&self) -> u32 {
+        self.limit.wrapping_sub(self.next) / STEP
+    }
+
+    /// Takes up new credit.
+    pub fn refresh(&mut self, memory: &impl RingMemory) -> Result<(), Hostile> {
+        let credit = memory.credit();
+        let unseen = credit.wrapping_sub(self.credit);
+        let possible = self.next.wrapping_sub(1).wrapping_sub(self.credit);
+        if !credit.is_multiple_of(STEP) || unseen > possible {
+            return Err(Hostile);
+        }
+        self.credit = credit;
+        self.limit = credit.wrapping_add(1).wrapping_add(SPAN);
+        Ok(())
+    }
+
+    /// The credit that `refresh` last saw.
+    #[inline]
+    pub fn credit_seen(&self) -> u32 {
+        self.credit
+    }
+
+    /// Publishes a message of `cells` cells (at most [`room`](Tx::room)) that was written there.
+    #[inline(always)]
+    pub fn publish(&mut self, memory: &impl RingMemory, cells: u32) {
+        memory.set_sequence(cell(self.next), self.next);
+        self.next = self.next.wrapping_add(cells * STEP);
+    }
+
+    /// Lets nothing through until the next `refresh`.
+    pub fn close(&mut self) {
+        self.limit = self.next;
+    }
+}
+
+/// The consuming side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Rx {
+    next: u32,
+    returned: u32,
+}
+
+impl Rx {
+    pub const NEW: Rx = Rx {
+        next: 1,
+        returned: 1,
+    };
+
+    /// The number expected next.
+    #[inline(always)]
+    pub fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// Whether a message is there.
+    #[inline(always)]
+    pub fn ready(&self, memory: &impl RingMemory) -> bool {
+        memory.sequence(cell(self.next)) == self.next
+    }
+
+    /// Gives back the message of `cells` cells that was read. True: credit was returned, so the
+    /// producer may have to be woken.
+    #[inline(always)]
+    pub fn consume(&mut self, memory: &impl RingMemory, cells: u32) -> bool {
+        for i in 1..cells {
+            memory.set_sequence(cell(self.next.wrapping_add(i * STEP)), 0);
+        }
+        self.next = self.next.wrapping_add(cells * STEP);
+        if self.next.wrapping_sub(self.returned) < BATCH * STEP {
+            return false;
+        }
+        memory.set_credit(self.next.wrapping_sub(1));
+        self.returned = self.next;
+        true
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    struct Plain {
+        sequence: [Cell<u32>; CELLS as usize],
+        credit: Cell<u32>,
+    }
+
+    impl RingMemory for Plain {
+        fn sequence(&self, cell: u32) -> u32 {
+            self.sequence[cell as usize].get()
+        }
+        fn set_sequence(&self, cell: u32, number: u32) {
+            self.sequence[cell as usize].set(number);
+        }
+        fn credit(&self) -> u32 {
+            self.credit.get()
+        }
+        fn set_credit(&self, credit: u32) {
+            self.credit.set(credit);
+        }
+    }
+
+    fn ring() -> Plain {
+        Plain {
+            sequence: [const { Cell::new(0) }; CELLS as usize],
+            credit: Cell::new(0),
+        }
+    }
+
+    /// Messages of all lengths, around the ring and across the wrap of the numbers, with payload
+    /// that looks like sequence numbers.
+    #[test]
+    fn every_length_goes_round() {
+        let memory = ring();
+        let start = u32::MAX - 3000 * STEP;
+        let (mut tx, mut rx) = (
+            Tx {
+                next: start,
+                limit: start,
+                credit: start.wrapping_sub(1),
+            },
+            Rx {
+                next: start,
+                returned: start,
+            },
+        );
+        memory.set_credit(start.wrapping_sub(1));
+        for round in 0..5000u32 {
+            let cells = 1 + round * 7 % LONGEST;
+            tx.refresh(&memory).unwrap();
+            assert!(tx.room() >= cells, "a drained ring takes the longest message");
+            for i in 1..cells {
+                let number = tx.next().wrapping_add(i * STEP);
+                memory.set_sequence(cell(number), number);
+            }
+            assert!(!rx.ready(&memory));
+            tx.publish(&memory, cells);
+            assert!(rx.ready(&memory));
+            rx.consume(&memory, cells);
+            assert!(!rx.ready(&memory));
+        }
+    }
+
+    #[test]
+    fn impossible_credit_is_noticed() {
+        let memory = ring();
+        let mut tx = Tx::NEW;
+        assert!(tx.is_full());
+        tx.refresh(&memory).unwrap();
+        assert_eq!(tx.room(), CELLS);
+        tx.publish(&memory, 1);
+        for credit in [4, 1, u32::MAX - 1, SPAN] {
+            memory.set_credit(credit);
+            assert_eq!(tx.refresh(&memory), Err(Hostile));
+        }
+        memory.set_credit(2);
+        assert_ne!(tx.credit_seen(), memory.credit());
+        tx.refresh(&memory).unwrap();
+        assert_eq!(tx.room(), CELLS);
+    }
+}

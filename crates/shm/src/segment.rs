@@ -1,0 +1,222 @@
+//! The node's segment: one sealed memfd that all ranks of the node map.
+//!
+//! Layout: a header (magic, version, number of ranks); per rank a doorbell and a bit per peer that
+//! ever sent to it; per ordered pair a [`Lane`] (ring, credit, chunk headers); per ordered pair a
+//! pipe of chunks. Only what is used is ever touched, so a big node costs address space, not memory:
+//! 256 ranks make 8.6 GiB of the former.
+//!
+//! Invariant: every offset handed out lies inside the mapping, which lives as long as the
+//! `Segment`; the size is sealed, so no access can fault.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sys::doorbell::Doorbell;
+use sys::memfd::{Mapping, create_sealed, open_sealed};
+
+use crate::lane::{CHUNK, CHUNKS, Lane};
+
+/// "ymbkshm" and the layout's number.
+const MAGIC: u64 = u64::from_be_bytes(*b"ymbkshm\x01");
+/// Bytes for the version's name.
+pub(crate) const VERSION: usize = 48;
+const HEADER: usize = 4096;
+const PAGE: usize = 4096;
+const LINE: usize = 64;
+
+/// Most ranks of one node; their segment is 2.1 TiB of the 128 TiB of address space.
+pub(crate) const MOST_RANKS: u32 = 4096;
+
+/// Where things lie for a number of ranks.
+#[derive(Clone, Copy, Debug)]
+struct Map {
+    ranks: usize,
+    rank_bytes: usize,
+    lanes: usize,
+    pipes: usize,
+    total: usize,
+}
+
+impl Map {
+    fn new(ranks: u32) -> Map {
+        let n = ranks as usize;
+        let words = n.div_ceil(64);
+        let rank_bytes = 2 * LINE + (words * 8).next_multiple_of(2 * LINE);
+        let lanes = (HEADER + n * rank_bytes).next_multiple_of(PAGE);
+        let pipes = (lanes + n * n * Lane::BYTES).next_multiple_of(PAGE);
+        Map {
+            ranks: n,
+            rank_bytes,
+            lanes,
+            pipes,
+            total: pipes + n * n * CHUNKS as usize * CHUNK,
+        }
+    }
+
+    fn rank(&self, rank: u32) -> usize {
+        HEADER + rank as usize * self.rank_bytes
+    }
+
+    /// Lanes to one rank lie side by side.
+    fn pair(&self, from: u32, to: u32) -> usize {
+        to as usize * self.ranks + from as usize
+    }
+}
+
+/// A rank's doorbell, kept beside what rings it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BellRef(NonNull<Doorbell>);
+
+impl BellRef {
+    /// The doorbell.
+    #[inline(always)]
+    pub fn get(&self) -> &Doorbell {
+        // SAFETY: made from a doorbell of the segment by `Segment::bell_ref`; `Shm`, which holds the
+        // only copies, drops them before the segment.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+/// The bits of a rank's senders, kept by that rank.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SendersRef(NonNull<[AtomicU64]>);
+
+impl SendersRef {
+    /// The bits.
+    #[inline(always)]
+    pub fn get(&self) -> &[AtomicU64] {
+        // SAFETY: made from a slice of the segment by `Segment::senders_ref`; `Shm`, which holds the
+        // only copy, drops it before the segment.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+/// The mapped segment.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    mapping: Mapping,
+    map: Map,
+}
+
+impl Segment {
+    /// Makes the segment for `ranks` ranks.
+    pub fn create(ranks: u32, version: &str) -> io::Result<(OwnedFd, Segment)> {
+        let map = Map::new(ranks);
+        let (fd, mapping) = create_sealed("yamabiko", map.total)?;
+        let segment = Segment { mapping, map };
+        let mut name = [0; VERSION];
+        let n = version.len().min(VERSION - 1);
+        name[..n].copy_from_slice(&version.as_bytes()[..n]);
+        segment.mapping.write(16, &name);
+        segment.word(8).store(u64::from(ranks), Ordering::Relaxed);
+        segment.word(0).store(MAGIC, Ordering::Release);
+        for rank in 0..ranks {
+            segment.bell(rank).open();
+        }
+        Ok((fd, segment))
+    }
+
+    /// Maps the segment that another rank made.
+    pub fn open(fd: impl AsFd, ranks: u32, version: &str) -> io::Result<Segment> {
+        let map = Map::new(ranks);
+        let mapping = open_sealed(fd, map.total)?;
+        let segment = Segment { mapping, map };
+        let mut name = [0; VERSION];
+        segment.mapping.read(16, &mut name);
+        let end = name.iter().position(|&b| b == 0).unwrap_or(VERSION);
+        let same = segment.word(0).load(Ordering::Acquire) == MAGIC
+            && segment.word(8).load(Ordering::Relaxed) == u64::from(ranks)
+            && name[..end] == *version.as_bytes();
+        if !same {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!(
+                    "the shared segment was made by version {:?} of Yamabiko",
+                    String::from_utf8_lossy(&name[..end])
+                ),
+            ));
+        }
+        Ok(segment)
+    }
+
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        self.mapping
+            .get(offset)
+            .expect("the header is inside the segment")
+    }
+
+    /// The doorbell of a rank.
+    pub fn bell(&self, rank: u32) -> &Doorbell {
+        assert!((rank as usize) < self.map.ranks);
+        self.mapping
+            .get(self.map.rank(rank))
+            .expect("doorbells are inside the segment")
+    }
+
+    /// The doorbell of a rank, to be kept no longer than the segment.
+    pub fn bell_ref(&self, rank: u32) -> BellRef {
+        BellRef(NonNull::from(self.bell(rank)))
+    }
+
+    /// Bits of the peers that ever sent to a rank.
+    pub fn senders(&self, rank: u32) -> &[AtomicU64] {
+        assert!((rank as usize) < self.map.ranks);
+        self.mapping
+            .slice(
+                self.map.rank(rank) + 2 * LINE,
+                self.map.ranks.div_ceil(64),
+            )
+            .expect("sender bits are inside the segment")
+    }
+
+    /// The same, to be kept no longer than the segment.
+    pub fn senders_ref(&self, rank: u32) -> SendersRef {
+        SendersRef(NonNull::from(self.senders(rank)))
+    }
+
+    /// What carries messages from one rank to another.
+    pub fn lane(&self, from: u32, to: u32) -> Lane {
+        assert!((from as usize) < self.map.ranks && (to as usize) < self.map.ranks);
+        let pair = self.map.pair(from, to);
+        let lane = self
+            .mapping
+            .range(self.map.lanes + pair * Lane::BYTES, Lane::BYTES);
+        let bytes = CHUNKS as usize * CHUNK;
+        let pipe = self.mapping.range(self.map.pipes + pair * bytes, bytes);
+        match (lane, pipe) {
+            // SAFETY: both ranges lie inside the mapping and belong to this pair alone; the caller
+            // (`Shm`) drops its lanes before the segment.
+            (Some(lane), Some(pipe)) => unsafe { Lane::new(lane, pipe) },
+            _ => unreachable!("lanes are inside the segment"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_do_not_overlap() {
+        for ranks in [1, 2, 3, 65, 300] {
+            let map = Map::new(ranks);
+            assert!(map.rank(ranks) <= map.lanes);
+            let last = map.pair(ranks - 1, ranks - 1) + 1;
+            assert!(map.lanes + last * Lane::BYTES <= map.pipes);
+            assert_eq!(map.pipes + last * CHUNKS as usize * CHUNK, map.total);
+            assert_eq!(map.pipes % PAGE, 0);
+        }
+    }
+
+    #[test]
+    fn another_version_is_refused_by_name() {
+        let (fd, segment) = Segment::create(3, "0.0.7").unwrap();
+        assert_eq!(segment.senders(2).len(), 1);
+        assert!(Segment::open(&fd, 3, "0.0.7").is_ok());
+        assert!(Segment::open(&fd, 2, "0.0.7").is_err());
+        let e = Segment::open(&fd, 3, "0.0.8").unwrap_err();
+        assert!(e.to_string().contains("0.0.7"), "{e}");
+    }
+}

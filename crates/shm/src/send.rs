@@ -1,0 +1,156 @@
+//! Sends: which way a message goes, and how it starts.
+
+use layout::Data;
+use mtmi::{Completion, Context, Cookie, Endpoint, Outcome, SendMode, Submit};
+
+use crate::Shm;
+use crate::lane::WINDOW;
+use crate::state::{Queued, Send, Sending};
+use crate::wire::{EAGER, INLINE, Kind, cells};
+
+/// What trying to start a send led to.
+pub(crate) enum Started {
+    /// Nothing was done: the ring is full.
+    NoRoom,
+    /// Its message is out, it is not complete.
+    Pending,
+    /// It is complete and its entry gone.
+    Complete(Completion),
+}
+
+/// Bytes of a send's name.
+const NAME: usize = 8;
+
+impl Shm {
+    /// Sends to another process.
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        to: Endpoint,
+        context: Context,
+        tag: i32,
+        mode: SendMode,
+        data: Data,
+        cookie: Cookie,
+    ) -> Submit {
+        let total = data.len();
+        let mut completion = Completion {
+            cookie,
+            source: to,
+            tag,
+            bytes: total,
+            outcome: Outcome::Done,
+        };
+        if mode != SendMode::Synchronous && total <= EAGER as u64 {
+            if total <= INLINE as u64
+                && let Some((buf, _)) = data.contiguous()
+                && self.try_push_small(to, context, tag, buf, total as usize)
+            {
+                return Submit::Complete(completion);
+            }
+            let queue = self.peers.get(to.index()).map(|p| &p.queue);
+            if queue.is_some_and(|q| q.is_empty()) && self.room(to.0, cells(total as usize)) {
+                self.push_data(to.0, (Kind::Eager, context, tag), &[], &data);
+                return Submit::Complete(completion);
+            }
+        }
+        if self.peers.get(to.index()).is_none_or(|p| p.failed) {
+            completion.bytes = 0;
+            completion.outcome = Outcome::PeerFailed;
+            return Submit::Complete(completion);
+        }
+        let id = self.sends.insert(Send {
+            cookie,
+            to: to.0,
+            context,
+            tag,
+            mode,
+            total,
+            sent: 0,
+            data,
+            reader: None,
+            state: Sending::Queued,
+            cancelling: false,
+        });
+        if self.peers[to.index()].queue.is_empty() {
+            match self.start(id) {
+                Started::Complete(completion) => return Submit::Complete(completion),
+                Started::Pending => return Submit::Pending,
+                Started::NoRoom => {}
+            }
+        }
+        self.enqueue(to.0, Queued::Send(id));
+        Submit::Pending
+    }
+
+    /// Puts the first message of a send into the ring, if there is room.
+    pub(crate) fn start(&mut self, id: u64) -> Started {
+        let Some(send) = self.sends.get(id) else {
+            // Its entry went with a cancel; there is nothing to wait for.
+            return Started::Pending;
+        };
+        let (to, total) = (send.to, send.total);
+        let address = (send.context, send.tag);
+        let synchronous = send.mode == SendMode::Synchronous;
+        let front = if synchronous { NAME } else { 0 };
+        if total > (EAGER - front) as u64 {
+            return self.announce(id, to);
+        }
+        if !self.room(to, cells(front + total as usize)) {
+            return Started::NoRoom;
+        }
+        if synchronous {
+            let Some(send) = self.sends.get(id) else {
+                return Started::Pending;
+            };
+            send.state = Sending::AwaitsMatch;
+            let data = send.data.clone();
+            let kind = (Kind::Synchronous, address.0, address.1);
+            self.push_data(to, kind, &id.to_ne_bytes(), &data);
+            return Started::Pending;
+        }
+        match self.sends.remove(id) {
+            Some(send) => {
+                let kind = (Kind::Eager, address.0, address.1);
+                self.push_data(to, kind, &[], &send.data);
+                Started::Complete(send.completion(Outcome::Done))
+            }
+            None => Started::Pending,
+        }
+    }
+
+    /// Announces a long message; what fits into an idle pipe goes at once.
+    fn announce(&mut self, id: u64, to: u32) -> Started {
+        if !self.room(to, 1) {
+            return Started::NoRoom;
+        }
+        let idle = self.pipe_idle(to);
+        let Some(send) = self.sends.get(id) else {
+            return Started::Pending;
+        };
+        let early = if idle {
+            send.total.min(WINDOW as u64)
+        } else {
+            0
+        };
+        let synchronous = send.mode == SendMode::Synchronous;
+        let kind = (Kind::Announce, send.context, send.tag);
+        let words = [id, send.total, early, u64::from(synchronous)];
+        let whole = early == send.total;
+        send.state = match whole {
+            true => Sending::AwaitsMatch,
+            false => Sending::AwaitsClear,
+        };
+        // First the announcement: the receiver can match while the first chunk is copied.
+        self.push_words(to, kind, words);
+        self.push_early(id, to, early);
+        if whole && !synchronous {
+            match self.sends.remove(id) {
+                Some(send) => Started::Complete(send.completion(Outcome::Done)),
+                None => Started::Pending,
+            }
+        } else {
+            Started::Pending
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! What the fabric holds: one entry per peer, the operations under way, and the matching queues.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use layout::{Data, Reader, Writer};
+use mtmi::matching::{Posted, Unexpected};
+use mtmi::{Completion, Context, Cookie, Endpoint, Outcome, SendMode};
+
+use crate::lane::Lane;
+use crate::ring::{Rx, Tx};
+use crate::segment::{BellRef, Segment, SendersRef};
+use crate::slab::Slab;
+use crate::waiting::Patience;
+use crate::wire::{Kind, Words};
+
+/// The fabric, as one process holds it.
+pub struct Shm {
+    // Lanes and bells point into the segment; it is declared last, so it is dropped last.
+    pub(crate) outward: Vec<Outward>,
+    pub(crate) inward: Vec<Inward>,
+    pub(crate) peers: Vec<Peer>,
+    /// Peers whose entry says `busy`.
+    pub(crate) busy: Vec<u32>,
+    /// Who ever sent to us,
+    pub(crate) senders: SendersRef,
+    /// and whom of them we know.
+    pub(crate) seen: Vec<u64>,
+    pub(crate) sends: Slab<Send>,
+    pub(crate) announced: Slab<Announced>,
+    pub(crate) posted: Posted<Receive>,
+    pub(crate) unexpected: Unexpected<Message>,
+    /// Messages that `mprobe` took.
+    pub(crate) probed: Slab<Probed>,
+    /// Completions for the next `progress`.
+    pub(crate) done: Vec<Completion>,
+    /// Peers caught doing what no correct one does; declared failed by the next `progress`.
+    pub(crate) suspects: Vec<u32>,
+    pub(crate) failures: VecDeque<Endpoint>,
+    pub(crate) spare: Vec<Vec<u8>>,
+    pub(crate) patience: Patience,
+    pub(crate) me: u32,
+    pub(crate) ranks: u32,
+    pub(crate) segment: Arc<Segment>,
+}
+
+/// The sending side to one peer: all that the shortest path touches.
+pub(crate) struct Outward {
+    pub lane: Lane,
+    pub tx: Tx,
+    pub bell: BellRef,
+}
+
+/// The receiving side from one peer that ever sent.
+pub(crate) struct Inward {
+    pub lane: Lane,
+    pub rx: Rx,
+    pub peer: u32,
+}
+
+/// The rest of what is known about a peer.
+pub(crate) struct Peer {
+    /// What waits for room in the ring, in order.
+    pub queue: VecDeque<Queued>,
+    /// Sends that stream through the pipe, one after the other.
+    pub streams: VecDeque<u64>,
+    /// Chunks published in the pipe to the peer.
+    pub produced: u32,
+    /// Messages of the peer whose early data are on their way, in order.
+    pub early: VecDeque<u64>,
+    /// Chunks consumed from the peer's pipe.
+    pub consumed: u32,
+    /// Bytes to come through the peer's pipe.
+    pub due: u64,
+    /// The lane from the peer.
+    pub inward: Lane,
+    /// Whether its sender bits know of us.
+    pub announced: bool,
+    /// Whether it is in `Shm::busy`.
+    pub busy: bool,
+    pub failed: bool,
+}
+
+/// What waits for room in a ring.
+pub(crate) enum Queued {
+    Send(u64),
+    Control(Kind, Words),
+}
+
+/// A send under way.
+pub(crate) struct Send {
+    pub cookie: Cookie,
+    pub to: u32,
+    pub context: Context,
+    pub tag: i32,
+    pub mode: SendMode,
+    pub total: u64,
+    pub sent: u64,
+    pub data: Data,
+    /// Made when the data begin to move.
+    pub reader: Option<Reader>,
+    pub state: Sending,
+    /// The receiver was asked to drop the message.
+    pub cancelling: bool,
+}
+
+/// How far a send is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sending {
+    /// Waits for room in the ring.
+    Queued,
+    /// Is an unexpected message of this very process.
+    Held,
+    /// All sent; waits to be matched.
+    AwaitsMatch,
+    /// Announced; waits to be asked for the rest.
+    AwaitsClear,
+    /// Streams up to byte `until` to the receiver's entry `target`.
+    Streams { target: u64, until: u64 },
+}
+
+/// A posted receive.
+pub(crate) struct Receive {
+    pub data: Data,
+    pub cookie: Cookie,
+}
+
+/// A message that waits for its receive.
+pub(crate) enum Message {
+    /// All of it is here.
+    Whole {
+        body: Body,
+        /// The name of the synchronous send that wants to hear of the match.
+        synchronous: Option<u64>,
+    },
+    /// An entry of `Shm::announced`.
+    Announced(u64),
+    /// An entry of `Shm::sends`: our own.
+    Held(u64),
+}
+
+/// The data of a whole message.
+pub(crate) enum Body {
+    Short { len: u8, bytes: [u8; 48] },
+    Long(Vec<u8>),
+}
+
+impl Body {
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Body::Short { len, bytes } => &bytes[..usize::from(*len).min(48)],
+            Body::Long(bytes) => bytes,
+        }
+    }
+}
+
+/// A message that `mprobe` took.
+pub(crate) struct Probed {
+    pub source: Endpoint,
+    pub tag: i32,
+    pub message: Message,
+}
+
+/// A message whose data come through the pipe.
+pub(crate) struct Announced {
+    pub from: u32,
+    /// The sender's name for it.
+    pub send: u64,
+    pub tag: i32,
+    pub total: u64,
+    /// Bytes that come without being asked for.
+    pub early: u64,
+    pub arrived: u64,
+    /// Bytes that come in all, as things stand.
+    pub expected: u64,
+    pub synchronous: bool,
+    pub sink: Sink,
+}
+
+/// Where the data of an announced message go.
+pub(crate) enum Sink {
+    /// Not matched yet.
+    Heap(Vec<u8>),
+    /// Into a receive's memory.
+    User {
+        writer: Writer,
+        capacity: u64,
+        cookie: Cookie,
+    },
+    /// Nobody wants them.
+    Drop,
+}
+
+impl Announced {
+    /// The completion of the receive that matched it.
+    pub fn completion(&self, cookie: Cookie, capacity: u64) -> Completion {
+        let outcome = if self.total > capacity {
+            Outcome::Truncated { sent: self.total }
+        } else {
+            Outcome::Done
+        };
+        Completion {
+            cookie,
+            source: Endpoint(self.from),
+            tag: self.tag,
+            bytes: self.total.min(capacity),
+            outcome,
+        }
+    }
+}
+
+impl Send {
+    /// Its completion.
+    pub fn completion(&self, outcome: Outcome) -> Completion {
+        Completion {
+            cookie: self.cookie,
+            source: Endpoint(self.to),
+            tag: self.tag,
+            bytes: if outcome == Outcome::Done {
+                self.total
+            } else {
+                0
+            },
+            outcome,
+        }
+    }
+}
+
+/// Spare buffers kept for unexpected messages.
+const SPARES: usize = 16;
+
+impl Shm {
+    /// Rank `me` of `ranks` on a segment that all of them map.
+    pub(crate) fn new(segment: Segment, me: u32, ranks: u32) -> Shm {
+        let segment = Arc::new(segment);
+        let outward = (0..ranks)
+            .map(|to| Outward {
+                lane: segment.lane(me, to),
+                tx: Tx::NEW,
+                bell: segment.bell_ref(to),
+            })
+            .collect();
+        let peers = (0..ranks)
+            .map(|from| Peer {
+                queue: VecDeque::new(),
+                streams: VecDeque::new(),
+                produced: 0,
+                early: VecDeque::new(),
+                consumed: 0,
+                due: 0,
+                inward: segment.lane(from, me),
+                announced: false,
+                busy: false,
+                failed: false,
+            })
+            .collect();
+        Shm {
+            outward,
+            inward: Vec::new(),
+            peers,
+            busy: Vec::new(),
+            senders: segment.senders_ref(me),
+            seen: vec![0; segment.senders(me).len()],
+            sends: Slab::new(),
+            announced: Slab::new(),
+            posted: Posted::new(),
+            unexpected: Unexpected::new(),
+            probed: Slab::new(),
+            done: Vec::new(),
+            suspects: Vec::new(),
+            failures: VecDeque::new(),
+            spare: Vec::new(),
+            patience: Patience::new(ranks),
+            me,
+            ranks,
+            segment,
+        }
+    }
+
+    /// Puts a peer on the list of those that `progress` has to serve beyond their ring.
+    #[inline]
+    pub(crate) fn mark_busy(&mut self, peer: u32) {
+        let entry = &mut self.peers[peer as usize];
+        if !entry.busy {
+            entry.busy = true;
+            self.busy.push(peer);
+        }
+    }
+
+    /// Notes that a peer broke the protocol.
+    #[cold]
+    pub(crate) fn suspect(&mut self, peer: u32) {
+        self.outward[peer as usize].tx.close();
+        self.suspects.push(peer);
+    }
+
+    /// Whether a peer sent for the first time.
+    #[inline]
+    pub(crate) fn has_news(&self) -> bool {
+        let bits = self.senders.get().iter().zip(&self.seen);
+        bits.into_iter()
+            .any(|(bits, seen)| bits.load(Ordering::Relaxed) & !seen != 0)
+    }
+
+    /// Takes up peers that sent for the first time. Returns whether there are any.
+    pub(crate) fn find_senders(&mut self) -> bool {
+        let mut found = false;
+        for i in 0..self.seen.len() {
+            let bits = self.senders.get()[i].load(Ordering::Acquire);
+            let mut new = bits & !self.seen[i];
+            self.seen[i] |= new;
+            while new != 0 {
+                let peer = i as u32 * 64 + new.trailing_zeros();
+                new &= new - 1;
+                if peer < self.ranks && peer != self.me && !self.peers[peer as usize].failed {
+                    let lane = self.peers[peer as usize].inward;
+                    let rx = Rx::NEW;
+                    self.inward.push(Inward { lane, rx, peer });
+                    found = true;
+                }
+            }
+        }
+        found
+    }
+
+    /// An empty buffer, an old one if there is one.
+    pub(crate) fn buffer(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// Keeps a buffer for the next unexpected message.
+    pub(crate) fn recycle(&mut self, mut buffer: Vec<u8>) {
+        if self.spare.len() < SPARES && buffer.capacity() > 0 {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Waiting: spin with `pause`, then give others the processor, then sleep on the doorbell.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sys::copy::pause;
+
+use crate::Shm;
+use crate::segment::Segment;
+
+/// How long to poll before sleeping.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// Spinning.
+    spin: Duration,
+    /// Calls of `sched_yield` after that.
+    yields: u32,
+}
+
+/// Spin time with a processor per rank: several times what a reply takes, and about what going to
+/// sleep and being woken costs both sides.
+const SPIN: Duration = Duration::from_micros(20);
+/// Spin time when ranks share processors: a message from a running peer, no more.
+const SPIN_SHARED: Duration = Duration::from_nanos(500);
+/// A yield costs half a microsecond if nobody else wants to run, and lets the peer run otherwise.
+const YIELDS_SHARED: u32 = 8;
+/// Polls between two looks at the clock.
+const POLLS: u32 = 32;
+
+impl Patience {
+    /// What suits `ranks` ranks on the processors that this process may use.
+    pub fn new(ranks: u32) -> Patience {
+        if ranks as usize <= sys::cpus::allowed() {
+            Patience {
+                spin: SPIN,
+                yields: 0,
+            }
+        } else {
+            Patience {
+                spin: SPIN_SHARED,
+                yields: YIELDS_SHARED,
+            }
+        }
+    }
+}
+
+impl Shm {
+    /// Whether `progress` would find something to do.
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
+        (0..self.inward.len()).any(|slot| self.ring_ready(slot))
+            || self.has_news()
+            || !self.done.is_empty()
+            || (!self.busy.is_empty() && self.has_busy_work())
+            || !self.suspects.is_empty()
+    }
+
+    fn has_busy_work(&self) -> bool {
+        self.busy.iter().any(|&peer| {
+            self.queue_ready(peer) || self.stream_ready(peer) || self.chunk_ready(peer)
+        })
+    }
+
+    /// Waits until there is work or the deadline passes.
+    pub(crate) fn wait_for_work(&self, deadline: Option<Instant>) {
+        for _ in 0..POLLS {
+            if self.has_work() {
+                return;
+            }
+            pause();
+        }
+        let start = Instant::now();
+        loop {
+            for _ in 0..POLLS {
+                if self.has_work() {
+                    return;
+                }
+                pause();
+            }
+            let now = Instant::now();
+            if deadline.is_some_and(|d| now >= d) {
+                return;
+            }
+            if now - start >= self.patience.spin {
+                break;
+            }
+        }
+        for _ in 0..self.patience.yields {
+            rustix::thread::sched_yield();
+            if self.has_work() {
+                return;
+            }
+        }
+        let armed = self.segment.bell(self.me).prepare();
+        if self.has_work() {
+            armed.cancel();
+        } else {
+            armed.wait(deadline);
+        }
+    }
+}
+
+/// What threads sleep on while others use the fabric.
+#[derive(Clone)]
+pub struct Sleeper {
+    segment: Arc<Segment>,
+    me: u32,
+}
+
+impl fmt::Debug for Sleeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sleeper of rank {}", self.me)
+    }
+}
+
+impl Sleeper {
+    pub(crate) fn of(shm: &Shm) -> Sleeper {
+        Sleeper {
+            segment: shm.segment.clone(),
+            me: shm.me,
+        }
+    }
+}
+
+/// An announced sleep.
+#[derive(Debug)]
+pub struct Armed<'a>(sys::doorbell::Sleeper<'a>);
+
+impl mtmi::Sleeper for Sleeper {
+    type Armed<'a> = Armed<'a>;
+
+    fn arm(&self) -> Armed<'_> {
+        Armed(self.segment.bell(self.me).prepare())
+    }
+
+    fn sleep(armed: Armed<'_>, deadline: Option<Instant>) {
+        armed.0.wait(deadline);
+    }
+
+    fn wake(&self) {
+        self.segment.bell(self.me).ring();
+    }
+}

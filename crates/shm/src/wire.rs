@@ -1,0 +1,124 @@
+//! What stands in a message's first cell, and the control messages.
+//!
+//! A cell is `{sequence u32, kind and length u32, tag u32, context u32, payload 48 B}`; payload beyond
+//! 48 bytes goes on in the lines behind. Numbers are in the machine's byte order: both processes
+//! run on one machine. Whatever is read is bounded here before anybody uses it.
+
+use crate::ring::{CELL, Hostile, LONGEST};
+
+/// Bytes of a cell before its payload.
+pub(crate) const HEADER: usize = 16;
+/// Payload of one cell.
+pub(crate) const INLINE: usize = CELL - HEADER;
+/// Longest payload of a message in the ring.
+pub(crate) const EAGER: usize = 2048;
+
+const _: () = assert!(EAGER + HEADER <= LONGEST as usize * CELL);
+
+/// What a message is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// A message with its data.
+    Eager,
+    /// As `Eager`, with the send's name in front: to be acknowledged when matched.
+    Synchronous,
+    /// Announces a message whose data come through the pipe.
+    Announce,
+    /// Asks the sender of an announced message for its data.
+    Clear,
+    /// Tells a sender that its message was matched.
+    Matched,
+    /// Asks the receiver to drop an unmatched message.
+    Cancel,
+    /// The message was dropped.
+    Cancelled,
+    /// The message could not be dropped: it was matched before.
+    Kept,
+}
+
+/// A message's header, as read: kind known, length bounded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Header {
+    pub kind: Kind,
+    pub len: usize,
+    pub tag: i32,
+    pub context: u32,
+}
+
+/// Kind and length in one word. An eager message's is its length.
+#[inline(always)]
+pub(crate) const fn pack(kind: Kind, len: usize) -> u32 {
+    (kind as u32) << 16 | len as u32
+}
+
+/// Kind and length from their word.
+#[inline(always)]
+pub(crate) fn unpack(word: u32) -> Result<(Kind, usize), Hostile> {
+    let kind = match word >> 16 {
+        0 => Kind::Eager,
+        1 => Kind::Synchronous,
+        2 => Kind::Announce,
+        3 => Kind::Clear,
+        4 => Kind::Matched,
+        5 => Kind::Cancel,
+        6 => Kind::Cancelled,
+        7 => Kind::Kept,
+        _ => return Err(Hostile),
+    };
+    let len = (word & 0xffff) as usize;
+    if len > EAGER {
+        return Err(Hostile);
+    }
+    Ok((kind, len))
+}
+
+/// Cells of a message with `len` bytes of payload.
+#[inline(always)]
+pub(crate) const fn cells(len: usize) -> u32 {
+    (len + HEADER).div_ceil(CELL) as u32
+}
+
+/// Payload of a control message: up to four words.
+pub(crate) type Words = [u64; 4];
+
+/// Bytes of a control message's payload.
+pub(crate) const WORDS: usize = 32;
+
+/// A control message's payload as bytes.
+pub(crate) fn encode(words: Words) -> [u8; WORDS] {
+    let mut out = [0; WORDS];
+    for (o, w) in out.chunks_exact_mut(8).zip(words) {
+        o.copy_from_slice(&w.to_ne_bytes());
+    }
+    out
+}
+
+/// A control message's payload from its bytes.
+pub(crate) fn decode(bytes: &[u8]) -> Result<Words, Hostile> {
+    if bytes.len() != WORDS {
+        return Err(Hostile);
+    }
+    let mut words = [0; 4];
+    for (w, b) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+        *w = u64::from_ne_bytes(b.try_into().map_err(|_| Hostile)?);
+    }
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_come_back() {
+        for kind in [Kind::Eager, Kind::Announce, Kind::Kept] {
+            assert_eq!(unpack(pack(kind, 77)), Ok((kind, 77)));
+        }
+        assert_eq!(pack(Kind::Eager, 5), 5);
+        assert_eq!(unpack(pack(Kind::Eager, EAGER + 1)), Err(Hostile));
+        assert_eq!(unpack(8 << 16), Err(Hostile));
+        assert_eq!(decode(&encode([1, 2, 3, u64::MAX])), Ok([1, 2, 3, u64::MAX]));
+        assert_eq!(decode(&[0; 8]), Err(Hostile));
+        assert_eq!((cells(0), cells(48), cells(49), cells(EAGER)), (1, 1, 2, 33));
+    }
+}

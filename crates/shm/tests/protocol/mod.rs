@@ -1,0 +1,425 @@
+//! One rule of the interface after the other.
+
+use std::time::{Duration, Instant};
+
+use mtmi::{
+    Completion, Context, Cookie, Endpoint, Outcome, SendMode, Sleeper, Source, Submit, TagSel,
+    Transport,
+};
+use shm::{Config, InitError, Shm};
+
+use crate::common::{Inherited, Rank, WORLD, check, cpu_time, data, filled, launch, run};
+
+pub fn all() {
+    run("ping-pong", 2, ping_pong);
+    run("probes", 2, probes);
+    run("truncation", 2, truncation);
+    run("synchronous sends", 2, synchronous);
+    run("cancels", 2, cancels);
+    run("self", 1, to_self);
+    run("a failed peer", 3, failed_peer);
+    run("sleeping", 2, sleeping);
+    run("other threads' sleep", 2, sleeping_threads);
+    run("crowded barrier", 8, crowded);
+    run("no needless block", 2, no_blocking);
+    other_version();
+}
+
+const ANY: TagSel = TagSel::Any;
+
+fn from(rank: u32) -> Source {
+    Source::From(Endpoint(rank))
+}
+
+fn ping_pong(me: &mut Rank) {
+    assert!(me.init < Duration::from_millis(500), "{:?}", me.init);
+    let other = 1 - me.me;
+    for (round, len) in [
+        0,
+        1,
+        8,
+        48,
+        49,
+        2048,
+        2049,
+        32_768,
+        100_000,
+        131_072,
+        131_073,
+        4 << 20,
+    ]
+    .into_iter()
+    .cycle()
+    .take(60)
+    .enumerate()
+    {
+        let mut out = filled(round as u64, len);
+        let mut back = vec![0; len];
+        if me.me == 0 {
+            me.send(other, 5, &mut out);
+            me.recv(other, 6, &mut back);
+        } else {
+            me.recv(other, 5, &mut back);
+            me.send(other, 6, &mut out);
+        }
+        check(round as u64, &back);
+    }
+}
+
+/// Waits for a message to probe.
+fn find(me: &mut Rank, tag: TagSel) -> mtmi::Envelope {
+    loop {
+        if let Some(e) = me.t.probe(Source::Any, WORLD, tag) {
+            return e;
+        }
+        me.poll();
+    }
+}
+
+const SIZES: [usize; 6] = [0, 40, 1000, 3000, 100_000, 1 << 20];
+
+fn probes(me: &mut Rank) {
+    let all: Vec<_> = (0..).zip(SIZES).collect();
+    if me.me == 0 {
+        let mut buffers: Vec<_> = all.iter().map(|&(t, n)| filled(t as u64, n)).collect();
+        let sends: Vec<Cookie> = buffers
+            .iter_mut()
+            .zip(0..)
+            .map(|(b, tag)| me.isend(1, WORLD, tag, SendMode::Standard, data(b)))
+            .collect();
+        for s in sends {
+            me.wait(s);
+        }
+        return;
+    }
+    for &(tag, len) in all.iter().rev() {
+        let e = find(me, TagSel::Exact(tag));
+        assert_eq!((e.source, e.tag, e.bytes), (Endpoint(0), tag, len as u64));
+    }
+    assert_eq!(find(me, ANY).tag, 0);
+    assert!(me.t.probe(from(1), WORLD, ANY).is_none());
+    for &(tag, len) in &all {
+        let (id, e) = me.t.mprobe(Source::Any, WORLD, TagSel::Exact(tag)).unwrap();
+        assert_eq!(e.bytes, len as u64);
+        assert!(me.t.probe(Source::Any, WORLD, TagSel::Exact(tag)).is_none());
+        let mut buffer = vec![0; len];
+        let c = me.imrecv(id, data(&mut buffer));
+        assert_eq!(me.wait(c).outcome, Outcome::Done);
+        check(tag as u64, &buffer);
+        let again = me.imrecv(id, data(&mut buffer));
+        assert_eq!(me.wait(again).outcome, Outcome::Cancelled);
+    }
+}
+
+fn truncation(me: &mut Rank) {
+    for expected in [true, false] {
+        for mode in [SendMode::Standard, SendMode::Synchronous] {
+            for (i, len) in SIZES.into_iter().enumerate().skip(1) {
+                for room in [0, len / 3, len - 1] {
+                    truncated(me, expected, mode, (i as u64, len), room);
+                }
+            }
+        }
+    }
+}
+
+fn truncated(
+    me: &mut Rank,
+    expected: bool,
+    mode: SendMode,
+    (seed, len): (u64, usize),
+    room: usize,
+) {
+    if me.me == 0 {
+        if expected {
+            me.barrier();
+        }
+        let mut out = filled(seed, len);
+        let c = me.isend(1, WORLD, 1, mode, data(&mut out));
+        if !expected {
+            me.barrier();
+        }
+        assert_eq!(me.wait(c).outcome, Outcome::Done);
+        return;
+    }
+    let mut buffer = vec![0; len];
+    if !expected {
+        find(me, ANY);
+        me.barrier();
+    }
+    let c = me.irecv(from(0), WORLD, TagSel::Exact(1), data(&mut buffer[..room]));
+    if expected {
+        me.barrier();
+    }
+    let end = me.wait(c);
+    assert_eq!(end.outcome, Outcome::Truncated { sent: len as u64 });
+    assert_eq!(end.bytes, room as u64);
+    check(seed, &buffer[..room]);
+    assert!(buffer[room..].iter().all(|&b| b == 0));
+}
+
+fn synchronous(me: &mut Rank) {
+    for (i, len) in SIZES.into_iter().enumerate() {
+        let mut buffer = filled(i as u64, len);
+        if me.me == 0 {
+            let c = me.isend(1, WORLD, 1, SendMode::Synchronous, data(&mut buffer));
+            let end = Instant::now() + Duration::from_millis(2);
+            while Instant::now() < end {
+                me.poll();
+            }
+            assert!(!me.ended.contains_key(&c.0), "completed unmatched");
+            me.barrier();
+            me.wait(c);
+        } else {
+            find(me, ANY);
+            me.barrier();
+            me.recv(0, 1, &mut buffer);
+            check(i as u64, &buffer);
+        }
+    }
+}
+
+fn cancels(me: &mut Rank) {
+    let mut byte = [0; 1];
+    let c = me.irecv(Source::Any, WORLD, ANY, data(&mut byte));
+    assert!(me.t.cancel_recv(c));
+    assert!(!me.t.cancel_recv(c));
+    assert_eq!(me.wait(c).outcome, Outcome::Cancelled);
+    // Sends that the receiver has, unmatched.
+    for len in SIZES {
+        let mut buffer = filled(1, len);
+        if me.me == 0 {
+            let c = me.isend(1, WORLD, 1, SendMode::Synchronous, data(&mut buffer));
+            me.barrier();
+            assert!(!me.t.cancel_send(c));
+            me.t.cancel_send(c);
+            assert_eq!(me.wait(c).outcome, Outcome::Cancelled);
+            me.barrier();
+        } else {
+            find(me, ANY);
+            me.barrier();
+            me.barrier();
+            assert!(me.t.probe(Source::Any, WORLD, ANY).is_none());
+        }
+    }
+    // A send that was matched.
+    if me.me == 0 {
+        let mut buffer = filled(2, 1 << 20);
+        let c = me.isend(1, WORLD, 2, SendMode::Standard, data(&mut buffer));
+        me.barrier();
+        me.t.cancel_send(c);
+        assert_eq!(me.wait(c).outcome, Outcome::Done);
+    } else {
+        find(me, ANY);
+        let (id, _) = me.t.mprobe(Source::Any, WORLD, ANY).unwrap();
+        me.barrier();
+        let mut buffer = vec![0; 1 << 20];
+        let c = me.imrecv(id, data(&mut buffer));
+        me.wait(c);
+        check(2, &buffer);
+    }
+    me.barrier();
+    // Sends that wait behind a full ring, and one that has not left.
+    if me.me == 0 {
+        let mut buffers: Vec<_> = (0..100u64).map(|i| filled(i, 500)).collect();
+        let sends: Vec<_> = buffers
+            .iter_mut()
+            .map(|b| me.isend(1, WORLD, 3, SendMode::Standard, data(b)))
+            .collect();
+        let last = sends[99];
+        assert!(me.t.cancel_send(last));
+        me.barrier();
+        for &s in &sends[..99] {
+            assert_eq!(me.wait(s).outcome, Outcome::Done);
+        }
+        assert_eq!(me.wait(last).outcome, Outcome::Cancelled);
+        me.barrier();
+    } else {
+        me.barrier();
+        for i in 0..99 {
+            let mut buffer = vec![0; 500];
+            me.recv(0, 3, &mut buffer);
+            check(i, &buffer);
+        }
+        me.barrier();
+        assert!(me.t.probe(Source::Any, WORLD, ANY).is_none());
+    }
+}
+
+fn to_self(me: &mut Rank) {
+    for len in SIZES {
+        for mode in [SendMode::Standard, SendMode::Synchronous] {
+            let mut out = filled(9, len);
+            let mut back = vec![0; len];
+            let r = me.irecv(Source::Any, WORLD, ANY, data(&mut back));
+            let s = me.isend(0, WORLD, 4, mode, data(&mut out));
+            assert!(me.ended.contains_key(&s.0), "matched at once");
+            assert_eq!(me.wait(r).bytes, len as u64);
+            me.wait(s);
+            check(9, &back);
+            back.fill(0);
+            let s = me.isend(0, WORLD, 4, mode, data(&mut out));
+            let held = mode == SendMode::Synchronous || len > 32_768;
+            assert_eq!(me.ended.contains_key(&s.0), !held);
+            assert_eq!(
+                me.t.probe(Source::Any, WORLD, ANY).unwrap().bytes,
+                len as u64
+            );
+            let r = me.irecv(from(0), WORLD, ANY, data(&mut back));
+            assert_eq!(me.wait(r).tag, 4);
+            assert_eq!(me.wait(s).outcome, Outcome::Done);
+            check(9, &back);
+        }
+    }
+    let mut out = filled(9, 100_000);
+    let s = me.isend(0, WORLD, 4, SendMode::Standard, data(&mut out));
+    assert!(me.t.cancel_send(s));
+    assert_eq!(me.wait(s).outcome, Outcome::Cancelled);
+    assert!(me.t.probe(Source::Any, WORLD, ANY).is_none());
+}
+
+fn failed_peer(me: &mut Rank) {
+    let mut small = filled(1, 10);
+    let mut large = filled(2, 1 << 20);
+    if me.me == 2 {
+        me.send(0, 1, &mut small);
+        // Announces a message whose rest it will never send.
+        let c = me.isend(0, WORLD, 2, SendMode::Standard, data(&mut large));
+        me.barrier();
+        me.t.cancel_send(c);
+        std::process::exit(0);
+    }
+    me.barrier();
+    if me.me == 0 {
+        let mut a = vec![0; 10];
+        let mut b = vec![0; 1 << 20];
+        let never = me.irecv(from(2), WORLD, TagSel::Exact(9), data(&mut small));
+        let any = me.irecv(Source::Any, WORLD, TagSel::Exact(7), data(&mut b));
+        let sync = me.isend(2, WORLD, 3, SendMode::Synchronous, data(&mut large));
+        me.t.peer_failed(Endpoint(2));
+        assert_eq!(me.wait(never).outcome, Outcome::PeerFailed);
+        assert_eq!(me.wait(sync).outcome, Outcome::PeerFailed);
+        let c = me.recv(2, 1, &mut a);
+        assert_eq!(c.outcome, Outcome::Done);
+        check(1, &a);
+        let c = me.recv(2, 2, &mut a);
+        assert_eq!(c.outcome, Outcome::PeerFailed);
+        assert_eq!(me.send(2, 1, &mut a).outcome, Outcome::PeerFailed);
+        // The others go on.
+        assert_eq!(me.wait(any).source, Endpoint(1));
+    } else {
+        me.send(0, 7, &mut small);
+    }
+    // Not `finish`, whose barrier needs everybody.
+    std::process::exit(0);
+}
+
+fn sleeping(me: &mut Rank) {
+    let mut byte = [0; 1];
+    if me.me == 0 {
+        let (start, before) = (Instant::now(), cpu_time());
+        me.recv(1, 1, &mut byte);
+        let (took, used) = (start.elapsed(), cpu_time() - before);
+        assert!(took > Duration::from_millis(900));
+        assert!(used < took / 50, "used {used:?} in {took:?}");
+        let start = Instant::now();
+        me.t.wait(Some(start + Duration::from_millis(30)));
+        assert!(start.elapsed() >= Duration::from_millis(30));
+    } else {
+        std::thread::sleep(Duration::from_secs(1));
+        me.send(0, 1, &mut byte);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// The sleep that holds no transport: woken by a message and by another thread.
+fn sleeping_threads(me: &mut Rank) {
+    let sleeper = me.t.sleeper();
+    let late = sys::clock::after(Duration::from_secs(30));
+    if me.me == 0 {
+        let mut byte = [0; 1];
+        let c = me.irecv(from(1), WORLD, ANY, data(&mut byte));
+        loop {
+            let armed = sleeper.arm();
+            if me.t.ready() {
+                break;
+            }
+            <shm::Sleeper as Sleeper>::sleep(armed, late);
+        }
+        me.wait(c);
+        let other = sleeper.clone();
+        let start = Instant::now();
+        let thread = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            other.wake();
+        });
+        let armed = sleeper.arm();
+        <shm::Sleeper as Sleeper>::sleep(armed, late);
+        assert!(start.elapsed() < Duration::from_secs(20));
+        thread.join().unwrap();
+    } else {
+        std::thread::sleep(Duration::from_millis(50));
+        me.send(0, 1, &mut [0; 1]);
+    }
+}
+
+/// More ranks than processors.
+fn crowded(me: &mut Rank) {
+    me.barrier();
+    let start = Instant::now();
+    for _ in 0..300 {
+        me.barrier();
+    }
+    let each = start.elapsed() / 300;
+    assert!(each < Duration::from_millis(3), "a barrier takes {each:?}");
+}
+
+/// Messages that nobody receives hold up no other.
+fn no_blocking(me: &mut Rank) {
+    let mut large = filled(3, 3 << 20);
+    let mut buffer = vec![0; 3 << 20];
+    let other = 1 - me.me;
+    let held: Vec<_> = (0..20)
+        .map(|i| me.isend(other, WORLD, i, SendMode::Standard, data(&mut large)))
+        .collect();
+    for len in SIZES {
+        let r = me.irecv(from(other), Context(9), ANY, data(&mut buffer[..len]));
+        let mut out = filled(4, len);
+        let s = me.isend(other, Context(9), 0, SendMode::Standard, data(&mut out));
+        me.wait(r);
+        me.wait(s);
+        check(4, &buffer[..len]);
+    }
+    for i in (0..20).rev() {
+        buffer.fill(0);
+        me.recv(other, i, &mut buffer);
+        check(3, &buffer);
+    }
+    for s in held {
+        let Completion { outcome, .. } = me.wait(s);
+        assert_eq!(outcome, Outcome::Done);
+    }
+    let nothing =
+        me.t.irecv(from(7), WORLD, ANY, data(&mut []), Cookie(1 << 40));
+    assert!(matches!(nothing, Submit::Complete(c) if c.outcome == Outcome::PeerFailed));
+}
+
+/// A rank of another version is refused, and both sides say which.
+fn other_version() {
+    launch("another version", 2, |rank, map| {
+        let mut config = Config::new(rank, 2);
+        config.version = ["1.0.0", "2.0.0"][rank as usize].to_string();
+        let error = Shm::init(&config, &mut Inherited::new(map, 2)).err();
+        match error {
+            Some(InitError::Version {
+                rank: other,
+                theirs,
+                ours,
+            }) => {
+                assert_eq!(other, 1 - rank);
+                assert_ne!(theirs, ours);
+            }
+            e => panic!("{e:?}"),
+        }
+    });
+}
