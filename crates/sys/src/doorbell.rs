@@ -75,7 +75,7 @@ impl Doorbell {
     }
 
     /// Called once by the owner before any peer sees the bell. The first time in a process that
-    /// already has several threads, registering takes the kernel some milliseconds.
+    /// already has several threads, registering may wait for all processors to be scheduled.
     pub fn open(&self) {
         self.attach();
     }
