@@ -24,12 +24,13 @@ impl Built {
     pub fn scan(folder: &Path) -> Result<Built> {
         let mut functions = BTreeMap::new();
         let read = |e: std::io::Error| format!("{}: {e}", folder.display());
+        let modules = std::fs::read_to_string(folder.join("mod.rs")).map_err(read)?;
         let mut paths: Vec<_> =
             std::fs::read_dir(folder).map_err(read)?.flatten().map(|e| e.path()).collect();
         paths.sort();
         for path in paths {
             let stem = path.file_stem().and_then(|s| s.to_str()).unwrap_or_default().to_string();
-            if path.extension().is_some_and(|e| e == "rs") && stem != "mod" {
+            if modules.lines().any(|line| line == format!("pub mod {stem};")) {
                 let text = std::fs::read_to_string(&path).map_err(read)?;
                 scan_file(&text, &stem, &mut functions);
             }
