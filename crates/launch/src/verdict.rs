@@ -46,6 +46,14 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // A shell around the program reports its signal so.
+            Failure::Exit(code @ 129..=192) => {
+                write!(
+                    f,
+                    "exited with code {code} (128 + {})",
+                    signals::describe(code - 128)
+                )
+            }
             Failure::Exit(code) => write!(f, "exited with code {code}"),
             Failure::Signal(signal) => write!(f, "was killed by {}", signals::describe(*signal)),
             Failure::Abort(code, message) if message.is_empty() => {

@@ -1,0 +1,138 @@
+//! A program for the launcher's tests: speaks PMI as the library does, and misbehaves on request.
+
+use report::{Phase, ReportPage};
+use std::process::{Command, exit};
+use std::time::Duration;
+use wireup::Job;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["hello"] => hello(),
+        ["alone"] => {
+            let job = Job::join().expect("join");
+            println!("alone {} {} {}", job.is_singleton(), job.rank(), job.size());
+        }
+        ["nested"] => nested(),
+        ["absent"] => {
+            if rank() != 1 {
+                joined().0.barrier().expect("barrier");
+            }
+        }
+        ["unfinalized"] => drop(joined()),
+        ["exit-after-finalize", code] => {
+            let (mut job, page) = joined();
+            finish(&mut job, &page);
+            exit(if job.rank() == 1 {
+                code.parse().expect("code")
+            } else {
+                0
+            });
+        }
+        ["abort", code] => {
+            let (mut job, page) = joined();
+            if job.rank() == 1 {
+                page.phase(Phase::Aborted);
+                job.abort(code.parse().expect("code"), "a test")
+                    .expect("abort");
+                exit(code.parse().expect("code"));
+            }
+            sleep(30);
+        }
+        ["die-waiting", signal] => {
+            let (job, page) = joined();
+            page.waiting("MPI_Recv", 0, 7, 4096);
+            println!("ready");
+            if job.rank() == 1 {
+                die(signal);
+            }
+            sleep(30);
+        }
+        ["die-computing", signal] => {
+            let (mut job, _page) = joined();
+            job.barrier().expect("barrier");
+            if job.rank() == 1 {
+                die(signal);
+            }
+            sleep(30);
+        }
+        ["wait"] => {
+            let (_job, page) = joined();
+            page.waiting("MPI_Barrier", report::NONE, report::NONE, 0);
+            println!("ready");
+            sleep(30);
+        }
+        other => panic!("unknown request {other:?}"),
+    }
+}
+
+/// A well-behaved rank: everything the library does.
+fn hello() {
+    let (mut job, page) = joined();
+    let secret = job.secret().expect("secret");
+    let long: Vec<u8> = (0..3000u32).map(|i| (i ^ job.rank()) as u8).collect();
+    let key = format!("address-{}", job.rank());
+    job.put_bytes(&key, &long).expect("put");
+    job.put(&format!("check-{}", job.rank()), &secret[0].to_string())
+        .expect("put");
+    job.barrier().expect("barrier");
+    for other in 0..job.size() {
+        let got = job
+            .get_bytes(&format!("address-{other}"))
+            .expect("get")
+            .expect("published");
+        assert!(got.iter().zip(0..).all(|(b, i)| *b == (i ^ other) as u8) && got.len() == 3000);
+        let check = job.get(&format!("check-{other}")).expect("get");
+        assert_eq!(check, Some(secret[0].to_string()));
+    }
+    assert_eq!(job.get("nothing"), Ok(None));
+    assert_eq!(job.local_ranks().len(), job.size() as usize);
+    println!(
+        "rank {} of {} app {:?} universe {:?}",
+        job.rank(),
+        job.size(),
+        job.appnum(),
+        job.universe_size()
+    );
+    finish(&mut job, &page);
+}
+
+/// A rank that starts another MPI program, which must be a job of its own.
+fn nested() {
+    let (mut job, page) = joined();
+    let program = std::env::current_exe().expect("own path");
+    let output = Command::new(program).arg("alone").output().expect("start");
+    print!("nested {}", String::from_utf8_lossy(&output.stdout));
+    finish(&mut job, &page);
+}
+
+fn joined() -> (Job, ReportPage) {
+    let job = Job::join().expect("join");
+    let page = ReportPage::join(job.rank());
+    page.phase(Phase::Running);
+    (job, page)
+}
+
+fn finish(job: &mut Job, page: &ReportPage) {
+    job.barrier().expect("barrier");
+    page.phase(Phase::Finalized);
+    job.finalize().expect("finalize");
+}
+
+fn rank() -> u32 {
+    std::env::var("PMI_RANK")
+        .ok()
+        .and_then(|r| r.parse().ok())
+        .unwrap_or(0)
+}
+
+fn die(signal: &str) {
+    let own = std::process::id().to_string();
+    let _ = Command::new("kill").args(["-s", signal, &own]).status();
+    sleep(30);
+}
+
+fn sleep(seconds: u64) {
+    std::thread::sleep(Duration::from_secs(seconds));
+}

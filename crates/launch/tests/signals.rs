@@ -1,0 +1,156 @@
+//! Signals to mpiexec, and what each makes of the job.
+
+mod common;
+
+use common::{END_LIMIT, mpiexec, send, start};
+use std::process::Command;
+use std::time::Duration;
+
+#[test]
+fn signals_reach_every_rank() {
+    for name in ["INT", "TERM", "HUP", "USR1", "USR2"] {
+        let mut job = start("-n 3 SCRIPTS/catch.sh");
+        job.wait_for("ready", 3);
+        job.signal(name);
+        let outcome = job.finish();
+        assert_eq!(
+            outcome.out().matches(&format!("got {name}")).count(),
+            3,
+            "{name}: {outcome:?}"
+        );
+        assert_eq!(
+            outcome.code,
+            Some(0),
+            "{name}: the ranks handled it; {outcome:?}"
+        );
+    }
+}
+
+#[test]
+fn unhandled_signals_end_the_job() {
+    for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129), ("USR1", 138)] {
+        let mut job = start("-n 2 SCRIPTS/sleep.sh");
+        job.wait_for("ready", 2);
+        job.signal(name);
+        let outcome = job.finish();
+        assert_eq!(outcome.code, Some(code), "{name}: {outcome:?}");
+        assert!(outcome.took < END_LIMIT, "{name}: {outcome:?}");
+    }
+}
+
+#[test]
+fn a_second_interrupt_kills() {
+    let mut job = start("-n 2 SCRIPTS/ignore.sh");
+    job.wait_for("ready", 2);
+    job.signal("INT");
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(
+        job.child.try_wait().unwrap().is_none(),
+        "the ranks ignore the first"
+    );
+    job.signal("INT");
+    let outcome = job.finish();
+    assert!(outcome.took < END_LIMIT, "{outcome:?}");
+}
+
+#[test]
+fn stop_and_continue_reach_every_rank() {
+    let mut job = start("-n 2 SCRIPTS/sleep.sh");
+    job.wait_for("ready", 2);
+    job.signal("TSTP");
+    let all_in = |job: &common::Running, wanted: &str| {
+        let sleepers = job
+            .processes()
+            .into_iter()
+            .filter(|(_, command)| command.starts_with("sleep"));
+        let states: Vec<String> = sleepers.map(|(pid, _)| state(pid)).collect();
+        states.len() == 2 && states.iter().all(|s| wanted.contains(s.as_str()))
+    };
+    let own = job.child.id().cast_signed();
+    wait_until(|| all_in(&job, "T") && state(own) == "T");
+    job.signal("CONT");
+    wait_until(|| all_in(&job, "SR") && state(own) != "T");
+    job.signal("TERM");
+    assert_eq!(job.finish().code, Some(143));
+}
+
+#[test]
+fn quit_and_the_report_command_tell_where_ranks_wait() {
+    let mut job = start("-n 2 PROBE wait");
+    job.wait_for("ready", 2);
+    job.signal("QUIT");
+    job.wait_for_error("rank 1 (pid ");
+    let command = mpiexec().with_file_name("yamabiko");
+    let report = Command::new(&command)
+        .args(["report", &job.child.id().to_string()])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&report.stdout).into_owned();
+    for rank in 0..2 {
+        let line = text.lines().nth(rank).unwrap_or_default();
+        assert!(line.starts_with(&format!("rank {rank} (pid ")), "{text}");
+        assert!(
+            line.contains(": waiting in MPI_Barrier, 0 bytes, for "),
+            "{text}"
+        );
+    }
+    assert!(
+        job.child.try_wait().unwrap().is_none(),
+        "a report does not end the job"
+    );
+    job.signal("TERM");
+    let outcome = job.finish();
+    assert!(
+        outcome.stderr.contains("): waiting in MPI_Barrier"),
+        "{outcome:?}"
+    );
+    let nobody = Command::new(&command)
+        .args(["report", "1"])
+        .output()
+        .unwrap();
+    assert!(!nobody.status.success() && !nobody.stderr.is_empty());
+}
+
+#[test]
+fn an_ignored_hangup_stays_ignored() {
+    let mut job = common::start_with(
+        "-n 2 SCRIPTS/sleep.sh",
+        std::process::Stdio::null(),
+        |command| {
+            // As `nohup mpiexec ...` does.
+            let arguments: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
+            let variables: Vec<_> = command
+                .get_envs()
+                .map(|(k, v)| (k.to_owned(), v.unwrap().to_owned()))
+                .collect();
+            *command = Command::new("nohup");
+            command.arg(mpiexec()).args(arguments).envs(variables);
+            command.stdin(std::process::Stdio::null());
+            command
+                .stdout(std::process::Stdio::piped())
+                .stderr(std::process::Stdio::piped());
+        },
+    );
+    job.wait_for("ready", 2);
+    job.signal("HUP");
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(job.child.try_wait().unwrap().is_none());
+    send("TERM", job.child.id().cast_signed());
+    assert_eq!(job.finish().code, Some(143));
+}
+
+fn state(pid: i32) -> String {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after = text.rfind(')').map_or("", |at| &text[at + 2..]);
+    after.chars().take(1).collect()
+}
+
+fn wait_until(holds: impl Fn() -> bool) {
+    for _ in 0..1000 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("it never came true");
+}

@@ -1,0 +1,3 @@
+#!/bin/sh
+# Writes for ever.
+exec yes

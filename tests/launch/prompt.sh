@@ -1,0 +1,4 @@
+#!/bin/bash
+# Asks without ending the line.
+printf "name? "
+sleep 30

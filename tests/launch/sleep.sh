@@ -1,0 +1,4 @@
+#!/bin/sh
+# Waits without handling anything.
+echo ready
+exec sleep 30
