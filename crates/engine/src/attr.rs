@@ -113,7 +113,9 @@ impl Engine {
     /// The keyval of the program with this integer, which must be for objects of `kind`.
     pub(crate) fn keyval(&self, kind: AttrKind, id: i32) -> Result<Rc<Keyval>> {
         let table = self.keyvals.borrow();
-        let index = usize::try_from(id - FIRST_KEYVAL).ok();
+        let index = id
+            .checked_sub(FIRST_KEYVAL)
+            .and_then(|i| usize::try_from(i).ok());
         let entry = index.and_then(|i| table.get(i)).and_then(Option::as_ref);
         let why = match entry {
             Some(k) if Keyval::is_gone(k) => "the attribute key was freed".to_string(),

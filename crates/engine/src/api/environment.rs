@@ -88,12 +88,6 @@ pub fn get_hw_resource_info(e: &Engine, hw_info: &mut Handle) -> Result<()> {
     Ok(())
 }
 
-/// `MPI_Abi_get_version`: -1 and -1 in the library that isn't of the standard ABI.
-pub fn abi_get_version(e: &Engine, abi_major: &mut i32, abi_minor: &mut i32) -> Result<()> {
-    (*abi_major, *abi_minor) = e.hooks.abi_version;
-    Ok(())
-}
-
 /// `MPI_Abi_get_info`.
 pub fn abi_get_info(e: &Engine, info: &mut Handle) -> Result<()> {
     let sizes = ["mpi_aint_size", "mpi_count_size", "mpi_offset_size"];

@@ -47,21 +47,6 @@ pub fn comm_call_errhandler(e: &Engine, comm: Handle, errorcode: i32) -> Result<
     Ok(())
 }
 
-/// `MPI_Errhandler_create`, removed in MPI-3.0.
-pub fn errhandler_create(e: &Engine, function: UserFn, errhandler: &mut Handle) -> Result<()> {
-    comm_create_errhandler(e, function, errhandler)
-}
-
-/// `MPI_Errhandler_set`, removed in MPI-3.0.
-pub fn errhandler_set(e: &Engine, comm: Handle, errhandler: Handle) -> Result<()> {
-    comm_set_errhandler(e, comm, errhandler)
-}
-
-/// `MPI_Errhandler_get`, removed in MPI-3.0.
-pub fn errhandler_get(e: &Engine, comm: Handle, errhandler: &mut Handle) -> Result<()> {
-    comm_get_errhandler(e, comm, errhandler)
-}
-
 /// `MPI_Error_class`. A number that is no error code has the class `MPI_ERR_UNKNOWN`.
 pub fn error_class(e: &Engine, errorcode: i32, errorclass: &mut i32) -> Result<()> {
     *errorclass = match e.added_error(errorcode) {
