@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use boundary::UserBuf;
 
-use crate::kernels::{Mover, Packer, Still, Unpacker};
+use crate::kernels::{Gatherer, Mover, Packer, Scatterer, Still, Unpacker};
 use crate::{Insn, Kind, Op, Program};
 
 /// A stretch of bytes that lie together in the buffer.
@@ -35,6 +35,12 @@ struct Frame {
 #[derive(Clone, Debug)]
 pub struct Cursor {
     program: Rc<Program>,
+    at: Position,
+}
+
+/// The position itself; its methods are given the program.
+#[derive(Clone, Debug)]
+struct Position {
     total: u64,
     done: u64,
     rep: u64,
@@ -61,38 +67,43 @@ impl Cursor {
     pub fn new(program: &Rc<Program>, count: u64) -> Cursor {
         Cursor {
             program: program.clone(),
-            // More than 2^64 bytes can't be there; no call reaches that.
-            total: program.size().saturating_mul(count),
-            done: 0,
-            rep: 0,
-            pc: 0,
-            cur: 0,
-            idx: 0,
-            off: 0,
-            stack: Vec::new(),
+            at: Position {
+                // More than 2^64 bytes can't be there; no call reaches that.
+                total: program.size().saturating_mul(count),
+                done: 0,
+                rep: 0,
+                pc: 0,
+                cur: 0,
+                idx: 0,
+                off: 0,
+                stack: Vec::new(),
+            },
         }
     }
 
     /// Packed bytes from here to the end.
     #[inline]
     pub fn remaining(&self) -> u64 {
-        self.total - self.done
+        self.at.total - self.at.done
     }
 
     /// Packed bytes before this position.
     #[inline]
     pub fn position(&self) -> u64 {
-        self.done
+        self.at.done
     }
 
     /// Copies bytes of the buffer at `base` into `out`, from this position on, and advances.
     /// Returns how many: `out.len()`, or fewer at the end.
     pub fn pack(&mut self, base: UserBuf, out: &mut [u8]) -> usize {
         let n = self.limit(out.len());
-        self.run(&mut Packer {
-            base,
-            out: &mut out[..n],
-        });
+        self.at.run(
+            &self.program,
+            &mut Packer {
+                base,
+                out: &mut out[..n],
+            },
+        );
         n
     }
 
@@ -100,11 +111,29 @@ impl Cursor {
     /// advances. Returns how many: `input.len()`, or fewer at the end.
     pub fn unpack(&mut self, base: UserBuf, input: &[u8]) -> usize {
         let n = self.limit(input.len());
-        self.run(&mut Unpacker {
-            base,
-            input: &input[..n],
-        });
+        self.at.run(
+            &self.program,
+            &mut Unpacker {
+                base,
+                input: &input[..n],
+            },
+        );
         n
+    }
+
+    /// As [`Cursor::pack`], into the `room` bytes of the buffer at `to`.
+    pub fn gather(&mut self, base: UserBuf, to: UserBuf, room: usize) -> usize {
+        let room = self.limit(room);
+        self.at.run(&self.program, &mut Gatherer { base, to, room });
+        room
+    }
+
+    /// As [`Cursor::unpack`], from the `room` bytes of the buffer at `from`.
+    pub fn scatter(&mut self, base: UserBuf, from: UserBuf, room: usize) -> usize {
+        let room = self.limit(room);
+        self.at
+            .run(&self.program, &mut Scatterer { base, from, room });
+        room
     }
 
     /// The next stretch of at most `max` bytes, or `None` at the end (or where `max` is 0).
@@ -113,20 +142,25 @@ impl Cursor {
         if n == 0 {
             return None;
         }
-        self.settle(&mut Still);
-        let (disp, left, kind) = self.fragment();
+        self.at.settle(&self.program, &mut Still);
+        let (disp, left, kind) = self.at.fragment(&self.program);
         let len = left.min(n as u64) as usize;
-        self.advance(len as u64, left);
+        self.at.advance(&self.program, len as u64, left);
         Some(Run { disp, len, kind })
+    }
+
+    /// Moves to packed byte `offset` (at most the total).
+    pub fn seek(&mut self, offset: u64) {
+        self.at.seek(&self.program, offset);
     }
 
     fn limit(&self, n: usize) -> usize {
         self.remaining().min(n as u64) as usize
     }
+}
 
-    /// Moves to packed byte `offset` (at most the total).
-    pub fn seek(&mut self, offset: u64) {
-        let program = self.program.clone();
+impl Position {
+    fn seek(&mut self, program: &Program, offset: u64) {
         self.stack.clear();
         (self.pc, self.cur, self.idx, self.off) = (0, 0, 0, 0);
         self.done = offset.min(self.total);
@@ -155,12 +189,12 @@ impl Cursor {
                             i: i as u32,
                             cur: self.cur,
                         });
-                        self.cur = self.cur.wrapping_add(step(&program, insn, i as u32));
+                        self.cur = self.cur.wrapping_add(step(program, insn, i as u32));
                     }
                 }
                 Op::End => return,
                 _ if rest >= link.bytes => rest -= link.bytes,
-                _ => return self.seek_leaf(&program, insn, rest),
+                _ => return self.seek_leaf(program, insn, rest),
             }
             self.pc += 1;
         }
@@ -185,8 +219,7 @@ impl Cursor {
 
     /// The rest of the present fragment; the position is at a leaf.
     #[inline(always)]
-    fn fragment(&self) -> (i64, u64, Kind) {
-        let p = &*self.program;
+    fn fragment(&self, p: &Program) -> (i64, u64, Kind) {
         let insn = p.insns[self.pc];
         let i = self.idx as usize;
         let (disp, len) = match insn.op {
@@ -207,20 +240,20 @@ impl Cursor {
 
     /// Advances by `n` of the `left` bytes of the present fragment.
     #[inline(always)]
-    fn advance(&mut self, n: u64, left: u64) {
+    fn advance(&mut self, program: &Program, n: u64, left: u64) {
         self.done += n;
         if n < left {
             self.off += n;
         } else {
             self.off = 0;
-            self.next_fragments(1);
+            self.next_fragments(program, 1);
         }
     }
 
     /// Moves on by `k` whole fragments of the present leaf, to the next instruction after its last.
     #[inline(always)]
-    fn next_fragments(&mut self, k: u32) {
-        let insn = self.program.insns[self.pc];
+    fn next_fragments(&mut self, program: &Program, k: u32) {
+        let insn = program.insns[self.pc];
         self.idx += k;
         if insn.op == Op::Blk || self.idx == insn.a {
             self.idx = 0;
@@ -231,9 +264,9 @@ impl Cursor {
     /// Moves over control instructions to the next leaf. Whole iterations of flat bodies are moved
     /// on the way while `m` has room. Must not be called at the end of the data.
     #[inline(always)]
-    fn settle<M: Mover>(&mut self, m: &mut M) {
+    fn settle<M: Mover>(&mut self, program: &Program, m: &mut M) {
         while self.done < self.total {
-            let insn = self.program.insns[self.pc];
+            let insn = program.insns[self.pc];
             match insn.op {
                 Op::Disp => {
                     self.cur = self.cur.wrapping_add(insn.b);
@@ -245,16 +278,16 @@ impl Cursor {
                         i: 0,
                         cur: self.cur,
                     });
-                    self.iterate(m);
+                    self.iterate(program, m);
                 }
                 Op::End => match self.stack.last_mut() {
                     Some(frame) => {
                         frame.i += 1;
-                        self.iterate(m);
+                        self.iterate(program, m);
                     }
                     None => {
                         self.rep += 1;
-                        self.repeat(m);
+                        self.repeat(program, m);
                     }
                 },
                 _ => return,
@@ -264,8 +297,7 @@ impl Cursor {
 
     /// Starts the iteration that the top frame names, or leaves the loop after its last.
     #[inline(always)]
-    fn iterate<M: Mover>(&mut self, m: &mut M) {
-        let program = self.program.clone();
+    fn iterate<M: Mover>(&mut self, program: &Program, m: &mut M) {
         let Some(frame) = self.stack.last_mut() else {
             return;
         };
@@ -275,7 +307,7 @@ impl Cursor {
             let fit = (m.room() as u64 / link.bytes).min(u64::from(insn.a - frame.i)) as u32;
             if fit > 0 {
                 let cur = frame.cur;
-                let starts = (frame.i..frame.i + fit).map(|i| step(&program, insn, i));
+                let starts = (frame.i..frame.i + fit).map(|i| step(program, insn, i));
                 let body = &program.insns[frame.pc + 1..end];
                 flat(m, body, starts.map(|s| cur.wrapping_add(s)));
                 frame.i += fit;
@@ -283,7 +315,7 @@ impl Cursor {
             }
         }
         if frame.i < insn.a {
-            self.cur = frame.cur.wrapping_add(step(&program, insn, frame.i));
+            self.cur = frame.cur.wrapping_add(step(program, insn, frame.i));
             self.pc = frame.pc + 1;
         } else {
             self.cur = frame.cur;
@@ -294,8 +326,7 @@ impl Cursor {
 
     /// Starts repetition `rep`, moving whole repetitions at once where the program is flat.
     #[inline(always)]
-    fn repeat<M: Mover>(&mut self, m: &mut M) {
-        let program = &*self.program;
+    fn repeat<M: Mover>(&mut self, program: &Program, m: &mut M) {
         let (size, extent) = (program.size(), program.extent());
         if program.facts.flat {
             let fit = (m.room() as u64).min(self.total - self.done) / size;
@@ -314,21 +345,21 @@ impl Cursor {
 
     /// Moves exactly `m.room()` bytes, which must not be more than remain.
     #[inline(always)]
-    fn run<M: Mover>(&mut self, m: &mut M) {
+    fn run<M: Mover>(&mut self, program: &Program, m: &mut M) {
         if self.pc == 0 && self.idx == 0 && self.off == 0 && self.done < self.total {
-            self.repeat(m);
+            self.repeat(program, m);
         }
         while m.room() > 0 {
-            self.settle(m);
+            self.settle(program, m);
             let room = m.room() as u64;
             if room == 0 {
                 return;
             }
-            let (disp, left, _) = self.fragment();
-            if left > room || self.off > 0 || self.leaf(m) == 0 {
+            let (disp, left, _) = self.fragment(program);
+            if left > room || self.off > 0 || self.leaf(program, m) == 0 {
                 let n = left.min(room);
                 m.block(disp, n as usize);
-                self.advance(n, left);
+                self.advance(program, n, left);
             }
         }
     }
@@ -336,8 +367,7 @@ impl Cursor {
     /// Moves as many whole fragments of the present leaf as there is room for; 0 where the leaf is
     /// of a kind that goes one by one.
     #[inline(always)]
-    fn leaf<M: Mover>(&mut self, m: &mut M) -> u32 {
-        let program = self.program.clone();
+    fn leaf<M: Mover>(&mut self, program: &Program, m: &mut M) -> u32 {
         let insn = program.insns[self.pc];
         let (cur, from) = (self.cur, self.idx);
         let left = insn.a.wrapping_sub(from);
@@ -371,7 +401,7 @@ impl Cursor {
             }
             _ => return 0,
         };
-        self.next_fragments(k);
+        self.next_fragments(program, k);
         k
     }
 }

@@ -89,13 +89,27 @@ impl Data {
     /// Reads the data as a stream of packed bytes.
     #[inline]
     pub fn reader(&self) -> Reader {
-        Reader(Stream::new(self))
+        Reader(self.stream())
     }
 
     /// Writes the data from a stream of packed bytes.
     #[inline]
     pub fn writer(&self) -> Writer {
-        Writer(Stream::new(self))
+        Writer(self.stream())
+    }
+
+    #[inline]
+    fn stream(&self) -> Stream {
+        match (&self.shape, self.contiguous()) {
+            (Shape::Typed { program, count }, None) => Stream::Typed {
+                buf: self.buf,
+                cursor: Cursor::new(program, *count),
+            },
+            (_, run) => {
+                let (buf, len) = run.unwrap_or((self.buf, 0));
+                Stream::Bytes { buf, done: 0, len }
+            }
+        }
     }
 }
 
@@ -106,20 +120,6 @@ enum Stream {
 }
 
 impl Stream {
-    #[inline]
-    fn new(data: &Data) -> Stream {
-        match (&data.shape, data.contiguous()) {
-            (Shape::Typed { program, count }, None) => Stream::Typed {
-                buf: data.buf,
-                cursor: Cursor::new(program, *count),
-            },
-            (_, run) => {
-                let (buf, len) = run.unwrap_or((data.buf, 0));
-                Stream::Bytes { buf, done: 0, len }
-            }
-        }
-    }
-
     #[inline]
     fn position(&self) -> u64 {
         match self {
@@ -248,19 +248,30 @@ impl Writer {
 /// buffers may only overlap where both are contiguous.
 pub fn transfer(from: &Data, to: &Data) -> u64 {
     let total = from.len().min(to.len());
-    if let (Some((source, _)), Some((target, _))) = (from.contiguous(), to.contiguous()) {
-        target.copy_from(source, total as usize);
-        return total;
+    let n = usize::try_from(total).unwrap_or(usize::MAX);
+    match (from.stream(), to.stream()) {
+        (Stream::Bytes { buf: source, .. }, Stream::Bytes { buf: target, .. }) => {
+            target.copy_from(source, n);
+        }
+        (Stream::Typed { buf, mut cursor }, Stream::Bytes { buf: target, .. }) => {
+            cursor.gather(buf, target, n);
+        }
+        (Stream::Bytes { buf: source, .. }, Stream::Typed { buf, mut cursor }) => {
+            cursor.scatter(buf, source, n);
+        }
+        (from, to) => bounce(Reader(from), Writer(to), total),
     }
-    let (mut reader, mut writer) = (from.reader(), to.writer());
+    total
+}
+
+/// Copies `left` bytes in pieces.
+fn bounce(mut reader: Reader, mut writer: Writer, mut left: u64) {
     // Fits the first-level cache beside the fragments themselves.
     let mut bounce = [0; 8192];
-    let mut left = total;
     while left > 0 {
         let n = left.min(bounce.len() as u64) as usize;
         let n = reader.read(&mut bounce[..n]);
         writer.write(&bounce[..n]);
         left -= n as u64;
     }
-    total
 }

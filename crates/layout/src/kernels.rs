@@ -101,6 +101,66 @@ impl Mover for Unpacker<'_> {
     }
 }
 
+/// From the buffer to packed bytes in another buffer.
+pub(crate) struct Gatherer {
+    pub(crate) base: UserBuf,
+    pub(crate) to: UserBuf,
+    pub(crate) room: usize,
+}
+
+impl Mover for Gatherer {
+    #[inline(always)]
+    fn room(&self) -> usize {
+        self.room
+    }
+
+    #[inline(always)]
+    fn array<const N: usize>(&mut self, disp: i64) {
+        let mut element = [0; N];
+        self.base.offset(disp).read(&mut element);
+        self.to.write(&element);
+        self.to = self.to.offset(N as i64);
+        self.room -= N;
+    }
+
+    #[inline(always)]
+    fn bytes(&mut self, disp: i64, len: usize) {
+        self.to.copy_from(self.base.offset(disp), len);
+        self.to = self.to.offset(len as i64);
+        self.room -= len;
+    }
+}
+
+/// From packed bytes in another buffer to the buffer.
+pub(crate) struct Scatterer {
+    pub(crate) base: UserBuf,
+    pub(crate) from: UserBuf,
+    pub(crate) room: usize,
+}
+
+impl Mover for Scatterer {
+    #[inline(always)]
+    fn room(&self) -> usize {
+        self.room
+    }
+
+    #[inline(always)]
+    fn array<const N: usize>(&mut self, disp: i64) {
+        let mut element = [0; N];
+        self.from.read(&mut element);
+        self.base.offset(disp).write(&element);
+        self.from = self.from.offset(N as i64);
+        self.room -= N;
+    }
+
+    #[inline(always)]
+    fn bytes(&mut self, disp: i64, len: usize) {
+        self.base.offset(disp).copy_from(self.from, len);
+        self.from = self.from.offset(len as i64);
+        self.room -= len;
+    }
+}
+
 /// Moves nothing: used where a cursor's position changes without a buffer.
 pub(crate) struct Still;
 

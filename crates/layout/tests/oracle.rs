@@ -174,6 +174,21 @@ proptest! {
         }
         prop_assert_eq!(&pieces, &want);
 
+        // To and from another buffer.
+        let mut other = AlignedBuf::new(want.len() + 1).unwrap();
+        let there = Data::bytes(other.buf(), want.len() as u64);
+        prop_assert_eq!(transfer(&data, &there), want.len() as u64);
+        there.reader().read(&mut whole);
+        prop_assert_eq!(&whole, &want);
+        let mut back = Arena::new(lo.min(0), hi.max(0));
+        let mut expect = vec![0; back.copy.len()];
+        back.buf.buf().write(&expect);
+        for (b, byte) in bytes.iter().zip(&want) {
+            expect[(b.0 - back.lo) as usize] = *byte;
+        }
+        transfer(&there, &Data::typed(back.base(), &program, count));
+        prop_assert_eq!(back.contents(), expect);
+
         // Runs, with kinds.
         let mut cursor = Cursor::new(&program, count);
         let mut runs = Vec::new();
