@@ -26,6 +26,7 @@ pub mod prelude {
         user_buffer, callback, limits, mapped_array, mapped_array_out, status_in, status_inout,
         status_out, status_array, weight_array,
     };
+    pub use crate::contents::contents_out;
     pub use crate::r#gen::values;
 }
 

@@ -260,7 +260,12 @@ impl Convert<'_> {
                 };
                 ("Ints", format!("{pointer}({name}, {n}, \"{name}\", {maps})?.ints()"))
             }
-            "int" | "wide" | "logical" | "mapped" => {
+            "contents" if self.at.abi.is_mpich() => {
+                let length = length.ok_or_else(|| format!("spec: {}: no length", self.key))?;
+                let max = format!("i64::from({length})");
+                ("Ints", format!("contents_out(e, datatype.neutral(), {name}, {max})?.ints()"))
+            }
+            "int" | "wide" | "logical" | "mapped" | "contents" => {
                 let width = if self.is_wide() { "wide" } else { "narrow" };
                 match length {
                     Some(n) => ("Ints", format!("{width}_of({name}, {n}, \"{name}\")?")),

@@ -5,7 +5,7 @@ use crate::abi::prelude::*;
 
 entry! { PMPI_Address "MPI_Address" Running []
     (location: *mut c_void, address: *mut i64)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::get_address(e, user_buffer(location), long_out(address, "address")?) }
 entry! { PMPI_Errhandler_create "MPI_Errhandler_create" Running []
     (comm_errhandler_fn: usize, errhandler: *mut Errhandler)
     |e| api::errhandler::comm_create_errhandler(e, callback(comm_errhandler_fn), &mut *handle_out(errhandler, "errhandler")?) }
@@ -17,19 +17,16 @@ entry! { PMPI_Errhandler_set "MPI_Errhandler_set" Running [comm.neutral()]
     |e| api::errhandler::comm_set_errhandler(e, comm.neutral(), errhandler.neutral()) }
 entry! { PMPI_Type_extent "MPI_Type_extent" Running []
     (datatype: Datatype, extent: *mut i64)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_get_extent(e, datatype.neutral(), &mut 0, long_out(extent, "extent")?) }
 entry! { PMPI_Type_hindexed "MPI_Type_hindexed" Running []
     (count: i32, array_of_blocklengths: *const i32, array_of_displacements: *const i64, oldtype: Datatype, newtype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_create_hindexed(e, non_negative(count as i64, "count", consts::ERR_COUNT)?, narrow_of(array_of_blocklengths, count, "array_of_blocklengths")?, wide_of(array_of_displacements, count, "array_of_displacements")?, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Type_hvector "MPI_Type_hvector" Running []
     (count: i32, blocklength: i32, stride: i64, oldtype: Datatype, newtype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_create_hvector(e, non_negative(count as i64, "count", consts::ERR_COUNT)?, non_negative(blocklength as i64, "blocklength", consts::ERR_COUNT)?, stride, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Type_lb "MPI_Type_lb" Running []
     (datatype: Datatype, displacement: *mut i64)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_get_extent(e, datatype.neutral(), long_out(displacement, "displacement")?, &mut 0) }
 entry! { PMPI_Type_struct "MPI_Type_struct" Running []
     (count: i32, array_of_blocklengths: *const i32, array_of_displacements: *const i64, array_of_types: *const Datatype, newtype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_Type_ub "MPI_Type_ub" Running []
-    (datatype: Datatype, displacement: *mut i64)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_create_struct(e, non_negative(count as i64, "count", consts::ERR_COUNT)?, narrow_of(array_of_blocklengths, count, "array_of_blocklengths")?, wide_of(array_of_displacements, count, "array_of_displacements")?, handle_array(array_of_types, count, "array_of_types")?, &mut *handle_out(newtype, "newtype")?) }

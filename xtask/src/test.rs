@@ -1,0 +1,130 @@
+//! `cargo xtask test [STAGE...]`: all tests, or the stages named.
+//!
+//! A stage is a file of `test/`; each adds to one [`Tally`] and goes on after a failure, so that one run
+//! tells everything. Whatever a stage needs from elsewhere it installs under the target folder.
+
+mod apt;
+mod cross;
+mod ctests;
+mod hpcc;
+mod imb;
+mod job;
+mod launcher;
+mod mpi4py;
+mod peers;
+mod tidy;
+mod unit;
+
+use crate::Result;
+use std::time::Instant;
+
+/// Arguments of `test`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Which: unit tidy gen build c cross launch imb mpi4py hpcc (all of them if none is named)
+    stages: Vec<String>,
+    /// Only tests whose name contains this
+    #[arg(long)]
+    only: Option<String>,
+    /// The long form of each stage
+    #[arg(long)]
+    soak: bool,
+}
+
+/// What a stage may be told.
+pub struct Options {
+    only: Option<String>,
+    soak: bool,
+}
+
+impl Options {
+    /// Whether the test of this name was asked for.
+    fn wants(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|part| name.contains(part.as_str()))
+    }
+}
+
+/// What has passed and what has not.
+#[derive(Default)]
+pub struct Tally {
+    passed: usize,
+    failed: Vec<String>,
+}
+
+impl Tally {
+    /// Notes and prints the end of one test.
+    fn record(&mut self, name: &str, started: Instant, result: Result) {
+        let seconds = started.elapsed().as_secs_f64();
+        match result {
+            Ok(()) => {
+                self.passed += 1;
+                println!("pass  {name}  ({seconds:.1} s)");
+            }
+            Err(why) => {
+                println!("FAIL  {name}  ({seconds:.1} s)");
+                for line in why.lines() {
+                    println!("      {line}");
+                }
+                self.failed.push(name.to_owned());
+            }
+        }
+    }
+
+    /// Runs one test and records it.
+    fn test(&mut self, name: &str, body: impl FnOnce() -> Result) {
+        let started = Instant::now();
+        let result = body();
+        self.record(name, started, result);
+    }
+}
+
+type Stage = fn(&Options, &mut Tally) -> Result;
+
+const STAGES: [(&str, Stage); 10] = [
+    ("tidy", tidy::run),
+    ("gen", unit::generated),
+    ("unit", unit::run),
+    ("build", unit::build),
+    ("c", ctests::run),
+    ("launch", launcher::run),
+    ("cross", cross::run),
+    ("imb", imb::run),
+    ("mpi4py", mpi4py::run),
+    ("hpcc", hpcc::run),
+];
+
+/// Runs the subcommand.
+pub fn run(args: &Args) -> Result {
+    for name in &args.stages {
+        if !STAGES.iter().any(|(known, _)| known == name) {
+            let known: Vec<_> = STAGES.iter().map(|(name, _)| *name).collect();
+            return Err(format!("there is no stage `{name}`; the stages are {}", known.join(" ")));
+        }
+    }
+    let options = Options { only: args.only.clone(), soak: args.soak };
+    let mut tally = Tally::default();
+    let mut times = Vec::new();
+    for (name, stage) in STAGES {
+        if !args.stages.is_empty() && !args.stages.iter().any(|asked| asked == name) {
+            continue;
+        }
+        println!("== {name}");
+        let started = Instant::now();
+        // What a stage could not even begin counts as one failure of that stage.
+        if let Err(why) = stage(&options, &mut tally) {
+            tally.record(name, started, Err(why));
+        }
+        times.push(format!("{name} {:.0} s", started.elapsed().as_secs_f64()));
+    }
+    println!("== {}", times.join(", "));
+    for name in &tally.failed {
+        println!("failed: {name}");
+    }
+    println!("{} passed, {} failed", tally.passed, tally.failed.len());
+    if tally.failed.is_empty() { Ok(()) } else { Err("not all tests have passed".into()) }
+}
+
+/// Runs `cargo xtask soak`: the long forms of everything.
+pub fn soak() -> Result {
+    run(&Args { stages: vec!["build".into(), "c".into(), "launch".into()], only: None, soak: true })
+}

@@ -1,0 +1,169 @@
+//! Stage `c`: the programs of `tests/c`, compiled by our wrappers for both ABIs, on our libraries.
+//!
+//! The table `tests/c/tests.toml` says what is run; its head explains the fields. Stage `cross` uses the
+//! same table with another implementation's compilers, libraries and launchers.
+
+use super::job::Job;
+use super::{Options, Tally};
+use crate::spec::root;
+use crate::{Result, build, process};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The table.
+#[derive(Deserialize)]
+struct Table {
+    test: Vec<Test>,
+}
+
+/// One entry of the table.
+#[derive(Deserialize, Clone)]
+#[serde(deny_unknown_fields)]
+pub struct Test {
+    /// Name of the test.
+    pub name: String,
+    program: Option<String>,
+    #[serde(default = "all_ranks")]
+    ranks: Vec<u32>,
+    #[serde(default = "mpich_ranks")]
+    mpich: Vec<u32>,
+    #[serde(default)]
+    args: Vec<String>,
+    #[serde(default = "limit_s")]
+    limit_s: u64,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    says: Option<Vec<String>>,
+    #[serde(default)]
+    fails: bool,
+    #[serde(default = "yes")]
+    peer: bool,
+    peer_args: Option<Vec<String>>,
+    #[serde(default)]
+    soak: bool,
+}
+
+fn all_ranks() -> Vec<u32> {
+    vec![1, 2, 3, 4, 5, 8]
+}
+
+fn mpich_ranks() -> Vec<u32> {
+    vec![2, 5]
+}
+
+fn limit_s() -> u64 {
+    60
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Where programs run: a launcher, and the folder of the MPI library they get.
+pub struct Ground {
+    /// The mpiexec.
+    pub launcher: PathBuf,
+    /// The folder of the library.
+    pub library: PathBuf,
+    /// Whether it is not ours, so that the table's fields for peers hold.
+    pub peer: bool,
+}
+
+impl Ground {
+    /// Our own.
+    pub fn ours() -> Ground {
+        let prefix = build::prefix(false);
+        Ground { launcher: prefix.join("bin/mpiexec"), library: prefix.join("lib"), peer: false }
+    }
+}
+
+impl Test {
+    /// Name of its C file, without the ending.
+    pub fn program(&self) -> &str {
+        self.program.as_deref().unwrap_or(&self.name)
+    }
+
+    /// Whether other implementations can be expected to pass it.
+    pub fn for_peers(&self) -> bool {
+        self.peer && !self.soak
+    }
+
+    /// Runs it once with the programs in `bin`.
+    pub fn run(&self, bin: &Path, ground: &Ground, ranks: u32) -> Result {
+        let expected = || vec![format!("ok {}", self.program())];
+        let words = self.says.clone().unwrap_or_else(expected);
+        let args = if ground.peer { self.peer_args.as_ref().unwrap_or(&self.args) } else { &self.args };
+        let mut job = Job::new(&ground.launcher)
+            .args(["-n".to_owned(), ranks.to_string()])
+            .limit_s(self.limit_s)
+            .env("LD_LIBRARY_PATH", &ground.library);
+        for (name, value) in &self.env {
+            let value = match value.strip_prefix('@').and_then(|v| v.strip_suffix('@')) {
+                Some(object) => bin.join(format!("{object}.so")).display().to_string(),
+                None => value.clone(),
+            };
+            // For the ranks, not for the launcher.
+            job = job.args(["-genv", name]).args([value]);
+        }
+        let job = job.args([bin.join(self.program())]).args(args);
+        if self.fails { job.fails(&words).map(drop) } else { job.passes(&words).map(drop) }
+    }
+}
+
+/// Reads the table.
+pub fn table() -> Result<Vec<Test>> {
+    let path = root().join("tests/c/tests.toml");
+    let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let table: Table = toml::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok(table.test)
+}
+
+/// Compiles every program of `tests/c` with this compiler into `bin`; warnings are errors.
+pub fn compile(compiler: &[&str], bin: &Path, tally: &mut Tally, label: &str) -> Result {
+    std::fs::create_dir_all(bin).map_err(|e| format!("{}: {e}", bin.display()))?;
+    let folder = root().join("tests/c");
+    let entries = std::fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let mut sources: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    sources.retain(|path| path.extension().is_some_and(|end| end == "c"));
+    sources.sort();
+    tally.test(&format!("{label} compile {} programs", sources.len()), || {
+        for source in &sources {
+            let stem = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let object = stem == "profiler";
+            let out = if object { format!("{stem}.so") } else { stem };
+            let mut command = Command::new(compiler[0]);
+            command.args(&compiler[1..]).args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-g"]);
+            command.args(["-Wall", "-Wextra", "-Werror"]);
+            if object {
+                command.args(["-shared", "-fPIC"]);
+            }
+            command.arg(source).arg("-o").arg(bin.join(out)).args(["-lm", "-lpthread"]);
+            process::run(&mut command)?;
+        }
+        Ok(())
+    });
+    Ok(())
+}
+
+/// Runs the stage.
+pub fn run(options: &Options, tally: &mut Tally) -> Result {
+    let mpicc = build::prefix(false).join("bin/mpicc");
+    let mpicc = mpicc.to_str().ok_or("the path of target/prefix is not text")?;
+    let ground = Ground::ours();
+    for (abi, compiler) in [("standard", &[mpicc][..]), ("mpich", &[mpicc, "-abi=mpich"])] {
+        let bin = build::target().join("test/c").join(abi);
+        compile(compiler, &bin, tally, &format!("c/{abi}"))?;
+        for test in table()? {
+            let ranks = if abi == "mpich" { &test.mpich } else { &test.ranks };
+            for &n in ranks {
+                let name = format!("c/{abi}/{} -n {n}", test.name);
+                if options.wants(&name) && test.soak == options.soak {
+                    tally.test(&name, || test.run(&bin, &ground, n));
+                }
+            }
+        }
+    }
+    Ok(())
+}
