@@ -214,6 +214,11 @@ pub fn basic(handle: Handle) -> Option<&'static Basic> {
     BASICS.iter().find(|b| b.handle == handle)
 }
 
+/// Optional types of the standard that this platform lacks: they have handles, but their size is
+/// `MPI_UNDEFINED`.
+pub const ABSENT: [Handle; 4] =
+    [consts::REAL2, consts::COMPLEX4, consts::LOGICAL16, consts::INTEGER16];
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -94,6 +94,17 @@ fn blocks(
     Ok((side, list))
 }
 
+/// Checks that a collective's two buffers are not one: for that there is `MPI_IN_PLACE`.
+pub(crate) fn check_distinct(sendbuf: UserBuf, recvbuf: UserBuf, count: i64) -> Result<()> {
+    if sendbuf != recvbuf || sendbuf.is_null() || count == 0 {
+        return Ok(());
+    }
+    Err(fault(
+        consts::ERR_BUFFER,
+        "the send and the receive buffer are the same; pass MPI_IN_PLACE as the send buffer",
+    ))
+}
+
 /// Checks the rank of a root.
 pub(crate) fn check_root(comm: &Comm, root: i32) -> Result<u32> {
     u32::try_from(root)
@@ -193,6 +204,11 @@ pub(crate) fn prepare_gather(
     } else {
         NOWHERE
     };
+    check_distinct(
+        send.buf,
+        recv.buf,
+        send.part.count.min(recv.part.count) as i64,
+    )?;
     let params = gather_graphs::Params {
         team: team(&comm),
         root,
@@ -332,6 +348,11 @@ pub(crate) fn prepare_allgather(
     } else {
         side(e, sendbuf, sendcount, sendtype)?
     };
+    check_distinct(
+        send.buf,
+        recv.buf,
+        send.part.count.min(recv.part.count) as i64,
+    )?;
     let params = allgather::Params {
         team: team(&comm),
         send: send.part,
@@ -390,6 +411,11 @@ pub(crate) fn prepare_alltoall(
     } else {
         side(e, sendbuf, sendcount, sendtype)?
     };
+    check_distinct(
+        send.buf,
+        recv.buf,
+        send.part.count.min(recv.part.count) as i64,
+    )?;
     let params = alltoall_graphs::Params {
         team: team(&comm),
         send: send.part,

@@ -13,7 +13,7 @@ use cad::{
 };
 use types::{Handle, Result, consts, fault};
 
-use super::coll_args::{check_root, shape};
+use super::coll_args::{check_distinct, check_root, shape};
 use super::p2p::check_buffer;
 use crate::coll::{Call, team};
 use crate::comm::Comm;
@@ -78,6 +78,7 @@ fn operand(
     datatype: Handle,
 ) -> Result<UserBuf> {
     check_buffer(e, recvbuf, count, datatype)?;
+    check_distinct(sendbuf, recvbuf, count)?;
     Ok(if sendbuf.is_in_place() {
         recvbuf
     } else {

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use boundary::{Handles, Ints, Text, TextOut, UserBuf};
 use datatype::{Datatype, match_size, value_index};
+use types::basic::ABSENT;
 use types::{Handle, Result, consts, fault};
 
 use crate::attr;
@@ -336,7 +337,10 @@ pub fn type_free(e: &Engine, datatype: &mut Handle) -> Result<()> {
 
 /// `MPI_Type_size`.
 pub fn type_size(e: &Engine, datatype: Handle, size: &mut i64) -> Result<()> {
-    *size = e.type_of(datatype)?.size() as i64;
+    *size = match ABSENT.contains(&datatype) {
+        true => i64::from(consts::UNDEFINED),
+        false => e.type_of(datatype)?.size() as i64,
+    };
     Ok(())
 }
 
