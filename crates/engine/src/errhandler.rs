@@ -93,13 +93,26 @@ impl Guard {
             .on
             .or(on)
             .filter(|&h| engine.comm(h).is_ok())
-            .unwrap_or(consts::COMM_SELF);
+            .unwrap_or_else(|| engine.handler_of_last_resort());
         engine.call_handler(call, object, &fault);
         class
     }
 }
 
 impl Engine {
+    /// Whose handler takes an error that belongs to no object: `MPI_COMM_SELF`'s, as MPI-4.0 says,
+    /// but `MPI_COMM_WORLD`'s, as MPI-3 said, for a program that only set that one.
+    fn handler_of_last_resort(&self) -> Handle {
+        let untouched = |handle| {
+            let comm = self.comm(handle);
+            comm.is_ok_and(|c| Rc::ptr_eq(&c.errhandler.borrow(), &self.errors_are_fatal))
+        };
+        match untouched(consts::COMM_SELF) {
+            true => consts::COMM_WORLD,
+            false => consts::COMM_SELF,
+        }
+    }
+
     /// One more reference to an error handler for the program: the same handle each time.
     pub(crate) fn errhandler_handle(&self, handler: &Rc<Errhandler>) -> Result<Handle> {
         match &**handler {
