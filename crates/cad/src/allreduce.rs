@@ -41,12 +41,18 @@ pub const DOUBLING_MAX: u64 = 2 << 10;
 /// folding costs others in traffic.
 pub const RING_CHUNK_MIN: u64 = 64 << 10;
 
+/// Bytes from which on the ring is used for powers of two as well: its temporary buffers are two
+/// chunks, where halving needs a second vector, which at this size no cache holds any more.
+pub const RING_ALWAYS: u64 = 8 << 20;
+
 /// The algorithm for these parameters; the same on every process.
 pub fn choose(p: &Params) -> Algorithm {
     let (bytes, size) = (p.ty.bytes(p.count), u64::from(p.team.size));
+    let long_chunks = bytes >= RING_CHUNK_MIN * size;
+    let large = bytes >= RING_ALWAYS || !size.is_power_of_two();
     if bytes <= DOUBLING_MAX || p.count < size || size <= 2 {
         Algorithm::RecursiveDoubling
-    } else if p.commutative && bytes >= RING_CHUNK_MIN * size && !size.is_power_of_two() {
+    } else if p.commutative && long_chunks && large {
         Algorithm::Ring
     } else {
         Algorithm::Rabenseifner
