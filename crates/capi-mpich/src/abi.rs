@@ -23,7 +23,7 @@ pub mod prelude {
 
     pub use super::{
         CStatus, Comm, Datatype, Errhandler, File, Group, Info, Message, Op, Request, Session, Win,
-        user_buffer, callback, limits, mapped_array, mapped_array_out, status_in, status_inout,
+        user_buffer, callback, detached_out, limits, mapped_array, mapped_array_out, status_in, status_inout,
         status_out, status_array, weight_array,
     };
     pub use crate::contents::contents_out;
@@ -197,7 +197,7 @@ pub struct CStatus {
 static STATUS_CODEC: StatusCodec =
     StatusCodec { size: size_of::<CStatus>(), write: write_status, write_error };
 
-/// Writes all but the error field.
+/// Writes all but the error field, and that too for an empty status, where it is `MPI_SUCCESS`.
 ///
 /// # Safety
 /// `to` is a writable status of this ABI.
@@ -206,6 +206,9 @@ unsafe fn write_status(to: *mut u8, status: &Status) {
     let to = to.cast::<CStatus>();
     // SAFETY: the caller's contract; a status is aligned as an int is.
     unsafe {
+        if status.source == consts::ANY_SOURCE {
+            (*to).error = consts::SUCCESS;
+        }
         (*to).count_lo = status.bytes as i32;
         (*to).count_hi_and_cancelled = ((status.bytes >> 32) << 1) as i32 | status.cancelled as i32;
         (*to).source = values::rank_out(status.source);
@@ -301,6 +304,45 @@ pub unsafe fn user_buffer(address: *const c_void) -> UserBuf {
     let neutral = if address >= usize::MAX - 1 { address.wrapping_neg() } else { address };
     // SAFETY: the caller's contract is the same.
     unsafe { UserBuf::new(neutral) }
+}
+
+/// Where a call gives back the address of an attached buffer: `MPI_BUFFER_AUTOMATIC` gets this ABI's
+/// value.
+pub struct DetachedOut {
+    to: *mut usize,
+    value: usize,
+}
+
+impl std::ops::Deref for DetachedOut {
+    type Target = usize;
+    fn deref(&self) -> &usize {
+        &self.value
+    }
+}
+
+impl std::ops::DerefMut for DetachedOut {
+    fn deref_mut(&mut self) -> &mut usize {
+        &mut self.value
+    }
+}
+
+impl Drop for DetachedOut {
+    fn drop(&mut self) {
+        let value = if self.value == 2 { 2usize.wrapping_neg() } else { self.value };
+        // SAFETY: made by `detached_out`, whose contract says `to` is writable.
+        unsafe { self.to.write_unaligned(value) }
+    }
+}
+
+/// The address of a detached buffer, by the address of a pointer.
+///
+/// # Safety
+/// `to` is null or points to a pointer that is writable until the guard is dropped.
+pub unsafe fn detached_out(to: *mut c_void, name: &str) -> Result<DetachedOut> {
+    if to.is_null() {
+        return Err(fault(consts::ERR_ARG, format!("{name} is NULL")));
+    }
+    Ok(DetachedOut { to: to.cast(), value: 0 })
 }
 
 /// An array of weights; `MPI_UNWEIGHTED` and `MPI_WEIGHTS_EMPTY` get the neutral values.

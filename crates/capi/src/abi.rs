@@ -134,7 +134,7 @@ pub struct CStatus {
 static STATUS_CODEC: StatusCodec =
     StatusCodec { size: size_of::<CStatus>(), write: write_status, write_error };
 
-/// Writes all but the error field.
+/// Writes all but the error field, and that too for an empty status, where it is `MPI_SUCCESS`.
 ///
 /// # Safety
 /// `to` is a writable status of this ABI.
@@ -143,6 +143,9 @@ unsafe fn write_status(to: *mut u8, status: &Status) {
     let to = to.cast::<CStatus>();
     // SAFETY: the caller's contract; a status is aligned as an int is.
     unsafe {
+        if status.source == consts::ANY_SOURCE {
+            (*to).error = consts::SUCCESS;
+        }
         (*to).source = status.source;
         (*to).tag = status.tag;
         (*to).bytes = [status.bytes as i32, (status.bytes >> 32) as i32];

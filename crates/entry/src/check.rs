@@ -145,6 +145,16 @@ pub unsafe fn buffer_out(address: *mut std::ffi::c_void, name: &str) -> Result<U
     Ok(unsafe { UserBuf::new(address as usize) })
 }
 
+/// An address that is only an address, whatever constant of the ABI it equals.
+///
+/// # Safety
+/// As for [`UserBuf::new`].
+#[inline(always)]
+pub unsafe fn plain_address(address: *const std::ffi::c_void) -> UserBuf {
+    // SAFETY: the caller's contract is the same.
+    unsafe { UserBuf::new(address as usize) }
+}
+
 /// A callback.
 ///
 /// # Safety

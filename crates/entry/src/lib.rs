@@ -10,7 +10,7 @@ mod out;
 
 pub use boundary;
 pub use check::{
-    buffer_out, count_beside, function, handle_array, narrow, narrow_of, non_negative, room, room_at, text_in,
+    buffer_out, count_beside, function, handle_array, narrow, narrow_of, non_negative, plain_address, room, room_at, text_in,
     text_or_null, text_out, unsupported, wide, wide_of,
 };
 pub use engine;

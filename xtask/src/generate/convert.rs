@@ -88,7 +88,7 @@ impl Convert<'_> {
         let constant = if p.constant { "const " } else { "" };
         match (self.kind.form.as_str(), p.kind.as_str()) {
             ("varargs", _) => "...".into(),
-            ("buffer" | "baseptr" | "attribute", _) => format!("{constant}void *{name}"),
+            ("buffer" | "baseptr" | "detached" | "attribute", _) => format!("{constant}void *{name}"),
             ("text", _) => format!("{constant}char *{name}"),
             ("strings", "STRING_ARRAY") => format!("char *{name}[]"),
             ("strings", _) => format!("char **{name}[]"),
@@ -120,7 +120,7 @@ impl Convert<'_> {
         let base = self.rust_base();
         let star = if self.p.constant || (array && self.p.dir == Dir::In) { "*const" } else { "*mut" };
         match self.kind.form.as_str() {
-            "buffer" | "baseptr" | "attribute" | "text" => format!("{star} {base}"),
+            "buffer" | "baseptr" | "detached" | "attribute" | "text" => format!("{star} {base}"),
             "strings" | "argv" => "*mut c_void".into(),
             "function" => "usize".into(),
             "word" if self.base == "void" => "usize".into(),
@@ -169,7 +169,11 @@ impl Convert<'_> {
             ("buffer", _) => ("UserBuf", format!("user_buffer({name})")),
             ("attribute", Dir::In) => ("usize", format!("{name} as usize")),
             ("attribute", _) => ("UserBuf", format!("buffer_out({name}, \"{name}\")?")),
-            ("baseptr", _) => ("&mutusize", format!("word_out({name}, \"{name}\")?")),
+            ("address", _) => ("UserBuf", format!("plain_address({name})")),
+            ("detached", _) if self.at.abi.is_mpich() => {
+                ("&mutusize", format!("&mut *detached_out({name}, \"{name}\")?"))
+            }
+            ("baseptr" | "detached", _) => ("&mutusize", format!("word_out({name}, \"{name}\")?")),
             ("word", Dir::In) => ("usize", name.into()),
             ("word", _) => ("&mutusize", format!("word_out({name}, \"{name}\")?")),
             ("function", _) => ("UserFn", format!("callback({name})")),

@@ -11,10 +11,10 @@ entry! { PMPI_Buffer_attach_c "MPI_Buffer_attach_c" Running []
     |e| api::bsend::buffer_attach(e, user_buffer(buffer), non_negative(size, "size", consts::ERR_ARG)?) }
 entry! { PMPI_Buffer_detach "MPI_Buffer_detach" Running []
     (buffer_addr: *mut c_void, size: *mut i32)
-    |e| api::bsend::buffer_detach(e, word_out(buffer_addr, "buffer_addr")?, &mut *narrow_out(size, "size")?) }
+    |e| api::bsend::buffer_detach(e, &mut *detached_out(buffer_addr, "buffer_addr")?, &mut *narrow_out(size, "size")?) }
 entry! { PMPI_Buffer_detach_c "MPI_Buffer_detach_c" Running []
     (buffer_addr: *mut c_void, size: *mut i64)
-    |e| api::bsend::buffer_detach(e, word_out(buffer_addr, "buffer_addr")?, long_out(size, "size")?) }
+    |e| api::bsend::buffer_detach(e, &mut *detached_out(buffer_addr, "buffer_addr")?, long_out(size, "size")?) }
 entry! { PMPI_Buffer_flush "MPI_Buffer_flush" Running []
     ()
     |e| api::bsend::buffer_flush(e) }
@@ -29,10 +29,10 @@ entry! { PMPI_Comm_attach_buffer_c "MPI_Comm_attach_buffer_c" Running [comm.neut
     |e| api::bsend::comm_attach_buffer(e, comm.neutral(), user_buffer(buffer), non_negative(size, "size", consts::ERR_ARG)?) }
 entry! { PMPI_Comm_detach_buffer "MPI_Comm_detach_buffer" Running [comm.neutral()]
     (comm: Comm, buffer_addr: *mut c_void, size: *mut i32)
-    |e| api::bsend::comm_detach_buffer(e, comm.neutral(), word_out(buffer_addr, "buffer_addr")?, &mut *narrow_out(size, "size")?) }
+    |e| api::bsend::comm_detach_buffer(e, comm.neutral(), &mut *detached_out(buffer_addr, "buffer_addr")?, &mut *narrow_out(size, "size")?) }
 entry! { PMPI_Comm_detach_buffer_c "MPI_Comm_detach_buffer_c" Running [comm.neutral()]
     (comm: Comm, buffer_addr: *mut c_void, size: *mut i64)
-    |e| api::bsend::comm_detach_buffer(e, comm.neutral(), word_out(buffer_addr, "buffer_addr")?, long_out(size, "size")?) }
+    |e| api::bsend::comm_detach_buffer(e, comm.neutral(), &mut *detached_out(buffer_addr, "buffer_addr")?, long_out(size, "size")?) }
 entry! { PMPI_Comm_flush_buffer "MPI_Comm_flush_buffer" Running [comm.neutral()]
     (comm: Comm)
     |e| api::bsend::comm_flush_buffer(e, comm.neutral()) }

@@ -5,7 +5,7 @@ use crate::abi::prelude::*;
 
 entry! { PMPI_Get_address "MPI_Get_address" Running []
     (location: *const c_void, address: *mut i64)
-    |e| api::datatype::get_address(e, user_buffer(location), long_out(address, "address")?) }
+    |e| api::datatype::get_address(e, plain_address(location), long_out(address, "address")?) }
 entry! { PMPI_Pack "MPI_Pack" Running [comm.neutral()]
     (inbuf: *const c_void, incount: i32, datatype: Datatype, outbuf: *mut c_void, outsize: i32, position: *mut i32, comm: Comm)
     |e| api::pack::pack(e, user_buffer(inbuf), non_negative(incount as i64, "incount", consts::ERR_COUNT)?, datatype.neutral(), user_buffer(outbuf), non_negative(outsize as i64, "outsize", consts::ERR_ARG)?, &mut *narrow_inout(position, "position")?, comm.neutral()) }

@@ -5,7 +5,7 @@ use crate::abi::prelude::*;
 
 entry! { PMPI_Address "MPI_Address" Running []
     (location: *mut c_void, address: *mut i64)
-    |e| api::datatype::get_address(e, user_buffer(location), long_out(address, "address")?) }
+    |e| api::datatype::get_address(e, plain_address(location), long_out(address, "address")?) }
 entry! { PMPI_Errhandler_create "MPI_Errhandler_create" Running []
     (comm_errhandler_fn: usize, errhandler: *mut Errhandler)
     |e| api::errhandler::comm_create_errhandler(e, callback(comm_errhandler_fn), &mut *handle_out(errhandler, "errhandler")?) }

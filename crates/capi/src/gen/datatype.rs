@@ -5,175 +5,175 @@ use crate::abi::prelude::*;
 
 entry! { PMPI_Get_address "MPI_Get_address" Running []
     (location: *const c_void, address: *mut i64)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::get_address(e, plain_address(location), long_out(address, "address")?) }
 entry! { PMPI_Pack "MPI_Pack" Running [comm.neutral()]
     (inbuf: *const c_void, incount: i32, datatype: Datatype, outbuf: *mut c_void, outsize: i32, position: *mut i32, comm: Comm)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::pack::pack(e, user_buffer(inbuf), non_negative(incount as i64, "incount", consts::ERR_COUNT)?, datatype.neutral(), user_buffer(outbuf), non_negative(outsize as i64, "outsize", consts::ERR_ARG)?, &mut *narrow_inout(position, "position")?, comm.neutral()) }
 entry! { PMPI_Pack_c "MPI_Pack_c" Running [comm.neutral()]
     (inbuf: *const c_void, incount: i64, datatype: Datatype, outbuf: *mut c_void, outsize: i64, position: *mut i64, comm: Comm)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::pack::pack(e, user_buffer(inbuf), non_negative(incount, "incount", consts::ERR_COUNT)?, datatype.neutral(), user_buffer(outbuf), non_negative(outsize, "outsize", consts::ERR_ARG)?, long_out(position, "position")?, comm.neutral()) }
 entry! { PMPI_Pack_external "MPI_Pack_external" Running []
     (datarep: *const c_char, inbuf: *const c_void, incount: i32, datatype: Datatype, outbuf: *mut c_void, outsize: i64, position: *mut i64)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::pack::pack_external(e, text_in(datarep, "datarep")?, user_buffer(inbuf), incount as i64, datatype.neutral(), user_buffer(outbuf), non_negative(outsize, "outsize", consts::ERR_ARG)?, long_out(position, "position")?) }
 entry! { PMPI_Pack_external_c "MPI_Pack_external_c" Running []
     (datarep: *const c_char, inbuf: *const c_void, incount: i64, datatype: Datatype, outbuf: *mut c_void, outsize: i64, position: *mut i64)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::pack::pack_external(e, text_in(datarep, "datarep")?, user_buffer(inbuf), incount, datatype.neutral(), user_buffer(outbuf), non_negative(outsize, "outsize", consts::ERR_ARG)?, long_out(position, "position")?) }
 entry! { PMPI_Pack_external_size "MPI_Pack_external_size" Running []
     (datarep: *const c_char, incount: i32, datatype: Datatype, size: *mut i64)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::pack::pack_external_size(e, text_in(datarep, "datarep")?, incount as i64, datatype.neutral(), long_out(size, "size")?) }
 entry! { PMPI_Pack_external_size_c "MPI_Pack_external_size_c" Running []
     (datarep: *const c_char, incount: i64, datatype: Datatype, size: *mut i64)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::pack::pack_external_size(e, text_in(datarep, "datarep")?, incount, datatype.neutral(), long_out(size, "size")?) }
 entry! { PMPI_Pack_size "MPI_Pack_size" Running [comm.neutral()]
     (incount: i32, datatype: Datatype, comm: Comm, size: *mut i32)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::pack::pack_size(e, non_negative(incount as i64, "incount", consts::ERR_COUNT)?, datatype.neutral(), comm.neutral(), &mut *narrow_out(size, "size")?) }
 entry! { PMPI_Pack_size_c "MPI_Pack_size_c" Running [comm.neutral()]
     (incount: i64, datatype: Datatype, comm: Comm, size: *mut i64)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::pack::pack_size(e, non_negative(incount, "incount", consts::ERR_COUNT)?, datatype.neutral(), comm.neutral(), long_out(size, "size")?) }
 entry! { PMPI_Type_commit "MPI_Type_commit" Running []
     (datatype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_commit(e, &mut *handle_inout(datatype, "datatype")?) }
 entry! { PMPI_Type_contiguous "MPI_Type_contiguous" Running []
     (count: i32, oldtype: Datatype, newtype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_contiguous(e, non_negative(count as i64, "count", consts::ERR_COUNT)?, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Type_contiguous_c "MPI_Type_contiguous_c" Running []
     (count: i64, oldtype: Datatype, newtype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_contiguous(e, non_negative(count, "count", consts::ERR_COUNT)?, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Type_create_darray "MPI_Type_create_darray" Running []
     (size: i32, rank: i32, ndims: i32, array_of_gsizes: *const i32, array_of_distribs: *const i32, array_of_dargs: *const i32, array_of_psizes: *const i32, order: i32, oldtype: Datatype, newtype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_create_darray(e, size, rank, ndims, narrow_of(array_of_gsizes, ndims, "array_of_gsizes")?, narrow_of(array_of_distribs, ndims, "array_of_distribs")?, narrow_of(array_of_dargs, ndims, "array_of_dargs")?, narrow_of(array_of_psizes, ndims, "array_of_psizes")?, order, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Type_create_darray_c "MPI_Type_create_darray_c" Running []
     (size: i32, rank: i32, ndims: i32, array_of_gsizes: *const i64, array_of_distribs: *const i32, array_of_dargs: *const i32, array_of_psizes: *const i32, order: i32, oldtype: Datatype, newtype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_create_darray(e, size, rank, ndims, wide_of(array_of_gsizes, ndims, "array_of_gsizes")?, narrow_of(array_of_distribs, ndims, "array_of_distribs")?, narrow_of(array_of_dargs, ndims, "array_of_dargs")?, narrow_of(array_of_psizes, ndims, "array_of_psizes")?, order, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Type_create_f90_complex "MPI_Type_create_f90_complex" Running []
     (p: i32, r: i32, newtype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_create_f90_complex(e, p, r, &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Type_create_f90_integer "MPI_Type_create_f90_integer" Running []
     (r: i32, newtype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_create_f90_integer(e, r, &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Type_create_f90_real "MPI_Type_create_f90_real" Running []
     (p: i32, r: i32, newtype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_create_f90_real(e, p, r, &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Type_create_hindexed "MPI_Type_create_hindexed" Running []
     (count: i32, array_of_blocklengths: *const i32, array_of_displacements: *const i64, oldtype: Datatype, newtype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_create_hindexed(e, non_negative(count as i64, "count", consts::ERR_COUNT)?, narrow_of(array_of_blocklengths, count, "array_of_blocklengths")?, wide_of(array_of_displacements, count, "array_of_displacements")?, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Type_create_hindexed_c "MPI_Type_create_hindexed_c" Running []
     (count: i64, array_of_blocklengths: *const i64, array_of_displacements: *const i64, oldtype: Datatype, newtype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_create_hindexed(e, non_negative(count, "count", consts::ERR_COUNT)?, wide_of(array_of_blocklengths, count, "array_of_blocklengths")?, wide_of(array_of_displacements, count, "array_of_displacements")?, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Type_create_hindexed_block "MPI_Type_create_hindexed_block" Running []
     (count: i32, blocklength: i32, array_of_displacements: *const i64, oldtype: Datatype, newtype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_create_hindexed_block(e, non_negative(count as i64, "count", consts::ERR_COUNT)?, non_negative(blocklength as i64, "blocklength", consts::ERR_COUNT)?, wide_of(array_of_displacements, count, "array_of_displacements")?, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Type_create_hindexed_block_c "MPI_Type_create_hindexed_block_c" Running []
     (count: i64, blocklength: i64, array_of_displacements: *const i64, oldtype: Datatype, newtype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_create_hindexed_block(e, non_negative(count, "count", consts::ERR_COUNT)?, non_negative(blocklength, "blocklength", consts::ERR_COUNT)?, wide_of(array_of_displacements, count, "array_of_displacements")?, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Type_create_hvector "MPI_Type_create_hvector" Running []
     (count: i32, blocklength: i32, stride: i64, oldtype: Datatype, newtype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_create_hvector(e, non_negative(count as i64, "count", consts::ERR_COUNT)?, non_negative(blocklength as i64, "blocklength", consts::ERR_COUNT)?, stride, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Type_create_hvector_c "MPI_Type_create_hvector_c" Running []
     (count: i64, blocklength: i64, stride: i64, oldtype: Datatype, newtype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_create_hvector(e, non_negative(count, "count", consts::ERR_COUNT)?, non_negative(blocklength, "blocklength", consts::ERR_COUNT)?, stride, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Type_create_indexed_block "MPI_Type_create_indexed_block" Running []
     (count: i32, blocklength: i32, array_of_displacements: *const i32, oldtype: Datatype, newtype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_create_indexed_block(e, non_negative(count as i64, "count", consts::ERR_COUNT)?, non_negative(blocklength as i64, "blocklength", consts::ERR_COUNT)?, narrow_of(array_of_displacements, count, "array_of_displacements")?, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Type_create_indexed_block_c "MPI_Type_create_indexed_block_c" Running []
     (count: i64, blocklength: i64, array_of_displacements: *const i64, oldtype: Datatype, newtype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_create_indexed_block(e, non_negative(count, "count", consts::ERR_COUNT)?, non_negative(blocklength, "blocklength", consts::ERR_COUNT)?, wide_of(array_of_displacements, count, "array_of_displacements")?, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Type_create_resized "MPI_Type_create_resized" Running []
     (oldtype: Datatype, lb: i64, extent: i64, newtype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_create_resized(e, oldtype.neutral(), lb, extent, &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Type_create_resized_c "MPI_Type_create_resized_c" Running []
     (oldtype: Datatype, lb: i64, extent: i64, newtype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_create_resized(e, oldtype.neutral(), lb, extent, &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Type_create_struct "MPI_Type_create_struct" Running []
     (count: i32, array_of_blocklengths: *const i32, array_of_displacements: *const i64, array_of_types: *const Datatype, newtype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_create_struct(e, non_negative(count as i64, "count", consts::ERR_COUNT)?, narrow_of(array_of_blocklengths, count, "array_of_blocklengths")?, wide_of(array_of_displacements, count, "array_of_displacements")?, handle_array(array_of_types, count, "array_of_types")?, &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Type_create_struct_c "MPI_Type_create_struct_c" Running []
     (count: i64, array_of_blocklengths: *const i64, array_of_displacements: *const i64, array_of_types: *const Datatype, newtype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_create_struct(e, non_negative(count, "count", consts::ERR_COUNT)?, wide_of(array_of_blocklengths, count, "array_of_blocklengths")?, wide_of(array_of_displacements, count, "array_of_displacements")?, handle_array(array_of_types, count, "array_of_types")?, &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Type_create_subarray "MPI_Type_create_subarray" Running []
     (ndims: i32, array_of_sizes: *const i32, array_of_subsizes: *const i32, array_of_starts: *const i32, order: i32, oldtype: Datatype, newtype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_create_subarray(e, ndims, narrow_of(array_of_sizes, ndims, "array_of_sizes")?, narrow_of(array_of_subsizes, ndims, "array_of_subsizes")?, narrow_of(array_of_starts, ndims, "array_of_starts")?, order, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Type_create_subarray_c "MPI_Type_create_subarray_c" Running []
     (ndims: i32, array_of_sizes: *const i64, array_of_subsizes: *const i64, array_of_starts: *const i64, order: i32, oldtype: Datatype, newtype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_create_subarray(e, ndims, wide_of(array_of_sizes, ndims, "array_of_sizes")?, wide_of(array_of_subsizes, ndims, "array_of_subsizes")?, wide_of(array_of_starts, ndims, "array_of_starts")?, order, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Type_dup "MPI_Type_dup" Running []
     (oldtype: Datatype, newtype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_dup(e, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Type_free "MPI_Type_free" Running []
     (datatype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_free(e, &mut *handle_inout(datatype, "datatype")?) }
 entry! { PMPI_Type_get_contents "MPI_Type_get_contents" Running []
     (datatype: Datatype, max_integers: i32, max_addresses: i32, max_datatypes: i32, array_of_integers: *mut i32, array_of_addresses: *mut i64, array_of_datatypes: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_get_contents(e, datatype.neutral(), non_negative(max_integers as i64, "max_integers", consts::ERR_ARG)?, non_negative(max_addresses as i64, "max_addresses", consts::ERR_ARG)?, 0, non_negative(max_datatypes as i64, "max_datatypes", consts::ERR_ARG)?, narrow_of(array_of_integers, max_integers, "array_of_integers")?, wide_of(array_of_addresses, max_addresses, "array_of_addresses")?, wide(std::ptr::null()), handle_array(array_of_datatypes, max_datatypes, "array_of_datatypes")?) }
 entry! { PMPI_Type_get_contents_c "MPI_Type_get_contents_c" Running []
     (datatype: Datatype, max_integers: i64, max_addresses: i64, max_large_counts: i64, max_datatypes: i64, array_of_integers: *mut i32, array_of_addresses: *mut i64, array_of_large_counts: *mut i64, array_of_datatypes: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_get_contents(e, datatype.neutral(), non_negative(max_integers, "max_integers", consts::ERR_ARG)?, non_negative(max_addresses, "max_addresses", consts::ERR_ARG)?, non_negative(max_large_counts, "max_large_counts", consts::ERR_ARG)?, non_negative(max_datatypes, "max_datatypes", consts::ERR_ARG)?, narrow_of(array_of_integers, max_integers, "array_of_integers")?, wide_of(array_of_addresses, max_addresses, "array_of_addresses")?, wide_of(array_of_large_counts, max_large_counts, "array_of_large_counts")?, handle_array(array_of_datatypes, max_datatypes, "array_of_datatypes")?) }
 entry! { PMPI_Type_get_envelope "MPI_Type_get_envelope" Running []
     (datatype: Datatype, num_integers: *mut i32, num_addresses: *mut i32, num_datatypes: *mut i32, combiner: *mut i32)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_get_envelope(e, datatype.neutral(), &mut *narrow_out(num_integers, "num_integers")?, &mut *narrow_out(num_addresses, "num_addresses")?, &mut 0, &mut *narrow_out(num_datatypes, "num_datatypes")?, int_out(combiner, "combiner")?) }
 entry! { PMPI_Type_get_envelope_c "MPI_Type_get_envelope_c" Running []
     (datatype: Datatype, num_integers: *mut i64, num_addresses: *mut i64, num_large_counts: *mut i64, num_datatypes: *mut i64, combiner: *mut i32)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_get_envelope(e, datatype.neutral(), long_out(num_integers, "num_integers")?, long_out(num_addresses, "num_addresses")?, long_out(num_large_counts, "num_large_counts")?, long_out(num_datatypes, "num_datatypes")?, int_out(combiner, "combiner")?) }
 entry! { PMPI_Type_get_extent "MPI_Type_get_extent" Running []
     (datatype: Datatype, lb: *mut i64, extent: *mut i64)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_get_extent(e, datatype.neutral(), long_out(lb, "lb")?, long_out(extent, "extent")?) }
 entry! { PMPI_Type_get_extent_c "MPI_Type_get_extent_c" Running []
     (datatype: Datatype, lb: *mut i64, extent: *mut i64)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_get_extent(e, datatype.neutral(), long_out(lb, "lb")?, long_out(extent, "extent")?) }
 entry! { PMPI_Type_get_extent_x "MPI_Type_get_extent_x" Running []
     (datatype: Datatype, lb: *mut i64, extent: *mut i64)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_get_extent_x(e, datatype.neutral(), long_out(lb, "lb")?, long_out(extent, "extent")?) }
 entry! { PMPI_Type_get_name "MPI_Type_get_name" Running []
     (datatype: Datatype, type_name: *mut c_char, resultlen: *mut i32)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_get_name(e, datatype.neutral(), text_out(type_name, limits::OBJECT_NAME, "type_name")?, int_out(resultlen, "resultlen")?) }
 entry! { PMPI_Type_get_true_extent "MPI_Type_get_true_extent" Running []
     (datatype: Datatype, true_lb: *mut i64, true_extent: *mut i64)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_get_true_extent(e, datatype.neutral(), long_out(true_lb, "true_lb")?, long_out(true_extent, "true_extent")?) }
 entry! { PMPI_Type_get_true_extent_c "MPI_Type_get_true_extent_c" Running []
     (datatype: Datatype, true_lb: *mut i64, true_extent: *mut i64)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_get_true_extent(e, datatype.neutral(), long_out(true_lb, "true_lb")?, long_out(true_extent, "true_extent")?) }
 entry! { PMPI_Type_get_true_extent_x "MPI_Type_get_true_extent_x" Running []
     (datatype: Datatype, true_lb: *mut i64, true_extent: *mut i64)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_get_true_extent_x(e, datatype.neutral(), long_out(true_lb, "true_lb")?, long_out(true_extent, "true_extent")?) }
 entry! { PMPI_Type_get_value_index "MPI_Type_get_value_index" Running []
     (value_type: Datatype, index_type: Datatype, pair_type: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_get_value_index(e, value_type.neutral(), index_type.neutral(), &mut *handle_out(pair_type, "pair_type")?) }
 entry! { PMPI_Type_indexed "MPI_Type_indexed" Running []
     (count: i32, array_of_blocklengths: *const i32, array_of_displacements: *const i32, oldtype: Datatype, newtype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_indexed(e, non_negative(count as i64, "count", consts::ERR_COUNT)?, narrow_of(array_of_blocklengths, count, "array_of_blocklengths")?, narrow_of(array_of_displacements, count, "array_of_displacements")?, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Type_indexed_c "MPI_Type_indexed_c" Running []
     (count: i64, array_of_blocklengths: *const i64, array_of_displacements: *const i64, oldtype: Datatype, newtype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_indexed(e, non_negative(count, "count", consts::ERR_COUNT)?, wide_of(array_of_blocklengths, count, "array_of_blocklengths")?, wide_of(array_of_displacements, count, "array_of_displacements")?, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Type_match_size "MPI_Type_match_size" Running []
     (typeclass: i32, size: i32, datatype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_match_size(e, typeclass, size, &mut *handle_out(datatype, "datatype")?) }
 entry! { PMPI_Type_set_name "MPI_Type_set_name" Running []
     (datatype: Datatype, type_name: *const c_char)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_set_name(e, datatype.neutral(), text_in(type_name, "type_name")?) }
 entry! { PMPI_Type_size "MPI_Type_size" Running []
     (datatype: Datatype, size: *mut i32)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_size(e, datatype.neutral(), &mut *narrow_out(size, "size")?) }
 entry! { PMPI_Type_size_c "MPI_Type_size_c" Running []
     (datatype: Datatype, size: *mut i64)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_size(e, datatype.neutral(), long_out(size, "size")?) }
 entry! { PMPI_Type_size_x "MPI_Type_size_x" Running []
     (datatype: Datatype, size: *mut i64)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_size_x(e, datatype.neutral(), long_out(size, "size")?) }
 entry! { PMPI_Type_vector "MPI_Type_vector" Running []
     (count: i32, blocklength: i32, stride: i32, oldtype: Datatype, newtype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_vector(e, non_negative(count as i64, "count", consts::ERR_COUNT)?, non_negative(blocklength as i64, "blocklength", consts::ERR_COUNT)?, stride as i64, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Type_vector_c "MPI_Type_vector_c" Running []
     (count: i64, blocklength: i64, stride: i64, oldtype: Datatype, newtype: *mut Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::datatype::type_vector(e, non_negative(count, "count", consts::ERR_COUNT)?, non_negative(blocklength, "blocklength", consts::ERR_COUNT)?, stride, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Unpack "MPI_Unpack" Running [comm.neutral()]
     (inbuf: *const c_void, insize: i32, position: *mut i32, outbuf: *mut c_void, outcount: i32, datatype: Datatype, comm: Comm)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::pack::unpack(e, user_buffer(inbuf), non_negative(insize as i64, "insize", consts::ERR_ARG)?, &mut *narrow_inout(position, "position")?, user_buffer(outbuf), outcount as i64, datatype.neutral(), comm.neutral()) }
 entry! { PMPI_Unpack_c "MPI_Unpack_c" Running [comm.neutral()]
     (inbuf: *const c_void, insize: i64, position: *mut i64, outbuf: *mut c_void, outcount: i64, datatype: Datatype, comm: Comm)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::pack::unpack(e, user_buffer(inbuf), non_negative(insize, "insize", consts::ERR_ARG)?, long_out(position, "position")?, user_buffer(outbuf), outcount, datatype.neutral(), comm.neutral()) }
 entry! { PMPI_Unpack_external "MPI_Unpack_external" Running []
     (datarep: *const c_char, inbuf: *const c_void, insize: i64, position: *mut i64, outbuf: *mut c_void, outcount: i32, datatype: Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::pack::unpack_external(e, text_in(datarep, "datarep")?, user_buffer(inbuf), non_negative(insize, "insize", consts::ERR_ARG)?, long_out(position, "position")?, user_buffer(outbuf), outcount as i64, datatype.neutral()) }
 entry! { PMPI_Unpack_external_c "MPI_Unpack_external_c" Running []
     (datarep: *const c_char, inbuf: *const c_void, insize: i64, position: *mut i64, outbuf: *mut c_void, outcount: i64, datatype: Datatype)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::pack::unpack_external(e, text_in(datarep, "datarep")?, user_buffer(inbuf), non_negative(insize, "insize", consts::ERR_ARG)?, long_out(position, "position")?, user_buffer(outbuf), outcount, datatype.neutral()) }
