@@ -166,6 +166,11 @@ impl Job {
 
     /// A signal to mpiexec.
     fn signal(&mut self, signal: i32, now: Instant) {
+        let ends = matches!(signal, libc::SIGINT | libc::SIGTERM | libc::SIGHUP);
+        if ends && self.members.iter().all(Member::has_ended) {
+            // Only output is left, and whoever reads it does not: nobody wants to wait for that.
+            self.abandon_output();
+        }
         let forward = |job: &Job| message::order(&job.keeper.control, Order::Signal(signal));
         match signal {
             libc::SIGINT => {
@@ -204,6 +209,13 @@ impl Job {
         }
         self.sinks[1].say("mpiexec: its keeper process was killed, and the ranks with it");
         self.course.kill(now);
+    }
+
+    /// Gives up what has not been written yet.
+    fn abandon_output(&mut self) {
+        for which in 0..2 {
+            self.close_sink(which);
+        }
     }
 
     /// Writes out what is left. A person who interrupts again does not want to wait for it.

@@ -19,7 +19,7 @@ fn mpich() -> Option<PathBuf> {
 
 /// Compiles a program of `tests/launch` with MPICH's wrapper.
 fn compile(prefix: &std::path::Path, name: &str) -> String {
-    let program = std::env::temp_dir().join(format!("yamabiko-{}-{name}", std::process::id()));
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let status = Command::new(prefix.join("bin/mpicc"))
         .arg(script(&format!("{name}.c")))
         .arg("-o")
@@ -60,7 +60,6 @@ fn their_library_under_our_launcher() {
     assert_eq!(outcome.code, Some(137), "{outcome:?}");
     let outcome = run(format!("-n 2 {program} spawn"));
     assert_ne!(outcome.code, Some(0), "it cannot be spawned: {outcome:?}");
-    std::fs::remove_file(program).unwrap();
 }
 
 #[test]

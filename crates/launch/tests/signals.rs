@@ -62,7 +62,7 @@ fn stop_and_continue_reach_every_rank() {
         let sleepers = job
             .processes()
             .into_iter()
-            .filter(|(_, command)| command.starts_with("sleep"));
+            .filter(|(_, command)| command.contains("sleep") && !command.contains("mpiexec"));
         let states: Vec<String> = sleepers.map(|(pid, _)| state(pid)).collect();
         states.len() == 2 && states.iter().all(|s| wanted.contains(s.as_str()))
     };

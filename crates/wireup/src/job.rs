@@ -12,6 +12,8 @@ use std::time::Duration;
 const DOUBTFUL_LIMIT: Duration = Duration::from_secs(5);
 /// The same for a socket that certainly is the launcher's: it only guards against a hang.
 const CERTAIN_LIMIT: Duration = Duration::from_secs(120);
+/// Where rank 0 publishes the job's secret if the launcher does not.
+const OWN_SECRET_KEY: &str = "yamabiko_secret_of_rank_0";
 /// Most bytes [`Job::get_bytes`] accepts: a bound for a hostile length, far above any address.
 const BYTES_MAX: usize = 1 << 20;
 
@@ -186,7 +188,8 @@ impl Job {
         }
     }
 
-    /// What was published under `key`, if anything was.
+    /// What was published under `key`, if anything was. Only a barrier makes sure that it is there;
+    /// it may be there earlier, so nothing collective may depend on its absence.
     pub fn get(&mut self, key: &str) -> Result<Option<String>, Error> {
         match &mut self.space {
             Space::Alone(keys) => Ok(keys.get(key).cloned()),
@@ -250,14 +253,20 @@ impl Job {
     /// it once, before it publishes anything that depends on it. This project's launcher hands the
     /// secret out; under others rank 0 makes it.
     pub fn secret(&mut self) -> Result<[u8; 32], Error> {
-        let key = SECRET_KEY;
-        if self.get(key)?.is_none() {
-            if self.rank == 0 {
-                let secret = random().map_err(|e| Error::Refused(format!("no randomness: {e}")))?;
-                self.put(key, &to_hex(&secret))?;
+        // Two keys: whether the launcher's is there must not change while ranks look, but what rank 0
+        // publishes may be visible at once, before the barrier.
+        let key = match self.get(SECRET_KEY)? {
+            Some(_) => SECRET_KEY,
+            None => {
+                if self.rank == 0 {
+                    let secret =
+                        random().map_err(|e| Error::Refused(format!("no randomness: {e}")))?;
+                    self.put(OWN_SECRET_KEY, &to_hex(&secret))?;
+                }
+                self.barrier()?;
+                OWN_SECRET_KEY
             }
-            self.barrier()?;
-        }
+        };
         let text = self.get(key)?.unwrap_or_default();
         let bytes = from_hex(&text).and_then(|b| <[u8; 32]>::try_from(b).ok());
         bytes.ok_or_else(|| Error::Malformed("the job's secret".into()))

@@ -1,8 +1,9 @@
 //! `mpiexec` (and `mpirun`): runs an MPI job on this machine.
 
-use launch::options::{self, Request};
+use launch::options::{self, Options, Request};
 use std::ffi::OsStr;
 use std::process::exit;
+use std::time::Duration;
 
 fn main() {
     let arguments = std::env::args_os().skip(1).collect();
@@ -10,7 +11,7 @@ fn main() {
         std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.to_string_lossy()))
     };
     let options = match options::parse(arguments, &read_file, &is_local) {
-        Ok(Request::Run(options)) => options,
+        Ok(Request::Run(options)) => with_environment(options),
         Ok(Request::Help) => return print!("{}", options::HELP),
         Ok(Request::Version) => {
             return println!("mpiexec (Yamabiko) {}", env!("CARGO_PKG_VERSION"));
@@ -21,6 +22,17 @@ fn main() {
         Ok(code) => exit(code),
         Err(error) => fail(&error.text, error.code),
     }
+}
+
+/// Adds what test suites set for any launcher: `MPIEXEC_TIMEOUT`, in seconds.
+fn with_environment(mut options: Box<Options>) -> Box<Options> {
+    let seconds = std::env::var("MPIEXEC_TIMEOUT")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    if options.timeout.is_none() {
+        options.timeout = seconds.map(Duration::from_secs);
+    }
+    options
 }
 
 fn fail(text: &str, code: i32) -> ! {

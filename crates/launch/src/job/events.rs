@@ -230,13 +230,16 @@ impl Job {
             Err(Errno::INTR | Errno::AGAIN) => {}
             // Nobody reads any more. The ranks shall notice as they would without a launcher: by
             // SIGPIPE at their next write.
-            Err(_) => {
-                self.sinks_open[which] = false;
-                let length = self.sinks[which].pending().len();
-                self.sinks[which].wrote(length);
-                self.members.iter_mut().for_each(|m| m.close_output(which));
-            }
+            Err(_) => self.close_sink(which),
         }
+    }
+
+    /// Writes nothing more to one of mpiexec's own streams and reads nothing more for it.
+    pub(super) fn close_sink(&mut self, which: usize) {
+        self.sinks_open[which] = false;
+        let length = self.sinks[which].pending().len();
+        self.sinks[which].wrote(length);
+        self.members.iter_mut().for_each(|m| m.close_output(which));
     }
 
     /// Waits for a child's end, at most until `deadline`.

@@ -69,18 +69,7 @@ pub(super) fn start(options: &Options) -> Result<Job, StartError> {
     let (signals, mask) = Signals::new(&[&handled[..], HELD_BACK].concat(), &handled)
         .map_err(|e| system("signals", &e))?;
 
-    let (first_stdin, terminal) = stdin_of_first(options)?;
-    let mut first_stdin = Some(first_stdin);
-    let cpus = placement::place(&options.binding, size);
-    let mut ranks = Vec::with_capacity(size);
-    let mut members = Vec::with_capacity(size);
-    for (rank, cpus) in cpus.into_iter().enumerate() {
-        let program = &prepared[program_of[rank]];
-        let stdin = first_stdin.take().map_or_else(null, Ok)?;
-        let (kept, member) = one_rank(rank, size, program, stdin, &page, cpus)?;
-        ranks.push(kept);
-        members.push(member);
-    }
+    let (ranks, members, terminal) = all_ranks(options, &prepared, &program_of, &page)?;
     let (control, keepers) = socket_pair(SocketType::SEQPACKET)?;
     os::become_subreaper().map_err(|e| system("a subreaper", &e))?;
     match os::fork().map_err(|e| system("the keeper process", &e))? {
@@ -125,6 +114,31 @@ pub(super) fn start(options: &Options) -> Result<Job, StartError> {
         interrupts: 0,
         announced: false,
     })
+}
+
+/// What the keeper starts, what mpiexec listens to, and the terminal to pass on to rank 0.
+type Halves = (Vec<keeper::Rank>, Vec<Member>, Option<Terminal>);
+
+fn all_ranks(
+    options: &Options,
+    prepared: &[Prepared],
+    program_of: &[usize],
+    page: &OwnedFd,
+) -> Result<Halves, StartError> {
+    let size = program_of.len();
+    let (first_stdin, terminal) = stdin_of_first(options)?;
+    let mut first_stdin = Some(first_stdin);
+    let cpus = placement::place(&options.binding, size);
+    let mut ranks = Vec::with_capacity(size);
+    let mut members = Vec::with_capacity(size);
+    for (rank, cpus) in cpus.into_iter().enumerate() {
+        let program = &prepared[program_of[rank]];
+        let stdin = first_stdin.take().map_or_else(null, Ok)?;
+        let (kept, member) = one_rank(rank, size, program, stdin, page, cpus)?;
+        ranks.push(kept);
+        members.push(member);
+    }
+    Ok((ranks, members, terminal))
 }
 
 fn prepare(options: &Options, program: &Program) -> Result<Prepared, StartError> {

@@ -57,10 +57,13 @@ const FLAGS: &[(&[&str], usize, Flag)] = &[
     (&["timeout"], 1, Flag::Timeout),
     (&["usize"], 1, Flag::Universe),
     (&["bind-to", "binding"], 1, Flag::Bind),
-    (&["bind-to-core"], 0, Flag::Ignored),
     (&["bind-to-none"], 0, Flag::Ignored),
     (&["enable-auto-cleanup"], 0, Flag::Cleanup),
-    (&["disable-auto-cleanup", "continuous"], 0, Flag::NoCleanup),
+    (
+        &["disable-auto-cleanup", "continuous", "enable-recovery"],
+        0,
+        Flag::NoCleanup,
+    ),
     (&["stdin", "s"], 1, Flag::Stdin),
     (&["host", "hosts", "H"], 1, Flag::Hosts),
     (
@@ -89,8 +92,6 @@ const FLAGS: &[(&[&str], usize, Flag)] = &[
             "q",
             "quiet",
             "nolocal",
-            "localonly",
-            "local",
             "print-all-exitcodes",
         ],
         0,
@@ -107,15 +108,7 @@ const FLAGS: &[(&[&str], usize, Flag)] = &[
         0,
         Flag::Ignored,
     ),
-    (
-        &[
-            "disable-hostname-propagation",
-            "merge-stderr-to-stdout",
-            "enable-recovery",
-        ],
-        0,
-        Flag::Ignored,
-    ),
+    (&["disable-hostname-propagation"], 0, Flag::Ignored),
     (
         &[
             "map-by", "rank-by", "ppn", "N", "npernode", "perhost", "grr", "rr", "display",
@@ -164,12 +157,15 @@ const FLAGS: &[(&[&str], usize, Flag)] = &[
             "output-filename",
             "output",
             "prepend-pattern",
-            "xml",
         ],
         1,
         Flag::Refused(FILES),
     ),
-    (&["timestamp-output"], 0, Flag::Refused(FILES)),
+    (
+        &["timestamp-output", "xml", "merge-stderr-to-stdout"],
+        0,
+        Flag::Refused(FILES),
+    ),
     (
         &["gpus-per-proc", "gpu-subdevs-per-proc"],
         1,
@@ -229,6 +225,7 @@ Runs an MPI job on this machine. Options take one dash or two.
   -stdin 0|none          who reads standard input (default: rank 0)
   -bind-to none|hwthread|core|socket|user:0,1,2+3    processors per rank (default: none)
   -timeout SECONDS       end the job then, tell where each rank waits, exit with 124
+                         (also: the environment variable MPIEXEC_TIMEOUT)
   -usize N               value of MPI_UNIVERSE_SIZE
   -disable-auto-cleanup  let the other ranks go on when one fails
   -host localhost, -f FILE          accepted where they name this machine only

@@ -107,6 +107,6 @@ fn alone_keeps_its_keys() {
     job.put_bytes("k", &[1, 2, 3]).unwrap();
     job.barrier().unwrap();
     assert_eq!(job.get_bytes("k").unwrap(), Some(vec![1, 2, 3]));
-    assert_eq!(job.secret().unwrap(), job.secret().unwrap());
+    assert_ne!(job.secret().unwrap(), [0; 32]);
     job.finalize().unwrap();
 }
