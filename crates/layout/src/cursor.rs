@@ -55,7 +55,7 @@ struct Position {
 
 /// Displacement of iteration `i` of the loop `insn`.
 #[inline(always)]
-fn step(program: &Program, insn: Insn, i: u32) -> i64 {
+fn step(program: &Program, insn: &Insn, i: u32) -> i64 {
     match insn.op {
         Op::Loop => insn.b.wrapping_mul(i64::from(i)),
         _ => program.table[insn.b as usize + i as usize],
@@ -174,7 +174,7 @@ impl Position {
             return;
         }
         loop {
-            let (insn, link) = (program.insns[self.pc], program.links[self.pc]);
+            let (insn, link) = (&program.insns[self.pc], &program.links[self.pc]);
             match insn.op {
                 Op::Disp => self.cur = self.cur.wrapping_add(insn.b),
                 Op::Loop | Op::Ixl => {
@@ -200,7 +200,7 @@ impl Position {
         }
     }
 
-    fn seek_leaf(&mut self, program: &Program, insn: Insn, rest: u64) {
+    fn seek_leaf(&mut self, program: &Program, insn: &Insn, rest: u64) {
         match insn.op {
             Op::Blk => self.off = rest,
             Op::Ixv => {
@@ -220,7 +220,7 @@ impl Position {
     /// The rest of the present fragment; the position is at a leaf.
     #[inline(always)]
     fn fragment(&self, p: &Program) -> (i64, u64, Kind) {
-        let insn = p.insns[self.pc];
+        let insn = &p.insns[self.pc];
         let i = self.idx as usize;
         let (disp, len) = match insn.op {
             Op::Blk => (insn.b, u64::from(insn.a)),
@@ -253,7 +253,7 @@ impl Position {
     /// Moves on by `k` whole fragments of the present leaf, to the next instruction after its last.
     #[inline(always)]
     fn next_fragments(&mut self, program: &Program, k: u32) {
-        let insn = program.insns[self.pc];
+        let insn = &program.insns[self.pc];
         self.idx += k;
         if insn.op == Op::Blk || self.idx == insn.a {
             self.idx = 0;
@@ -266,7 +266,7 @@ impl Position {
     #[inline(always)]
     fn settle<M: Mover>(&mut self, program: &Program, m: &mut M) {
         while self.done < self.total {
-            let insn = program.insns[self.pc];
+            let insn = &program.insns[self.pc];
             match insn.op {
                 Op::Disp => {
                     self.cur = self.cur.wrapping_add(insn.b);
@@ -301,10 +301,10 @@ impl Position {
         let Some(frame) = self.stack.last_mut() else {
             return;
         };
-        let (insn, link) = (program.insns[frame.pc], program.links[frame.pc]);
+        let (insn, link) = (&program.insns[frame.pc], &program.links[frame.pc]);
         let end = link.to as usize;
         if link.flat {
-            let fit = (m.room() as u64 / link.bytes).min(u64::from(insn.a - frame.i)) as u32;
+            let fit = fitting(m.room() as u64, link.bytes, insn.a - frame.i);
             if fit > 0 {
                 let cur = frame.cur;
                 let starts = (frame.i..frame.i + fit).map(|i| step(program, insn, i));
@@ -355,25 +355,34 @@ impl Position {
             if room == 0 {
                 return;
             }
+            let insn = &program.insns[self.pc];
+            if insn.op == Op::Blk && self.off == 0 && u64::from(insn.a) <= room {
+                m.block(self.cur.wrapping_add(insn.b), insn.a as usize);
+                self.done += u64::from(insn.a);
+                self.pc += 1;
+                continue;
+            }
             let (disp, left, _) = self.fragment(program);
-            if left > room || self.off > 0 || self.leaf(program, m) == 0 {
+            if left > room || self.off > 0 || insn.op == Op::Blk {
                 let n = left.min(room);
                 m.block(disp, n as usize);
                 self.advance(program, n, left);
+            } else {
+                self.leaf(program, m);
             }
         }
     }
 
-    /// Moves as many whole fragments of the present leaf as there is room for; 0 where the leaf is
-    /// of a kind that goes one by one.
+    /// Moves as many whole fragments of the present leaf as there is room for; the leaf is one of
+    /// several fragments, and there is room for the next.
     #[inline(always)]
-    fn leaf<M: Mover>(&mut self, program: &Program, m: &mut M) -> u32 {
-        let insn = program.insns[self.pc];
+    fn leaf<M: Mover>(&mut self, program: &Program, m: &mut M) {
+        let insn = &program.insns[self.pc];
         let (cur, from) = (self.cur, self.idx);
         let left = insn.a.wrapping_sub(from);
         let k = match insn.op {
             Op::Vec | Op::Ixb => {
-                let k = (m.room() as u64 / u64::from(insn.c)).min(left.into()) as u32;
+                let k = fitting(m.room() as u64, insn.c.into(), left);
                 if insn.op == Op::Vec {
                     let at = |i| cur.wrapping_add(insn.b.wrapping_mul(i64::from(i)));
                     m.fragments((from..from + k).map(at), insn.c.into());
@@ -385,7 +394,7 @@ impl Position {
                 self.done += u64::from(k) * u64::from(insn.c);
                 k
             }
-            Op::Ixv => {
+            _ => {
                 let first = insn.b as usize + 2 * from as usize;
                 let entries = &program.table[first..first + 2 * left as usize];
                 let mut k = 0;
@@ -399,10 +408,18 @@ impl Position {
                 }
                 k
             }
-            _ => return 0,
         };
         self.next_fragments(program, k);
-        k
+    }
+}
+
+/// How many of `count` pieces of `size` bytes fit into `room`. A division costs as much as moving
+/// several small fragments, so it is only done where not all fit.
+#[inline(always)]
+fn fitting(room: u64, size: u64, count: u32) -> u32 {
+    match size.checked_mul(count.into()) {
+        Some(all) if all <= room => count,
+        _ => (room / size) as u32,
     }
 }
 

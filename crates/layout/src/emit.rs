@@ -19,7 +19,8 @@ impl Tree {
     /// Compiles the layout of a type with the given bounds.
     pub fn compile(&self, bounds: Bounds) -> Result<Program, Error> {
         let mut e = Emitter::default();
-        e.tree(self, 0)?;
+        let unrolled = self.unrolled_program();
+        e.tree(unrolled.as_deref().unwrap_or(self), 0)?;
         e.push(Insn::END)?;
         Program::new(e.insns, e.table, bounds)
     }

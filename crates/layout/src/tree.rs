@@ -14,6 +14,12 @@ use crate::{Error, Kind};
 /// instruction then runs them in a tight loop.
 const TABLE_FROM: usize = 4;
 
+/// Up to so many fragments are written out as single blocks where they are a loop's body: a body of
+/// nothing but blocks is run without dispatching its instructions one by one.
+const UNROLL: usize = 16;
+/// Loops of fewer iterations aren't worth longer bodies.
+const UNROLL_FROM: u64 = 32;
+
 /// A normalised layout, relative to the start of its buffer.
 #[derive(Clone, Debug)]
 pub struct Tree {
@@ -181,11 +187,58 @@ impl Tree {
                 step: *small,
                 body: body.clone(),
             }),
-            _ => over(Shape::Loop {
-                count,
-                step,
-                body: self.body()?,
-            }),
+            _ => {
+                let plain = self.body()?;
+                let unrolled = if count >= UNROLL_FROM {
+                    plain.unrolled()
+                } else {
+                    None
+                };
+                let body = unrolled.unwrap_or(plain);
+                over(Shape::Loop { count, step, body })
+            }
+        }
+    }
+
+    /// The same layout as single blocks, if it is a few and more than one.
+    fn unrolled(&self) -> Option<Rc<Tree>> {
+        let mut parts = Vec::new();
+        if matches!(self.shape, Shape::Block { .. }) || !self.list_blocks(0, &mut parts) {
+            return None;
+        }
+        Some(Rc::new(Tree {
+            shape: Shape::Seq(parts.into()),
+            disp: 0,
+            ..*self
+        }))
+    }
+
+    /// As `unrolled`, for the whole of a program, where a lone loop is as good already.
+    pub(crate) fn unrolled_program(&self) -> Option<Rc<Tree>> {
+        match self.shape {
+            Shape::Seq(_) | Shape::Blocks { .. } => self.unrolled(),
+            _ => None,
+        }
+    }
+
+    /// Appends the fragments, displaced by `at`, to `out` as long as they are few; says whether they
+    /// were.
+    fn list_blocks(&self, at: i64, out: &mut Vec<Tree>) -> bool {
+        let at = at.wrapping_add(self.disp);
+        let mut one = |disp: i64, len: u64, kind: Kind| {
+            let block = Tree::block(at.wrapping_add(disp), len, kind);
+            out.len() < UNROLL && block.map(|b| out.push(b)).is_ok()
+        };
+        match &self.shape {
+            Shape::Empty => true,
+            Shape::Block { len, kind } => one(0, *len, *kind),
+            Shape::Blocks { spans, kind } => spans.iter().all(|&(disp, len)| one(disp, len, *kind)),
+            Shape::Loop { count, step, body } => (0..*count)
+                .all(|i| body.list_blocks(at.wrapping_add(step.wrapping_mul(i as i64)), out)),
+            Shape::Each { disps, body } => disps
+                .iter()
+                .all(|d| body.list_blocks(at.wrapping_add(*d), out)),
+            Shape::Seq(parts) => parts.iter().all(|p| p.list_blocks(at, out)),
         }
     }
 

@@ -40,7 +40,7 @@ fn pair() -> impl Strategy<Value = Pair> {
         prop_oneof![
             (
                 inner.clone(),
-                0u64..7,
+                prop_oneof![4 => 0u64..7, 1 => 30u64..40],
                 prop_oneof![-60i64..60, Just(8), Just(4)]
             )
                 .prop_map(|(p, count, step)| {
