@@ -66,6 +66,19 @@ pub fn comm_remote_group(e: &Engine, comm: Handle, _group: &mut Handle) -> Resul
     Err(no_remote_group())
 }
 
+/// `MPI_Comm_get_parent`. No process here was spawned, so there is none.
+pub fn comm_get_parent(_e: &Engine, parent: &mut Handle) -> Result<()> {
+    *parent = consts::COMM_NULL;
+    Ok(())
+}
+
+/// `MPI_Topo_test`. Nothing here makes a communicator with a topology.
+pub fn topo_test(e: &Engine, comm: Handle, status: &mut i32) -> Result<()> {
+    e.comm(comm)?;
+    *status = consts::UNDEFINED;
+    Ok(())
+}
+
 fn no_remote_group() -> Box<types::Fault> {
     fault(
         consts::ERR_COMM,
