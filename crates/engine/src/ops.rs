@@ -12,7 +12,7 @@ use crate::typeobj::TypeObj;
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
     /// One of the standard's.
-    Builtin(op::Builtin, Handle),
+    Builtin(op::Builtin),
     /// The program's (`MPI_Op_create`).
     User {
         /// The function.
@@ -27,22 +27,29 @@ pub enum Op {
 impl Op {
     /// The predefined operation of this handle.
     pub fn predefined(handle: Handle) -> Option<Op> {
-        op::Builtin::from_handle(handle).map(|b| Op::Builtin(b, handle))
+        op::Builtin::from_handle(handle).map(Op::Builtin)
     }
 
     /// Whether operands may be reordered.
     pub fn is_commutative(&self) -> bool {
         match self {
-            Op::Builtin(b, _) => !matches!(b, op::Builtin::Replace | op::Builtin::NoOp),
+            Op::Builtin(b) => b.commutes(),
             Op::User { commute, .. } => *commute,
         }
     }
 
     /// Checks that the operation is defined on `datatype`.
     pub fn check(&self, datatype: &TypeObj) -> Result<()> {
-        let Op::Builtin(builtin, handle) = self else {
+        let Op::Builtin(builtin) = self else {
             return Ok(());
         };
+        if builtin.accumulate_only() {
+            let text = format!(
+                "the operation {} is for accumulate calls only",
+                builtin.name()
+            );
+            return Err(fault(consts::ERR_OP, text));
+        }
         let supported = datatype.basic().is_some_and(|b| op::supports(*builtin, b));
         if supported {
             return Ok(());
@@ -51,29 +58,10 @@ impl Op {
             consts::ERR_OP,
             format!(
                 "the operation {} is not defined on the datatype {}",
-                op_name(*handle),
+                builtin.name(),
                 datatype.name.borrow()
             ),
         ))
-    }
-}
-
-fn op_name(handle: Handle) -> &'static str {
-    match handle {
-        consts::MAX => "MPI_MAX",
-        consts::MIN => "MPI_MIN",
-        consts::SUM => "MPI_SUM",
-        consts::PROD => "MPI_PROD",
-        consts::LAND => "MPI_LAND",
-        consts::BAND => "MPI_BAND",
-        consts::LOR => "MPI_LOR",
-        consts::BOR => "MPI_BOR",
-        consts::LXOR => "MPI_LXOR",
-        consts::BXOR => "MPI_BXOR",
-        consts::MAXLOC => "MPI_MAXLOC",
-        consts::MINLOC => "MPI_MINLOC",
-        consts::REPLACE => "MPI_REPLACE",
-        _ => "MPI_NO_OP",
     }
 }
 
@@ -89,7 +77,7 @@ impl Engine {
         count: u64,
     ) {
         match op {
-            Op::Builtin(builtin, _) => {
+            Op::Builtin(builtin) => {
                 let elem = datatype
                     .basic()
                     .expect("checked against the operation")
