@@ -15,6 +15,16 @@ fn main() {
             println!("alone {} {} {}", job.is_singleton(), job.rank(), job.size());
         }
         ["nested"] => nested(),
+        ["time"] => {
+            let begin = std::time::Instant::now();
+            let (mut job, page) = joined();
+            job.put_bytes(&format!("address-{}", job.rank()), &[1; 64])
+                .expect("put");
+            job.barrier().expect("barrier");
+            job.get_bytes("address-0").expect("get");
+            println!("{}", begin.elapsed().as_micros());
+            finish(&mut job, &page);
+        }
         ["absent"] => {
             if rank() != 1 {
                 joined().0.barrier().expect("barrier");

@@ -1,8 +1,8 @@
 //! One job from its start to its exit code: the event loop of mpiexec.
 //!
 //! A single thread polls everything: the ranks' PMI sockets and output pipes, the keeper, signals,
-//! the terminal. Decisions are made by pure parts ([`Server`], [`Course`], [`Verdict`], the output's
-//! [`Sink`]s); this module carries bytes and time to them and their orders back.
+//! the terminal. Decisions are made by pure parts (`Server`, `Course`, `Verdict`, the output's
+//! `Sink`s); this module carries bytes and time to them and their orders back.
 
 mod events;
 mod member;

@@ -10,13 +10,13 @@
 //! ```
 //!
 //! Decisions are made by parts without I/O, which tests drive directly: [`options`] (command line),
-//! [`pmi`] (the PMI-1 server), [`output`] (lines), [`course`] (what is done when at the end) and
-//! [`verdict`] (exit code and reason). The binaries `mpiexec` and `yamabiko` are thin.
+//! `pmi` (the PMI-1 server), `output` (lines), `course` (what is done when at the end) and
+//! `verdict` (exit code and reason). The binaries `mpiexec` and `yamabiko` are thin.
 
 #![deny(unsafe_code)]
 
-pub mod course;
-pub mod environment;
+mod course;
+mod environment;
 mod family;
 pub mod hang;
 pub mod info;
@@ -25,7 +25,7 @@ mod keeper;
 mod message;
 pub mod options;
 mod os;
-pub mod output;
-pub mod placement;
-pub mod pmi;
-pub mod verdict;
+mod output;
+mod placement;
+mod pmi;
+mod verdict;

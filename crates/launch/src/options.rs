@@ -1,7 +1,7 @@
 //! What `mpiexec` was asked to do: its command line in the dialects of MPICH's Hydra and of Open MPI.
 //!
 //! Both dialects take long options with one dash or two, and separate programs with `:`, which no
-//! argument library does; so there is one [table](flags) of flags and this small parser. It reads
+//! argument library does; so there is one table of flags and this small parser. It reads
 //! nothing but the arguments and is called once, by `main`.
 
 mod flags;
