@@ -31,6 +31,9 @@ const ALIGN: i64 = 16;
 /// What runs when a collective has completed, with its first temporary or own buffer.
 pub(crate) type Then = Box<dyn FnOnce(&Engine, &mut AlignedBuf)>;
 
+/// Types per peer, of what is sent and of what is received.
+pub(crate) type PeerTypes = (Vec<Rc<TypeObj>>, Vec<Rc<TypeObj>>);
+
 /// The buffers and types of one collective call.
 pub(crate) struct Call {
     pub graph: Rc<Graph>,
@@ -41,8 +44,8 @@ pub(crate) struct Call {
     pub recv: UserBuf,
     pub send_type: Option<Rc<TypeObj>>,
     pub recv_type: Option<Rc<TypeObj>>,
-    /// Alltoallw: the types per peer, sent and received.
-    pub types: Option<(Vec<Rc<TypeObj>>, Vec<Rc<TypeObj>>)>,
+    /// Alltoallw: the types per peer.
+    pub types: Option<PeerTypes>,
     pub op: Option<Rc<Op>>,
     /// A message tag that replaces the collective's number, where only part of the communicator
     /// takes part.

@@ -187,7 +187,6 @@ pub fn mprobe(
 }
 
 /// `MPI_Improbe`.
-#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
 pub fn improbe(
     e: &Engine,
     source: i32,
