@@ -102,6 +102,7 @@ impl Cursor {
             &mut Packer {
                 base,
                 out: &mut out[..n],
+                at: 0,
             },
         );
         n
@@ -309,7 +310,7 @@ impl Position {
                 let cur = frame.cur;
                 let starts = (frame.i..frame.i + fit).map(|i| step(program, insn, i));
                 let body = &program.insns[frame.pc + 1..end];
-                flat(m, body, starts.map(|s| cur.wrapping_add(s)));
+                flat(m, body, fit as usize, starts.map(|s| cur.wrapping_add(s)));
                 frame.i += fit;
                 self.done += u64::from(fit) * link.bytes;
             }
@@ -331,11 +332,8 @@ impl Position {
         if program.facts.flat {
             let fit = (m.room() as u64).min(self.total - self.done) / size;
             let body = &program.insns[..program.insns.len() - 1];
-            flat(
-                m,
-                body,
-                (self.rep..self.rep + fit).map(|r| extent.wrapping_mul(r as i64)),
-            );
+            let starts = (self.rep..self.rep + fit).map(|r| extent.wrapping_mul(r as i64));
+            flat(m, body, fit as usize, starts);
             self.rep += fit;
             self.done += fit * size;
         }
@@ -385,11 +383,12 @@ impl Position {
                 let k = fitting(m.room() as u64, insn.c.into(), left);
                 if insn.op == Op::Vec {
                     let at = |i| cur.wrapping_add(insn.b.wrapping_mul(i64::from(i)));
-                    m.fragments((from..from + k).map(at), insn.c.into());
+                    m.fragments((from..from + k).map(at), k as usize, insn.c.into());
                 } else {
                     let first = insn.b as usize + from as usize;
                     let disps = &program.table[first..first + k as usize];
-                    m.fragments(disps.iter().map(|d| cur.wrapping_add(*d)), insn.c.into());
+                    let disps = disps.iter().map(|d| cur.wrapping_add(*d));
+                    m.fragments(disps, k as usize, insn.c.into());
                 }
                 self.done += u64::from(k) * u64::from(insn.c);
                 k
@@ -423,19 +422,42 @@ fn fitting(room: u64, size: u64, count: u32) -> u32 {
     }
 }
 
-/// Moves the blocks of `body`, once for each of `starts`.
+/// Moves the blocks of `body`, once for each of `count` `starts`.
 #[inline(always)]
-fn flat<M: Mover>(m: &mut M, body: &[Insn], starts: impl Iterator<Item = i64>) {
+fn flat<M: Mover>(m: &mut M, body: &[Insn], count: usize, starts: impl Iterator<Item = i64>) {
     match body {
-        [one] => m.fragments(starts.map(|s| s.wrapping_add(one.b)), one.a as usize),
-        [one, two] => starts.for_each(|start| {
-            m.block(start.wrapping_add(one.b), one.a as usize);
-            m.block(start.wrapping_add(two.b), two.a as usize);
-        }),
-        _ => starts.for_each(|start| {
-            for insn in body {
-                m.block(start.wrapping_add(insn.b), insn.a as usize);
-            }
-        }),
+        [one] => m.fragments(starts.map(|s| s.wrapping_add(one.b)), count, one.a as usize),
+        [one, two] => match (one.a, two.a) {
+            (4, 4) => pairs::<M, 4, 4>(m, one.b, two.b, starts),
+            (4, 8) => pairs::<M, 4, 8>(m, one.b, two.b, starts),
+            (8, 4) => pairs::<M, 8, 4>(m, one.b, two.b, starts),
+            (8, 8) => pairs::<M, 8, 8>(m, one.b, two.b, starts),
+            _ => blocks(m, body, starts),
+        },
+        _ => blocks(m, body, starts),
     }
+}
+
+/// Moves `A` bytes at `a` and `B` bytes at `b` from each of `starts`.
+#[inline(always)]
+fn pairs<M: Mover, const A: usize, const B: usize>(
+    m: &mut M,
+    a: i64,
+    b: i64,
+    starts: impl Iterator<Item = i64>,
+) {
+    starts.for_each(|start| {
+        m.array::<A>(start.wrapping_add(a));
+        m.array::<B>(start.wrapping_add(b));
+    });
+}
+
+/// Moves the blocks of `body` from each of `starts`.
+#[inline(always)]
+fn blocks<M: Mover>(m: &mut M, body: &[Insn], starts: impl Iterator<Item = i64>) {
+    starts.for_each(|start| {
+        for insn in body {
+            m.block(start.wrapping_add(insn.b), insn.a as usize);
+        }
+    });
 }

@@ -27,18 +27,24 @@ pub(crate) trait Mover {
         }
     }
 
-    /// Moves one fragment of `len` bytes at each of `disps`, together no more than `room()`.
+    /// Moves `N` bytes at each of `count` `disps`, together no more than `room()`.
     #[inline(always)]
-    fn fragments(&mut self, disps: impl Iterator<Item = i64>, len: usize) {
+    fn arrays<const N: usize>(&mut self, disps: impl Iterator<Item = i64>, _count: usize) {
+        disps.for_each(|d| self.array::<N>(d));
+    }
+
+    /// Moves `len` bytes at each of `count` `disps`, together no more than `room()`.
+    #[inline(always)]
+    fn fragments(&mut self, disps: impl Iterator<Item = i64>, count: usize, len: usize) {
         match len {
-            1 => disps.for_each(|d| self.array::<1>(d)),
-            2 => disps.for_each(|d| self.array::<2>(d)),
-            4 => disps.for_each(|d| self.array::<4>(d)),
-            8 => disps.for_each(|d| self.array::<8>(d)),
-            12 => disps.for_each(|d| self.array::<12>(d)),
-            16 => disps.for_each(|d| self.array::<16>(d)),
-            24 => disps.for_each(|d| self.array::<24>(d)),
-            32 => disps.for_each(|d| self.array::<32>(d)),
+            1 => self.arrays::<1>(disps, count),
+            2 => self.arrays::<2>(disps, count),
+            4 => self.arrays::<4>(disps, count),
+            8 => self.arrays::<8>(disps, count),
+            12 => self.arrays::<12>(disps, count),
+            16 => self.arrays::<16>(disps, count),
+            24 => self.arrays::<24>(disps, count),
+            32 => self.arrays::<32>(disps, count),
             _ => disps.for_each(|d| self.bytes(d, len)),
         }
     }
@@ -48,28 +54,37 @@ pub(crate) trait Mover {
 pub(crate) struct Packer<'a> {
     pub(crate) base: UserBuf,
     pub(crate) out: &'a mut [u8],
+    /// Bytes of `out` that are filled.
+    pub(crate) at: usize,
 }
 
 impl Mover for Packer<'_> {
     #[inline(always)]
     fn room(&self) -> usize {
-        self.out.len()
+        self.out.len() - self.at
     }
 
     #[inline(always)]
     fn array<const N: usize>(&mut self, disp: i64) {
-        let out = std::mem::take(&mut self.out);
-        if let Some((head, rest)) = out.split_first_chunk_mut::<N>() {
-            self.base.offset(disp).read(head);
-            self.out = rest;
+        if let Some(out) = self.out[self.at..].first_chunk_mut::<N>() {
+            self.base.offset(disp).read(out);
+            self.at += N;
         }
     }
 
     #[inline(always)]
+    fn arrays<const N: usize>(&mut self, disps: impl Iterator<Item = i64>, count: usize) {
+        let (out, _) = self.out[self.at..][..count * N].as_chunks_mut::<N>();
+        out.iter_mut()
+            .zip(disps)
+            .for_each(|(out, d)| self.base.offset(d).read(out));
+        self.at += count * N;
+    }
+
+    #[inline(always)]
     fn bytes(&mut self, disp: i64, len: usize) {
-        let (head, rest) = std::mem::take(&mut self.out).split_at_mut(len);
-        self.base.offset(disp).read(head);
-        self.out = rest;
+        self.base.offset(disp).read(&mut self.out[self.at..][..len]);
+        self.at += len;
     }
 }
 
@@ -91,6 +106,17 @@ impl Mover for Unpacker<'_> {
             self.base.offset(disp).write(head);
             self.input = rest;
         }
+    }
+
+    #[inline(always)]
+    fn arrays<const N: usize>(&mut self, disps: impl Iterator<Item = i64>, count: usize) {
+        let (input, rest) = self.input.split_at(count * N);
+        let (input, _) = input.as_chunks::<N>();
+        input
+            .iter()
+            .zip(disps)
+            .for_each(|(input, d)| self.base.offset(d).write(input));
+        self.input = rest;
     }
 
     #[inline(always)]
