@@ -2,25 +2,28 @@
 PREFIX ?= /usr/local
 XTASK = cargo xtask
 
-all:
+all: prepare
 	$(XTASK) build
 
-install:
+install: prepare
 	$(XTASK) install --prefix $(PREFIX)
 
-run:
+run: prepare
 	$(XTASK) run
 
-test:
+test: prepare
 	$(XTASK) test
 
-soak:
+soak: prepare
 	$(XTASK) soak
 
-bench:
+bench: prepare
 	$(XTASK) bench
 
 clean:
 	cargo clean
 
-.PHONY: all install run test soak bench clean
+prepare:
+	@tools/prepare
+
+.PHONY: all install run test soak bench clean prepare

@@ -33,11 +33,18 @@ pub fn run(args: &Args) -> Result {
 
 fn compare(spec: &Spec, args: &Args) -> Result<Vec<String>> {
     let value = |c: &Constant| if args.mpich { c.mpich } else { c.abi };
-    let rows = spec.constants.iter().flat_map(|(table, rows)| rows.iter().map(move |c| (table, c)));
+    let rows = spec
+        .constants
+        .iter()
+        .flat_map(|(table, rows)| rows.iter().map(move |c| (table, c)));
     let mut program = String::from("#include <mpi.h>\n#include <stdio.h>\nint main(void) {\n");
     for (table, c) in rows {
         let Some(value) = value(c) else { continue };
-        let cast = if table.starts_with("handle.") { "(unsigned int) (intptr_t)" } else { "(intptr_t)" };
+        let cast = if table.starts_with("handle.") {
+            "(unsigned int) (intptr_t)"
+        } else {
+            "(intptr_t)"
+        };
         let name = &c.name;
         writeln!(
             program,
@@ -53,7 +60,11 @@ fn compare(spec: &Spec, args: &Args) -> Result<Vec<String>> {
     std::fs::write(&source, program).map_err(|e| format!("{}: {e}", source.display()))?;
     let binary = source.with_extension("");
     let mut cc = Command::new("cc");
-    cc.args(&args.cflag).arg("-w").arg("-I").arg(&args.header).arg(&source);
+    cc.args(&args.cflag)
+        .arg("-w")
+        .arg("-I")
+        .arg(&args.header)
+        .arg(&source);
     process::run(cc.arg("-o").arg(&binary))?;
     let said = process::output(&mut Command::new(&binary))?;
     Ok(said.lines().map(String::from).collect())
@@ -68,7 +79,11 @@ mod tests {
         let spec = Spec::load().unwrap();
         for (folder, mpich) in [("abi", false), ("mpich", true)] {
             let header = root().join("include").join(folder);
-            let args = Args { header, mpich, cflag: Vec::new() };
+            let args = Args {
+                header,
+                mpich,
+                cflag: Vec::new(),
+            };
             assert_eq!(compare(&spec, &args).unwrap(), Vec::<String>::new());
         }
     }

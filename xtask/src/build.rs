@@ -12,7 +12,7 @@ use crate::spec::root;
 use crate::{Result, process, symbols};
 
 /// Arguments of `build`.
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 pub struct Args {
     /// Compile quickly rather than well: no link-time optimisation, in `<target>/dev-prefix`
     #[arg(long)]
@@ -72,8 +72,14 @@ pub fn run(args: &Args) -> Result {
     ] {
         symlink(to, &prefix.join("lib").join(name))?;
     }
-    copy(&root().join("include/abi/mpi.h"), &prefix.join("include/mpi.h"))?;
-    copy(&root().join("include/mpich/mpi.h"), &prefix.join("include/mpich/mpi.h"))?;
+    copy(
+        &root().join("include/abi/mpi.h"),
+        &prefix.join("include/mpi.h"),
+    )?;
+    copy(
+        &root().join("include/mpich/mpi.h"),
+        &prefix.join("include/mpich/mpi.h"),
+    )?;
     pkg_config(&prefix)?;
     missing(&prefix)?;
     if !args.libs {
@@ -86,7 +92,9 @@ pub fn run(args: &Args) -> Result {
 fn compile(args: &Args, profile: &str) -> Result {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.current_dir(root()).args(["build", "--quiet", "--profile", profile]);
+    command
+        .current_dir(root())
+        .args(["build", "--quiet", "--profile", profile]);
     let programs = if args.libs { &[][..] } else { &PROGRAMS };
     for package in LIBRARIES.iter().chain(programs) {
         command.args(["-p", package]);
@@ -100,8 +108,15 @@ fn compile(args: &Args, profile: &str) -> Result {
 /// Links one shared library from its static one.
 fn link(abi: Abi, compiled: &Path, lib: &Path) -> Result {
     let crate_name = abi.crate_name();
-    let archive = if abi.is_mpich() { "libmpi_mpich.a" } else { "libmpi_abi.a" };
-    let script = root().join("crates").join(crate_name).join("src/gen/exports.map");
+    let archive = if abi.is_mpich() {
+        "libmpi_mpich.a"
+    } else {
+        "libmpi_abi.a"
+    };
+    let script = root()
+        .join("crates")
+        .join(crate_name)
+        .join("src/gen/exports.map");
     let library = abi.library();
     // A new file each time: a program may have the old one mapped.
     let path = lib.join(library);
@@ -110,7 +125,9 @@ fn link(abi: Abi, compiled: &Path, lib: &Path) -> Result {
     cc.args(["-shared", "-o"]).arg(&path);
     cc.arg(format!("-Wl,-soname,{library}"));
     cc.arg(format!("-Wl,--version-script={}", script.display()));
-    cc.args(["-Wl,--whole-archive"]).arg(compiled.join(archive)).arg("-Wl,--no-whole-archive");
+    cc.args(["-Wl,--whole-archive"])
+        .arg(compiled.join(archive))
+        .arg("-Wl,--no-whole-archive");
     cc.args([
         "-Wl,--gc-sections",
         "-Wl,--no-undefined",
@@ -150,15 +167,28 @@ fn programs(compiled: &Path, bin: &Path) -> Result {
 fn pkg_config(prefix: &Path) -> Result {
     let version = env!("CARGO_PKG_VERSION");
     for (name, what, include, lib) in [
-        ("yamabiko", "MPI library, standard ABI", "include", "mpi_abi"),
-        ("yamabiko-mpich", "MPI library, MPICH ABI", "include/mpich", "mpi"),
+        (
+            "yamabiko",
+            "MPI library, standard ABI",
+            "include",
+            "mpi_abi",
+        ),
+        (
+            "yamabiko-mpich",
+            "MPI library, MPICH ABI",
+            "include/mpich",
+            "mpi",
+        ),
     ] {
         let text = format!(
             "prefix=${{pcfiledir}}/../..\nlibdir=${{prefix}}/lib\nincludedir=${{prefix}}/{include}\n\n\
              Name: {name}\nDescription: {what}\nVersion: {version}\n\
              Cflags: -I${{includedir}}\nLibs: -L${{libdir}} -Wl,-rpath,${{libdir}} -l{lib}\n"
         );
-        write(&prefix.join("lib/pkgconfig").join(format!("{name}.pc")), &text)?;
+        write(
+            &prefix.join("lib/pkgconfig").join(format!("{name}.pc")),
+            &text,
+        )?;
     }
     Ok(())
 }
@@ -167,7 +197,11 @@ fn pkg_config(prefix: &Path) -> Result {
 fn missing(prefix: &Path) -> Result {
     for abi in Abi::ALL {
         let list = generate::missing(abi)?.join("\n") + "\n";
-        let name = if abi.is_mpich() { "missing-mpich.txt" } else { "missing.txt" };
+        let name = if abi.is_mpich() {
+            "missing-mpich.txt"
+        } else {
+            "missing.txt"
+        };
         write(&prefix.join("share/yamabiko").join(name), &list)?;
     }
     Ok(())

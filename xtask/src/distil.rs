@@ -54,7 +54,10 @@ struct ApiParam {
 /// chapter. A rule is a list of prefixes; `*x` fits anywhere.
 const CHAPTERS: &[(&str, &str)] = &[
     ("tool", "T_"),
-    ("convert", "*_c2f *_f2c *_toint *_fromint Status_f Status_c2f08"),
+    (
+        "convert",
+        "*_c2f *_f2c *_toint *_fromint Status_f Status_c2f08",
+    ),
     ("errors", "*rrhandler Error_ Add_error Remove_error"),
     ("attribute", "*keyval *_attr Attr_ Keyval_"),
     ("io", "File_ Register_datarep"),
@@ -63,8 +66,14 @@ const CHAPTERS: &[(&str, &str)] = &[
         "rma",
         "Win_ Put Get_accumulate Accumulate Raccumulate Rget Rput Fetch_and_op Compare_and_swap",
     ),
-    ("session", "Session_ Group_from_session Comm_create_from_group Intercomm_create_from"),
-    ("topology", "Cart Graph Dist_graph Dims_create Topo_test Get_hw_resource"),
+    (
+        "session",
+        "Session_ Group_from_session Comm_create_from_group Intercomm_create_from",
+    ),
+    (
+        "topology",
+        "Cart Graph Dist_graph Dims_create Topo_test Get_hw_resource",
+    ),
     ("partitioned", "Psend Precv Pready Parrived"),
     (
         "dynamic",
@@ -73,10 +82,16 @@ const CHAPTERS: &[(&str, &str)] = &[
     ),
     ("info", "Info_"),
     ("group", "Group_"),
-    ("buffered", "Buffer_ Comm_attach_b Comm_detach_b Comm_flush Comm_iflush"),
+    (
+        "buffered",
+        "Buffer_ Comm_attach_b Comm_detach_b Comm_flush Comm_iflush",
+    ),
     ("comm", "Comm_ Intercomm_"),
     ("datatype", "Type_ Pack Unpack Get_address Aint_"),
-    ("request", "Wait Test Request_ Start Cancel Grequest_ Status_ Get_count Get_elements"),
+    (
+        "request",
+        "Wait Test Request_ Start Cancel Grequest_ Status_ Get_count Get_elements",
+    ),
     (
         "point_to_point",
         "Send Bsend Ssend Rsend Isend Ibsend Issend Irsend Recv Irecv Mrecv Imrecv Probe Iprobe \
@@ -91,17 +106,19 @@ const CHAPTERS: &[(&str, &str)] = &[
 ];
 
 fn chapter(name: &str) -> &'static str {
-    let sends = name.contains("send_init") || name.contains("recv_init");
-    if name.ends_with("_init") && !sends && !name.starts_with("Neighbor") && name != "Session_init" {
+    let lower = name.to_lowercase();
+    let sends = lower.contains("send_init") || lower.contains("recv_init");
+    if name.ends_with("_init") && !sends && !name.starts_with("Neighbor") && name != "Session_init"
+    {
         return "persistent";
     }
     let fits = |rule: &str| match rule.strip_prefix('*') {
         Some(part) => name.contains(part),
         None => name.starts_with(rule),
     };
-    let found = CHAPTERS.iter().find(|(_, rules)| {
-        rules.is_empty() || rules.split_whitespace().any(fits)
-    });
+    let found = CHAPTERS
+        .iter()
+        .find(|(_, rules)| rules.is_empty() || rules.split_whitespace().any(fits));
     let (found, _) = found.expect("the last rule fits everything");
     match *found {
         "collective" if name.starts_with('I') => "nonblocking_collective",
@@ -118,7 +135,11 @@ fn param(p: &ApiParam) -> Option<Param> {
         serde_json::Value::String(s) if s.is_empty() => Some("*".to_string()),
         serde_json::Value::String(s) => Some(s.clone()),
         other => {
-            let words = other.as_array().into_iter().flatten().filter_map(|v| v.as_str());
+            let words = other
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|v| v.as_str());
             Some(words.collect::<Vec<_>>().join("*"))
         }
     };
@@ -154,7 +175,11 @@ fn distil(apis: &BTreeMap<String, Api>) -> String {
         if api.return_kind != "ERROR_CODE" {
             words.push(format!("-> {}", api.return_kind));
         }
-        let chapter = if a.callback { "callback" } else { chapter(name) };
+        let chapter = if a.callback {
+            "callback"
+        } else {
+            chapter(name)
+        };
         let text = chapters.entry(chapter).or_default();
         let words: Vec<_> = words.iter().map(|w| format!("{w:?}")).collect();
         writeln!(text, "{name} = [{}]", words.join(", ")).expect("a String takes everything");
@@ -172,8 +197,8 @@ fn distil(apis: &BTreeMap<String, Api>) -> String {
 
 /// Runs the subcommand.
 pub fn run(args: &Args) -> Result {
-    let text = std::fs::read_to_string(&args.from)
-        .map_err(|e| format!("{}: {e}", args.from.display()))?;
+    let text =
+        std::fs::read_to_string(&args.from).map_err(|e| format!("{}: {e}", args.from.display()))?;
     let apis: BTreeMap<String, Api> =
         serde_json::from_str(&text).map_err(|e| format!("{}: {e}", args.from.display()))?;
     let path = root().join("spec/procedures.toml");

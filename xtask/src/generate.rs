@@ -47,12 +47,20 @@ impl Abi {
 
     /// Its crate of entry points.
     pub fn crate_name(self) -> &'static str {
-        if self.is_mpich() { "capi-mpich" } else { "capi" }
+        if self.is_mpich() {
+            "capi-mpich"
+        } else {
+            "capi"
+        }
     }
 
     /// Its library's file name, which is also the soname.
     pub fn library(self) -> &'static str {
-        if self.is_mpich() { "libmpi.so.12" } else { "libmpi_abi.so.1" }
+        if self.is_mpich() {
+            "libmpi.so.12"
+        } else {
+            "libmpi_abi.so.1"
+        }
     }
 
     /// Its folder below `include/`.
@@ -69,19 +77,28 @@ pub struct File {
 
 impl File {
     fn new(path: impl Into<PathBuf>, text: String) -> File {
-        File { path: path.into(), text }
+        File {
+            path: path.into(),
+            text,
+        }
     }
 }
 
 /// All generated files.
 pub fn files(spec: &Spec, built: &Built) -> Result<Vec<File>> {
-    let mut files = vec![File::new("crates/types/src/gen/consts.rs", consts::rust(spec))];
+    let mut files = vec![File::new(
+        "crates/types/src/gen/consts.rs",
+        consts::rust(spec),
+    )];
     for abi in Abi::ALL {
         files.extend(entries::files(spec, built, abi)?);
         files.push(exports::script(spec, abi));
         files.push(header::file(spec, abi)?);
     }
-    files.push(File::new("crates/capi-mpich/src/gen/values.rs", values::mpich(spec)));
+    files.push(File::new(
+        "crates/capi-mpich/src/gen/values.rs",
+        values::mpich(spec),
+    ));
     Ok(files)
 }
 
@@ -133,7 +150,9 @@ fn stale(files: &[File]) -> Result<Vec<PathBuf>> {
     let mut stale = Vec::new();
     for abi in Abi::ALL {
         let folder = Path::new("crates").join(abi.crate_name()).join("src/gen");
-        let Ok(entries) = std::fs::read_dir(root().join(&folder)) else { continue };
+        let Ok(entries) = std::fs::read_dir(root().join(&folder)) else {
+            continue;
+        };
         for entry in entries.flatten() {
             let path = folder.join(entry.file_name());
             if !files.iter().any(|f| f.path == path) {
@@ -149,7 +168,10 @@ pub fn run(args: &Args) -> Result {
     let changed = update(!args.check)?;
     if args.check && !changed.is_empty() {
         let list: Vec<_> = changed.iter().map(|p| p.display().to_string()).collect();
-        return Err(format!("out of date, run `cargo xtask gen`: {}", list.join(", ")));
+        return Err(format!(
+            "out of date, run `cargo xtask gen`: {}",
+            list.join(", ")
+        ));
     }
     for path in changed {
         println!("{}", path.display());

@@ -55,7 +55,10 @@ mod tests {
         for _ in 0..2 {
             copy(&from, &to).unwrap();
         }
-        assert_eq!(std::fs::read_link(to.join("lib/a")).unwrap(), Path::new("a.1"));
+        assert_eq!(
+            std::fs::read_link(to.join("lib/a")).unwrap(),
+            Path::new("a.1")
+        );
         assert_eq!(std::fs::read_to_string(to.join("lib/a")).unwrap(), "x");
         std::fs::remove_dir_all(&base).unwrap();
     }

@@ -8,8 +8,10 @@ mod distil;
 mod generate;
 mod install;
 mod process;
+mod run;
 mod spec;
 mod symbols;
+mod test;
 
 use clap::Parser;
 
@@ -17,7 +19,10 @@ use clap::Parser;
 pub type Result<T = ()> = std::result::Result<T, String>;
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", about = "Builds, generates, checks and installs Yamabiko")]
+#[command(
+    name = "cargo xtask",
+    about = "Builds, generates, checks and installs Yamabiko"
+)]
 enum Command {
     /// Write the generated files from spec/ (or, with --check, say which are out of date)
     #[command(name = "gen")]
@@ -32,6 +37,12 @@ enum Command {
     Symbols(symbols::Args),
     /// Copy target/prefix to --prefix
     Install(install::Args),
+    /// Build, compile the example with the new mpicc and run it on 4 ranks
+    Run,
+    /// Run all tests, or the stages named
+    Test(test::Args),
+    /// Run the long tests: an hour and more
+    Soak,
 }
 
 fn main() -> std::process::ExitCode {
@@ -42,6 +53,9 @@ fn main() -> std::process::ExitCode {
         Command::Build(args) => build::run(&args),
         Command::Symbols(args) => symbols::run(&args),
         Command::Install(args) => install::run(&args),
+        Command::Run => run::run(),
+        Command::Test(args) => test::run(&args),
+        Command::Soak => test::soak(),
     };
     match done {
         Ok(()) => std::process::ExitCode::SUCCESS,

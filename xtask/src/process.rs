@@ -7,7 +7,11 @@ use crate::Result;
 /// Runs a program; its failure is an error that shows the command.
 pub fn run(command: &mut Command) -> Result {
     let status = command.status().map_err(|e| format!("{command:?}: {e}"))?;
-    if status.success() { Ok(()) } else { Err(format!("{command:?}: {status}")) }
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("{command:?}: {status}"))
+    }
 }
 
 /// Runs a program and gives what it printed.

@@ -147,7 +147,10 @@ pub struct Spec {
 
 /// The directory of the workspace.
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").into()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask lies in the workspace")
+        .into()
 }
 
 /// Parses one parameter: `name: [out|inout] [const] [large] [root] [ptr|val] KIND[(type)][\[length\]]`.
@@ -251,27 +254,41 @@ impl Spec {
                 let words = row.as_array().into_iter().flatten();
                 let row: Vec<_> = words.filter_map(|v| v.as_str().map(String::from)).collect();
                 let proc = parse_proc(name, chapter, &row)?;
-                if chapter == "callback" { callbacks.push(proc) } else { procs.push(proc) }
+                if chapter == "callback" {
+                    callbacks.push(proc)
+                } else {
+                    procs.push(proc)
+                }
             }
         }
         for (name, removed) in &overlay.removed {
             procs.push(parse_proc(name, "removed", &removed.params)?);
         }
         let (constants, aliases) = read_constants(&read("constants.toml")?)?;
-        Ok(Spec { procs, callbacks, kinds, constants, aliases, overlay })
+        Ok(Spec {
+            procs,
+            callbacks,
+            kinds,
+            constants,
+            aliases,
+            overlay,
+        })
     }
 
     /// The kind of a parameter.
     pub fn kind(&self, name: &str) -> Result<&Kind> {
-        self.kinds.get(name).ok_or_else(|| format!("spec/kinds.toml: no kind {name}"))
+        self.kinds
+            .get(name)
+            .ok_or_else(|| format!("spec/kinds.toml: no kind {name}"))
     }
 
     /// Whether `proc` has a `_c` variant.
     pub fn has_large(&self, proc: &Proc) -> bool {
         self.overlay.extra_large.contains(&proc.name)
-            || proc.params.iter().any(|p| {
-                p.large_only || self.kinds.get(&p.kind).is_some_and(|k| k.large.is_some())
-            })
+            || proc
+                .params
+                .iter()
+                .any(|p| p.large_only || self.kinds.get(&p.kind).is_some_and(|k| k.large.is_some()))
     }
 
     /// Every C entry point of an ABI: each procedure with `false`, and its `_c` variant with `true`.
@@ -293,7 +310,10 @@ impl Spec {
 
     /// The constants of the tables whose name starts with `prefix`.
     pub fn family<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Constant> {
-        let tables = self.constants.iter().filter(move |(table, _)| table == name);
+        let tables = self
+            .constants
+            .iter()
+            .filter(move |(table, _)| table == name);
         tables.flat_map(|(_, rows)| rows)
     }
 }
@@ -306,9 +326,15 @@ fn read_constants(text: &str) -> Result<Constants> {
     let (mut constants, mut aliases) = (Vec::new(), Vec::new());
     let mut tables = Vec::new();
     for (name, value) in &table {
-        let Some(inner) = value.as_table() else { continue };
+        let Some(inner) = value.as_table() else {
+            continue;
+        };
         if name == "handle" || name == "value" {
-            tables.extend(inner.iter().map(|(sub, v)| (format!("{name}.{sub}"), v.clone())));
+            tables.extend(
+                inner
+                    .iter()
+                    .map(|(sub, v)| (format!("{name}.{sub}"), v.clone())),
+            );
         } else {
             tables.push((name.clone(), value.clone()));
         }
@@ -361,7 +387,12 @@ mod tests {
     #[test]
     fn every_kind_is_known() {
         let spec = Spec::load().unwrap();
-        for p in spec.procs.iter().chain(&spec.callbacks).flat_map(|p| &p.params) {
+        for p in spec
+            .procs
+            .iter()
+            .chain(&spec.callbacks)
+            .flat_map(|p| &p.params)
+        {
             spec.kind(&p.kind).unwrap();
         }
     }

@@ -20,8 +20,13 @@ pub struct Args {
 
 /// Runs the subcommand.
 pub fn run(args: &Args) -> Result {
-    let lib = args.lib.clone().unwrap_or_else(|| build::prefix(args.dev).join("lib"));
-    Abi::ALL.into_iter().try_for_each(|abi| check(abi, &lib.join(abi.library())))
+    let lib = args
+        .lib
+        .clone()
+        .unwrap_or_else(|| build::prefix(args.dev).join("lib"));
+    Abi::ALL
+        .into_iter()
+        .try_for_each(|abi| check(abi, &lib.join(abi.library())))
 }
 
 /// What `nm` says of one symbol.
@@ -54,7 +59,9 @@ fn faults(expected: &[String], found: &BTreeMap<String, Symbol>) -> Vec<String> 
             faults.push(format!("{name} is not exported"));
             continue;
         };
-        let Some(strong) = found.get(&format!("P{name}")) else { continue };
+        let Some(strong) = found.get(&format!("P{name}")) else {
+            continue;
+        };
         if symbol.kind != 'W' {
             faults.push(format!("{name} is not weak"));
         }
@@ -77,9 +84,17 @@ fn faults(expected: &[String], found: &BTreeMap<String, Symbol>) -> Vec<String> 
 /// Checks a library: every symbol of the export list, `MPI_X` weak and `PMPI_X` strong at one
 /// address, nothing else, no version nodes, no static TLS, no executable stack.
 pub fn check(abi: Abi, library: &Path) -> Result {
-    let nm = process::output(Command::new("nm").args(["-D", "--defined-only"]).arg(library))?;
+    let nm = process::output(
+        Command::new("nm")
+            .args(["-D", "--defined-only"])
+            .arg(library),
+    )?;
     let mut faults = faults(&generate::symbols(abi)?, &parse(&nm));
-    let dynamic = process::output(Command::new("readelf").args(["-d", "-l", "-W"]).arg(library))?;
+    let dynamic = process::output(
+        Command::new("readelf")
+            .args(["-d", "-l", "-W"])
+            .arg(library),
+    )?;
     for (word, why) in [
         ("STATIC_TLS", "it needs static TLS"),
         ("TEXTREL", "it has relocations in its code"),
@@ -89,7 +104,10 @@ pub fn check(abi: Abi, library: &Path) -> Result {
             faults.push(why.into());
         }
     }
-    let stack = dynamic.lines().find(|l| l.contains("GNU_STACK")).unwrap_or_default();
+    let stack = dynamic
+        .lines()
+        .find(|l| l.contains("GNU_STACK"))
+        .unwrap_or_default();
     if !stack.contains("RW ") {
         faults.push("its stack is executable".into());
     }
@@ -98,7 +116,11 @@ pub fn check(abi: Abi, library: &Path) -> Result {
     }
     let many = faults.len();
     faults.truncate(20);
-    Err(format!("{}: {many} faults:\n  {}", library.display(), faults.join("\n  ")))
+    Err(format!(
+        "{}: {many} faults:\n  {}",
+        library.display(),
+        faults.join("\n  ")
+    ))
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ mod ctests;
 mod hpcc;
 mod imb;
 mod job;
-mod launcher;
 mod mpi4py;
 mod peers;
 mod tidy;
@@ -21,7 +20,7 @@ use std::time::Instant;
 /// Arguments of `test`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which: unit tidy gen build c cross launch imb mpi4py hpcc (all of them if none is named)
+    /// Which: tidy gen unit build c cross imb mpi4py hpcc (all of them if none is named)
     stages: Vec<String>,
     /// Only tests whose name contains this
     #[arg(long)]
@@ -40,7 +39,9 @@ pub struct Options {
 impl Options {
     /// Whether the test of this name was asked for.
     fn wants(&self, name: &str) -> bool {
-        self.only.as_ref().is_none_or(|part| name.contains(part.as_str()))
+        self.only
+            .as_ref()
+            .is_none_or(|part| name.contains(part.as_str()))
     }
 }
 
@@ -80,13 +81,12 @@ impl Tally {
 
 type Stage = fn(&Options, &mut Tally) -> Result;
 
-const STAGES: [(&str, Stage); 10] = [
+const STAGES: [(&str, Stage); 9] = [
     ("tidy", tidy::run),
     ("gen", unit::generated),
     ("unit", unit::run),
     ("build", unit::build),
     ("c", ctests::run),
-    ("launch", launcher::run),
     ("cross", cross::run),
     ("imb", imb::run),
     ("mpi4py", mpi4py::run),
@@ -98,10 +98,16 @@ pub fn run(args: &Args) -> Result {
     for name in &args.stages {
         if !STAGES.iter().any(|(known, _)| known == name) {
             let known: Vec<_> = STAGES.iter().map(|(name, _)| *name).collect();
-            return Err(format!("there is no stage `{name}`; the stages are {}", known.join(" ")));
+            return Err(format!(
+                "there is no stage `{name}`; the stages are {}",
+                known.join(" ")
+            ));
         }
     }
-    let options = Options { only: args.only.clone(), soak: args.soak };
+    let options = Options {
+        only: args.only.clone(),
+        soak: args.soak,
+    };
     let mut tally = Tally::default();
     let mut times = Vec::new();
     for (name, stage) in STAGES {
@@ -121,10 +127,18 @@ pub fn run(args: &Args) -> Result {
         println!("failed: {name}");
     }
     println!("{} passed, {} failed", tally.passed, tally.failed.len());
-    if tally.failed.is_empty() { Ok(()) } else { Err("not all tests have passed".into()) }
+    if tally.failed.is_empty() {
+        Ok(())
+    } else {
+        Err("not all tests have passed".into())
+    }
 }
 
 /// Runs `cargo xtask soak`: the long forms of everything.
 pub fn soak() -> Result {
-    run(&Args { stages: vec!["build".into(), "c".into(), "launch".into()], only: None, soak: true })
+    run(&Args {
+        stages: vec!["build".into(), "c".into()],
+        only: None,
+        soak: true,
+    })
 }

@@ -23,8 +23,8 @@ pub mod prelude {
 
     pub use super::{
         CStatus, Comm, Datatype, Errhandler, File, Group, Info, Message, Op, Request, Session, Win,
-        user_buffer, callback, detached_out, limits, mapped_array, mapped_array_out, status_in, status_inout,
-        status_out, status_array, weight_array,
+        callback, detached_out, limits, mapped_array, mapped_array_out, status_array, status_in,
+        status_inout, status_out, user_buffer, weight_array,
     };
     pub use crate::contents::contents_out;
     pub use crate::r#gen::values;
@@ -53,7 +53,11 @@ pub static HOOKS: AbiHooks = AbiHooks {
     library: "libmpi.so.12",
     abi_version: (-1, -1),
     rank: values::rank_out,
-    callback: CallbackAbi { handle: encode_any, error: values::error_out, error_back: values::error_in },
+    callback: CallbackAbi {
+        handle: encode_any,
+        error: values::error_out,
+        error_back: values::error_in,
+    },
     status_size: size_of::<CStatus>(),
     write_status: |status, out| {
         // SAFETY: the buffer is larger than a status.
@@ -69,7 +73,11 @@ pub static HOOKS: AbiHooks = AbiHooks {
 /// The error code that a call returns for a class: the class's value in this ABI.
 #[inline(always)]
 pub fn code(class: i32) -> i32 {
-    if class == consts::SUCCESS { class } else { values::error_out(class) }
+    if class == consts::SUCCESS {
+        class
+    } else {
+        values::error_out(class)
+    }
 }
 
 /// A neutral handle of any kind in this ABI's form.
@@ -153,26 +161,39 @@ impl File {
 
     /// The file that an int stands for.
     pub fn from_int(value: i32) -> File {
-        let address = if value == 0 { 0 } else { sys::span::address(value as u32) };
+        let address = if value == 0 {
+            0
+        } else {
+            sys::span::address(value as u32)
+        };
         File(address as *mut c_void)
     }
 
     fn decode(raw: usize) -> Handle {
         match raw {
             0 => consts::FILE_NULL,
-            _ if raw >> 32 == sys::span::upper() as usize && raw as u32 >= 4096 => Handle(raw as u32),
+            _ if raw >> 32 == sys::span::upper() as usize && raw as u32 >= 4096 => {
+                Handle(raw as u32)
+            }
             _ => Handle(0),
         }
     }
 
     fn encode(handle: Handle) -> usize {
-        if handle.is_predefined() { 0 } else { sys::span::address(handle.0) }
+        if handle.is_predefined() {
+            0
+        } else {
+            sys::span::address(handle.0)
+        }
     }
 }
 
 impl AbiHandle for File {
-    const CODEC: &'static HandleCodec =
-        &HandleCodec { size: 8, decode: File::decode, encode: File::encode };
+    const CODEC: &'static HandleCodec = &HandleCodec {
+        size: 8,
+        decode: File::decode,
+        encode: File::encode,
+    };
     const NULL: Handle = consts::FILE_NULL;
     fn neutral(self) -> Handle {
         File::decode(self.0 as usize)
@@ -194,8 +215,11 @@ pub struct CStatus {
     error: i32,
 }
 
-static STATUS_CODEC: StatusCodec =
-    StatusCodec { size: size_of::<CStatus>(), write: write_status, write_error };
+static STATUS_CODEC: StatusCodec = StatusCodec {
+    size: size_of::<CStatus>(),
+    write: write_status,
+    write_error,
+};
 
 /// Writes all but the error field, and that too for an empty status, where it is `MPI_SUCCESS`.
 ///
@@ -253,7 +277,11 @@ fn is_ignored(status: *const CStatus) -> bool {
 /// `to` is null, the constant, or a status that is writable for as long as the guard lives.
 #[inline(always)]
 pub unsafe fn status_out(to: *mut CStatus) -> StatusOut {
-    let to = if is_ignored(to) { std::ptr::null_mut() } else { to };
+    let to = if is_ignored(to) {
+        std::ptr::null_mut()
+    } else {
+        to
+    };
     // SAFETY: the caller's contract is the same.
     unsafe { StatusOut::new(to.cast(), &STATUS_CODEC) }
 }
@@ -301,7 +329,11 @@ pub unsafe fn status_array(to: *mut CStatus) -> Statuses {
 #[inline(always)]
 pub unsafe fn user_buffer(address: *const c_void) -> UserBuf {
     let address = address as usize;
-    let neutral = if address >= usize::MAX - 1 { address.wrapping_neg() } else { address };
+    let neutral = if address >= usize::MAX - 1 {
+        address.wrapping_neg()
+    } else {
+        address
+    };
     // SAFETY: the caller's contract is the same.
     unsafe { UserBuf::new(neutral) }
 }
@@ -328,7 +360,11 @@ impl std::ops::DerefMut for DetachedOut {
 
 impl Drop for DetachedOut {
     fn drop(&mut self) {
-        let value = if self.value == 2 { 2usize.wrapping_neg() } else { self.value };
+        let value = if self.value == 2 {
+            2usize.wrapping_neg()
+        } else {
+            self.value
+        };
         // SAFETY: made by `detached_out`, whose contract says `to` is writable.
         unsafe { self.to.write_unaligned(value) }
     }
@@ -342,7 +378,10 @@ pub unsafe fn detached_out(to: *mut c_void, name: &str) -> Result<DetachedOut> {
     if to.is_null() {
         return Err(fault(consts::ERR_ARG, format!("{name} is NULL")));
     }
-    Ok(DetachedOut { to: to.cast(), value: 0 })
+    Ok(DetachedOut {
+        to: to.cast(),
+        value: 0,
+    })
 }
 
 /// An array of weights; `MPI_UNWEIGHTED` and `MPI_WEIGHTS_EMPTY` get the neutral values.
@@ -365,10 +404,13 @@ pub unsafe fn callback(address: usize) -> UserFn {
     unsafe { UserFn::new(if address == dup { 1 } else { address }) }
 }
 
+/// From one ABI's value of a constant to the other's.
+pub type Map = fn(i32) -> i32;
+
 /// A translated copy of a caller's array; an output is translated back when dropped.
 pub struct MappedArray {
     copy: Vec<i32>,
-    back: Option<(*mut i32, fn(i32) -> i32)>,
+    back: Option<(*mut i32, Map)>,
 }
 
 impl MappedArray {
@@ -393,18 +435,15 @@ impl Drop for MappedArray {
 ///
 /// # Safety
 /// `array` is null or has `n` readable elements.
-pub unsafe fn mapped_array(
-    array: *const i32,
-    n: i32,
-    name: &str,
-    map: fn(i32) -> i32,
-) -> Result<MappedArray> {
+pub unsafe fn mapped_array(array: *const i32, n: i32, name: &str, map: Map) -> Result<MappedArray> {
     let n = usize::try_from(n).unwrap_or(0);
     if array.is_null() && n > 0 {
         return Err(fault(consts::ERR_ARG, format!("{name} is NULL")));
     }
     // SAFETY: the caller's contract, and it isn't null where something is read.
-    let copy = (0..n).map(|i| map(unsafe { array.add(i).read_unaligned() })).collect();
+    let copy = (0..n)
+        .map(|i| map(unsafe { array.add(i).read_unaligned() }))
+        .collect();
     Ok(MappedArray { copy, back: None })
 }
 
@@ -416,13 +455,16 @@ pub unsafe fn mapped_array_out(
     array: *mut i32,
     n: i32,
     name: &str,
-    map: fn(i32) -> i32,
+    map: Map,
 ) -> Result<MappedArray> {
     let n = usize::try_from(n).unwrap_or(0);
     if array.is_null() && n > 0 {
         return Err(fault(consts::ERR_ARG, format!("{name} is NULL")));
     }
-    Ok(MappedArray { copy: vec![0; n], back: Some((array, map)) })
+    Ok(MappedArray {
+        copy: vec![0; n],
+        back: Some((array, map)),
+    })
 }
 
 #[cfg(test)]
@@ -431,13 +473,27 @@ mod tests {
 
     #[test]
     fn predefined_handles_survive() {
-        for h in (1..4096).map(Handle).filter(|h| values::predefined(h.0) != 0) {
+        for h in (1..4096)
+            .map(Handle)
+            .filter(|h| values::predefined(h.0) != 0)
+        {
             let raw = encode_any(h);
             let back = [
-                Comm::decode, Datatype::decode, Errhandler::decode, Group::decode, Info::decode,
-                Message::decode, Op::decode, Request::decode, Session::decode, Win::decode,
+                Comm::decode,
+                Datatype::decode,
+                Errhandler::decode,
+                Group::decode,
+                Info::decode,
+                Message::decode,
+                Op::decode,
+                Request::decode,
+                Session::decode,
+                Win::decode,
             ];
-            assert!(back.iter().any(|decode| decode(raw) == h), "{h:?} is {raw:#x}");
+            assert!(
+                back.iter().any(|decode| decode(raw) == h),
+                "{h:?} is {raw:#x}"
+            );
         }
         assert_eq!(Comm::decode(0x4400_0000), consts::COMM_WORLD);
         assert_eq!(Comm::decode(0x101), Handle(0));
@@ -451,7 +507,13 @@ mod tests {
     #[test]
     fn statuses_survive() {
         assert_eq!(size_of::<CStatus>(), 20);
-        let status = Status { source: -1, tag: -2, error: 15, bytes: (1 << 40) + 5, cancelled: true };
+        let status = Status {
+            source: -1,
+            tag: -2,
+            error: 15,
+            bytes: (1 << 40) + 5,
+            cancelled: true,
+        };
         let mut bytes = [0; 64];
         (HOOKS.write_status)(&status, &mut bytes);
         assert_eq!((HOOKS.read_status)(&bytes), status);

@@ -6,11 +6,14 @@ use types::{Handle, Result, consts};
 
 use crate::r#gen::values;
 
+/// From a neutral constant to this ABI's.
+type Map = fn(i32) -> i32;
+
 /// A copy of the integers, whose constants are translated when they are written to the caller.
 pub struct Contents {
     to: *mut i32,
     copy: Vec<i32>,
-    maps: Vec<(usize, fn(i32) -> i32)>,
+    maps: Vec<(usize, Map)>,
 }
 
 impl Contents {
@@ -38,16 +41,19 @@ impl Drop for Contents {
 /// Where constants stand among the `n` integers of a datatype: a subarray ends with its order; a
 /// darray has its number of dimensions third, then its global sizes unless they are large counts,
 /// its distributions, their arguments and its process grid, and ends with its order too.
-fn maps(combiner: i32, n: usize, large: bool, ndims: usize) -> Vec<(usize, fn(i32) -> i32)> {
-    let mut maps: Vec<(usize, fn(i32) -> i32)> = Vec::new();
-    if matches!(combiner, consts::COMBINER_SUBARRAY | consts::COMBINER_DARRAY) {
+fn maps(combiner: i32, n: usize, large: bool, ndims: usize) -> Vec<(usize, Map)> {
+    let mut maps: Vec<(usize, Map)> = Vec::new();
+    if matches!(
+        combiner,
+        consts::COMBINER_SUBARRAY | consts::COMBINER_DARRAY
+    ) {
         maps.push((n - 1, values::order_out));
     }
     if combiner == consts::COMBINER_DARRAY {
         let first = if large { 3 } else { 3 + ndims };
-        maps.extend((first..first + ndims).map(|i| (i, values::distribution_out as fn(i32) -> i32)));
+        maps.extend((first..first + ndims).map(|i| (i, values::distribution_out as Map)));
         let first = first + ndims;
-        maps.extend((first..first + ndims).map(|i| (i, values::darg_out as fn(i32) -> i32)));
+        maps.extend((first..first + ndims).map(|i| (i, values::darg_out as Map)));
     }
     maps
 }
@@ -60,21 +66,35 @@ pub unsafe fn contents_out(
     e: &Engine,
     datatype: Handle,
     to: *mut i32,
-    max: i64,
+    max: impl Into<i64>,
 ) -> Result<Contents> {
     let (mut n, mut aints, mut large, mut types, mut combiner) = (0, 0, 0, 0, 0);
     api::datatype::type_get_envelope(
-        e, datatype, &mut n, &mut aints, &mut large, &mut types, &mut combiner,
+        e,
+        datatype,
+        &mut n,
+        &mut aints,
+        &mut large,
+        &mut types,
+        &mut combiner,
     )?;
     // No more than the datatype has is written, whatever room the caller has.
-    let room = if to.is_null() { 0 } else { n.clamp(0, max.max(0)) as usize };
+    let room = if to.is_null() {
+        0
+    } else {
+        n.clamp(0, max.into().max(0)) as usize
+    };
     let n = n as usize;
     let is_large = large > 0;
     let ndims = match is_large {
         true => n.saturating_sub(4) / 3,
         false => n.saturating_sub(4) / 4,
     };
-    Ok(Contents { to, copy: vec![0; room], maps: maps(combiner, n, is_large, ndims) })
+    Ok(Contents {
+        to,
+        copy: vec![0; room],
+        maps: maps(combiner, n, is_large, ndims),
+    })
 }
 
 #[cfg(test)]
@@ -84,12 +104,21 @@ mod tests {
     #[test]
     fn constants_stand_where_the_standard_says() {
         let places = |combiner, n, large, ndims| {
-            maps(combiner, n, large, ndims).iter().map(|m| m.0).collect::<Vec<_>>()
+            maps(combiner, n, large, ndims)
+                .iter()
+                .map(|m| m.0)
+                .collect::<Vec<_>>()
         };
         assert_eq!(places(consts::COMBINER_SUBARRAY, 8, false, 1), [7]);
         // size, rank, ndims, 2 gsizes, 2 distribs, 2 dargs, 2 psizes, order
-        assert_eq!(places(consts::COMBINER_DARRAY, 12, false, 2), [11, 5, 6, 7, 8]);
-        assert_eq!(places(consts::COMBINER_DARRAY, 10, true, 2), [9, 3, 4, 5, 6]);
+        assert_eq!(
+            places(consts::COMBINER_DARRAY, 12, false, 2),
+            [11, 5, 6, 7, 8]
+        );
+        assert_eq!(
+            places(consts::COMBINER_DARRAY, 10, true, 2),
+            [9, 3, 4, 5, 6]
+        );
         assert!(places(consts::COMBINER_VECTOR, 3, false, 0).is_empty());
     }
 }

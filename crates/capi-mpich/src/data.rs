@@ -18,7 +18,9 @@ static mut MARKS: [i32; 2] = [0; 2];
 static mut FORTRAN_STATUSES: [[i32; 5]; 4] = [[0; 5]; 4];
 
 const fn fortran_status(i: usize) -> *mut [i32; 5] {
-    (&raw mut FORTRAN_STATUSES).cast::<[i32; 5]>().wrapping_add(i)
+    (&raw mut FORTRAN_STATUSES)
+        .cast::<[i32; 5]>()
+        .wrapping_add(i)
 }
 
 /// `MPI_UNWEIGHTED`.
@@ -27,7 +29,8 @@ pub static MPI_UNWEIGHTED: Address<i32> = Address((&raw mut MARKS).cast());
 
 /// `MPI_WEIGHTS_EMPTY`.
 #[unsafe(no_mangle)]
-pub static MPI_WEIGHTS_EMPTY: Address<i32> = Address((&raw mut MARKS).cast::<i32>().wrapping_add(1));
+pub static MPI_WEIGHTS_EMPTY: Address<i32> =
+    Address((&raw mut MARKS).cast::<i32>().wrapping_add(1));
 
 /// `MPI_F_STATUS_IGNORE`.
 #[unsafe(no_mangle)]

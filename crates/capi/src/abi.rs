@@ -20,7 +20,8 @@ pub mod prelude {
 
     pub use super::{
         CStatus, Comm, Datatype, Errhandler, File, Group, Info, Message, Op, Request, Session, Win,
-        user_buffer, callback, limits, status_in, status_inout, status_out, status_array, weight_array,
+        callback, limits, status_array, status_in, status_inout, status_out, user_buffer,
+        weight_array,
     };
 }
 
@@ -49,7 +50,11 @@ pub static HOOKS: AbiHooks = AbiHooks {
     library: "libmpi_abi.so.1",
     abi_version: (consts::ABI_VERSION, consts::ABI_SUBVERSION),
     rank: same,
-    callback: CallbackAbi { handle: encode, error: same, error_back: same },
+    callback: CallbackAbi {
+        handle: encode,
+        error: same,
+        error_back: same,
+    },
     status_size: size_of::<CStatus>(),
     write_status: |status, out| {
         // SAFETY: the buffer is larger than a status.
@@ -85,10 +90,18 @@ pub fn decode(pointer: usize) -> Handle {
 /// The pointer of a neutral handle.
 #[inline(always)]
 pub fn encode(handle: Handle) -> usize {
-    if handle.is_predefined() { handle.0 as usize } else { sys::span::address(handle.0) }
+    if handle.is_predefined() {
+        handle.0 as usize
+    } else {
+        sys::span::address(handle.0)
+    }
 }
 
-static CODEC: HandleCodec = HandleCodec { size: 8, decode, encode };
+static CODEC: HandleCodec = HandleCodec {
+    size: 8,
+    decode,
+    encode,
+};
 
 macro_rules! handle_type {
     ($($name:ident $null:ident),*) => { $(
@@ -131,8 +144,11 @@ pub struct CStatus {
     unused: [i32; 2],
 }
 
-static STATUS_CODEC: StatusCodec =
-    StatusCodec { size: size_of::<CStatus>(), write: write_status, write_error };
+static STATUS_CODEC: StatusCodec = StatusCodec {
+    size: size_of::<CStatus>(),
+    write: write_status,
+    write_error,
+};
 
 /// Writes all but the error field, and that too for an empty status, where it is `MPI_SUCCESS`.
 ///
@@ -267,7 +283,13 @@ mod tests {
     #[test]
     fn statuses_survive() {
         assert_eq!(size_of::<CStatus>(), 32);
-        let status = Status { source: 3, tag: -2, error: 7, bytes: -(1 << 40) - 5, cancelled: true };
+        let status = Status {
+            source: 3,
+            tag: -2,
+            error: 7,
+            bytes: -(1 << 40) - 5,
+            cancelled: true,
+        };
         let mut bytes = [0; 64];
         (HOOKS.write_status)(&status, &mut bytes);
         assert_eq!((HOOKS.read_status)(&bytes), status);

@@ -16,13 +16,20 @@ pub fn non_negative<T: Copy + Into<i64>>(value: T, name: &str, class: i32) -> Re
 /// where the count is ignored.
 #[inline(always)]
 pub fn count_beside<T: Copy + Into<i64>>(buffer: UserBuf, value: T, name: &str) -> Result<T> {
-    if buffer.is_in_place() { Ok(value) } else { non_negative(value, name, consts::ERR_COUNT) }
+    if buffer.is_in_place() {
+        Ok(value)
+    } else {
+        non_negative(value, name, consts::ERR_COUNT)
+    }
 }
 
 #[cold]
 #[inline(never)]
 fn negative(value: i64, name: &str, class: i32) -> Box<Fault> {
-    fault(class, format!("{name} is {value}, and must not be negative"))
+    fault(
+        class,
+        format!("{name} is {value}, and must not be negative"),
+    )
 }
 
 #[cold]
@@ -34,14 +41,21 @@ pub(crate) fn null(name: &str) -> Box<Fault> {
 /// Refuses NULL where `needed`.
 #[inline(always)]
 fn present(addr: usize, needed: bool, name: &str) -> Result<()> {
-    if addr == 0 && needed { Err(null(name)) } else { Ok(()) }
+    if addr == 0 && needed {
+        Err(null(name))
+    } else {
+        Ok(())
+    }
 }
 
 /// The body of a procedure that isn't built.
 #[cold]
 #[inline(never)]
 pub fn unsupported(class: i32) -> Result<()> {
-    Err(fault(class, "this version of Yamabiko does not have this procedure"))
+    Err(fault(
+        class,
+        "this version of Yamabiko does not have this procedure",
+    ))
 }
 
 /// An array of C `int` whose length no argument says.
@@ -177,8 +191,11 @@ pub fn room(length: i32) -> usize {
 /// `length` is null or points to an `int`.
 #[inline(always)]
 pub unsafe fn room_at(length: *const i32) -> usize {
-    // SAFETY: the caller's contract, and null is looked for first.
-    if length.is_null() { 0 } else { room(unsafe { length.read_unaligned() }) }
+    if length.is_null() {
+        return 0;
+    }
+    // SAFETY: the caller's contract, and it isn't null.
+    room(unsafe { length.read_unaligned() })
 }
 
 #[cfg(test)]
@@ -188,12 +205,21 @@ mod tests {
     #[test]
     fn refusals_name_the_argument() {
         let f = non_negative(-3, "count", consts::ERR_COUNT).unwrap_err();
-        assert_eq!((f.class, f.text.as_str()), (2, "count is -3, and must not be negative"));
+        assert_eq!(
+            (f.class, f.text.as_str()),
+            (2, "count is -3, and must not be negative")
+        );
         assert_eq!(non_negative(3i64, "count", consts::ERR_COUNT).unwrap(), 3);
         // SAFETY: null arrays are what the check is about.
         unsafe {
             assert!(narrow_of(std::ptr::null(), 0, "displs").unwrap().is_null());
-            assert_eq!(narrow_of(std::ptr::null(), 1, "displs").err().unwrap().class, 13);
+            assert_eq!(
+                narrow_of(std::ptr::null(), 1, "displs")
+                    .err()
+                    .unwrap()
+                    .class,
+                13
+            );
             assert!(text_in(std::ptr::null(), "key").is_err());
             assert_eq!(room_at(std::ptr::null()), 0);
         }

@@ -10,8 +10,8 @@ mod out;
 
 pub use boundary;
 pub use check::{
-    buffer_out, count_beside, function, handle_array, narrow, narrow_of, non_negative, plain_address, room, room_at, text_in,
-    text_or_null, text_out, unsupported, wide, wide_of,
+    buffer_out, count_beside, function, handle_array, narrow, narrow_of, non_negative,
+    plain_address, room, room_at, text_in, text_or_null, text_out, unsupported, wide, wide_of,
 };
 pub use engine;
 pub use engine::{Engine, When};
@@ -24,7 +24,9 @@ pub use types;
 /// One entry point: `PMPI_X`, and `MPI_X` as a weak alias of it at the same address.
 ///
 /// `on` is the object whose error handler is called; the body gets the engine and returns
-/// `types::Result<()>`.
+/// `types::Result<()>`. The crate that uses it has a module `abi` with the hooks of its ABI and the
+/// function that makes its error codes.
+#[allow(clippy::crate_in_macro_def, reason = "what differs is the user's")]
 #[macro_export]
 macro_rules! entry {
     ($function:ident $call:literal $when:ident [$($on:expr)?]
@@ -32,7 +34,7 @@ macro_rules! entry {
         #[unsafe(no_mangle)]
         #[allow(unused_variables, clippy::too_many_arguments)]
         pub unsafe extern "C" fn $function($($name: $ty),*) -> i32 {
-            let guard = $crate::engine::enter(&$crate::hooks!());
+            let guard = $crate::engine::enter(&crate::abi::HOOKS);
             #[allow(unused_mut, unused_assignments)]
             let mut on: Option<$crate::types::Handle> = None;
             $(on = Some($on);)?
@@ -45,14 +47,6 @@ macro_rules! entry {
             crate::abi::code(guard.finish($call, on, result))
         }
         $crate::alias!($call);
-    };
-}
-
-/// The hooks of the library that uses this crate.
-#[macro_export]
-macro_rules! hooks {
-    () => {
-        crate::abi::HOOKS
     };
 }
 

@@ -60,7 +60,11 @@ impl<H: AbiHandle> Drop for HandleOut<H> {
 /// `to` is null or writable until the guard is dropped.
 #[inline(always)]
 pub unsafe fn handle_out<H: AbiHandle>(to: *mut H, name: &str) -> Result<HandleOut<H>> {
-    if to.is_null() { Err(null(name)) } else { Ok(HandleOut { to, value: H::NULL }) }
+    if to.is_null() {
+        Err(null(name))
+    } else {
+        Ok(HandleOut { to, value: H::NULL })
+    }
 }
 
 /// A handle that the call reads and may set.
@@ -99,7 +103,11 @@ impl Drop for BoolOut {
 /// `to` is null or writable until the guard is dropped.
 #[inline(always)]
 pub unsafe fn bool_out(to: *mut i32, name: &str) -> Result<BoolOut> {
-    if to.is_null() { Err(null(name)) } else { Ok(BoolOut { to, value: false }) }
+    if to.is_null() {
+        Err(null(name))
+    } else {
+        Ok(BoolOut { to, value: false })
+    }
 }
 
 /// A 64-bit value that the caller wants as an `int`.
@@ -125,7 +133,11 @@ impl Drop for NarrowOut {
 /// `to` is null or writable until the guard is dropped.
 #[inline(always)]
 pub unsafe fn narrow_out(to: *mut i32, name: &str) -> Result<NarrowOut> {
-    if to.is_null() { Err(null(name)) } else { Ok(NarrowOut { to, value: 0 }) }
+    if to.is_null() {
+        Err(null(name))
+    } else {
+        Ok(NarrowOut { to, value: 0 })
+    }
 }
 
 /// An `int` that the call reads and sets as a 64-bit value.
@@ -165,7 +177,11 @@ impl Drop for MappedOut {
 /// `to` is null or writable until the guard is dropped.
 #[inline(always)]
 pub unsafe fn mapped_out(to: *mut i32, name: &str, map: fn(i32) -> i32) -> Result<MappedOut> {
-    if to.is_null() { Err(null(name)) } else { Ok(MappedOut { to, value: 0, map }) }
+    if to.is_null() {
+        Err(null(name))
+    } else {
+        Ok(MappedOut { to, value: 0, map })
+    }
 }
 
 /// An `int` that the call reads, translated by `back`, and sets, translated by `map`.
@@ -232,7 +248,12 @@ impl StatusOut {
     /// `to` is null (where the status is ignored) or a status, writable until the guard is dropped.
     #[inline(always)]
     pub const unsafe fn new(to: *mut u8, codec: &'static StatusCodec) -> StatusOut {
-        StatusOut { to, codec, value: Status::EMPTY, with_error: false }
+        StatusOut {
+            to,
+            codec,
+            value: Status::EMPTY,
+            with_error: false,
+        }
     }
 
     /// A status that the call changes, error field included.
@@ -241,13 +262,22 @@ impl StatusOut {
     /// As for `new`, and `value` is what the status says.
     #[inline(always)]
     pub const unsafe fn of(to: *mut u8, codec: &'static StatusCodec, value: Status) -> StatusOut {
-        StatusOut { to, codec, value, with_error: true }
+        StatusOut {
+            to,
+            codec,
+            value,
+            with_error: true,
+        }
     }
 
     /// The status, or `None` where the caller ignores it.
     #[inline(always)]
     pub fn wanted(&mut self) -> Option<&mut Status> {
-        if self.to.is_null() { None } else { Some(&mut self.value) }
+        if self.to.is_null() {
+            None
+        } else {
+            Some(&mut self.value)
+        }
     }
 
     /// The status of [`StatusOut::of`].

@@ -25,12 +25,22 @@ impl Built {
         let mut functions = BTreeMap::new();
         let read = |e: std::io::Error| format!("{}: {e}", folder.display());
         let modules = std::fs::read_to_string(folder.join("mod.rs")).map_err(read)?;
-        let mut paths: Vec<_> =
-            std::fs::read_dir(folder).map_err(read)?.flatten().map(|e| e.path()).collect();
+        let mut paths: Vec<_> = std::fs::read_dir(folder)
+            .map_err(read)?
+            .flatten()
+            .map(|e| e.path())
+            .collect();
         paths.sort();
         for path in paths {
-            let stem = path.file_stem().and_then(|s| s.to_str()).unwrap_or_default().to_string();
-            if modules.lines().any(|line| line == format!("pub mod {stem};")) {
+            let stem = path
+                .file_stem()
+                .and_then(|s| s.to_str())
+                .unwrap_or_default()
+                .to_string();
+            if modules
+                .lines()
+                .any(|line| line == format!("pub mod {stem};"))
+            {
                 let text = std::fs::read_to_string(&path).map_err(read)?;
                 scan_file(&text, &stem, &mut functions);
             }
@@ -49,14 +59,26 @@ fn scan_file(text: &str, module: &str, functions: &mut BTreeMap<String, Function
     while let Some(at) = rest.find("\npub fn ") {
         rest = &rest[at + "\npub fn ".len()..];
         let Some(open) = rest.find('(') else { return };
-        let name = rest[..open].split('<').next().unwrap_or_default().to_string();
-        let Some(close) = matching(&rest[open..]) else { return };
+        let name = rest[..open]
+            .split('<')
+            .next()
+            .unwrap_or_default()
+            .to_string();
+        let Some(close) = matching(&rest[open..]) else {
+            return;
+        };
         let params = split(&rest[open + 1..open + close])
             .iter()
             .map(|p| p.split_once(':').map_or(p.as_str(), |(_, ty)| ty))
             .map(|ty| ty.chars().filter(|c| !c.is_whitespace()).collect())
             .collect();
-        functions.insert(name, Function { module: module.into(), params });
+        functions.insert(
+            name,
+            Function {
+                module: module.into(),
+                params,
+            },
+        );
     }
 }
 
@@ -106,8 +128,16 @@ mod tests {
         let text = "use x;\n\npub fn wait(e: &Engine, request: &mut Handle,\n    status: Option<&mut \
                     Status>,\n) -> Result<()> {\n    pub fn inner() {}\n}\nfn private() {}\n";
         scan_file(text, "completion", &mut functions);
-        let params = ["&Engine", "&mutHandle", "Option<&mutStatus>"].map(String::from).to_vec();
-        let expected = Function { module: "completion".into(), params };
-        assert_eq!(functions.into_iter().collect::<Vec<_>>(), [("wait".to_string(), expected)]);
+        let params = ["&Engine", "&mutHandle", "Option<&mutStatus>"]
+            .map(String::from)
+            .to_vec();
+        let expected = Function {
+            module: "completion".into(),
+            params,
+        };
+        assert_eq!(
+            functions.into_iter().collect::<Vec<_>>(),
+            [("wait".to_string(), expected)]
+        );
     }
 }

@@ -34,7 +34,11 @@ impl Context<'_> {
     /// C type of a parameter of this kind, without pointer.
     fn base(&self, kind_name: &str, kind: &Kind, func: Option<&str>) -> String {
         if let Some(func) = func {
-            let suffix = if self.large && kind.large.is_some() { "_c" } else { "" };
+            let suffix = if self.large && kind.large.is_some() {
+                "_c"
+            } else {
+                ""
+            };
             return format!("{func}{suffix}");
         }
         let extra = self.spec.overlay.extra_large.contains(&self.proc.name);
@@ -58,10 +62,23 @@ impl Context<'_> {
             "in" | "type" | "fn" | "match" => format!("{}_", p.name),
             n => n.to_string(),
         };
-        let array = p.array.is_some() && !matches!(kind.form.as_str(), "text" | "strings" | "argv" | "buffer");
+        let array = p.array.is_some()
+            && !matches!(kind.form.as_str(), "text" | "strings" | "argv" | "buffer");
         let pointer = p.pointer.unwrap_or(p.dir != Dir::In);
-        let convert = Convert { at: self, p, kind, name: &name, key: &key, base: &base, pointer };
-        let (engine, expr) = if array { convert.array(form)? } else { convert.scalar(form)? };
+        let convert = Convert {
+            at: self,
+            p,
+            kind,
+            name: &name,
+            key: &key,
+            base: &base,
+            pointer,
+        };
+        let (engine, expr) = if array {
+            convert.array(form)?
+        } else {
+            convert.scalar(form)?
+        };
         Ok(Converted {
             c: convert.c(array),
             rust: (form != "varargs").then(|| convert.rust(array)),
@@ -84,11 +101,19 @@ struct Convert<'a> {
 
 impl Convert<'_> {
     fn c(&self, array: bool) -> String {
-        let Convert { p, name, base, pointer, .. } = self;
+        let Convert {
+            p,
+            name,
+            base,
+            pointer,
+            ..
+        } = self;
         let constant = if p.constant { "const " } else { "" };
         match (self.kind.form.as_str(), p.kind.as_str()) {
             ("varargs", _) => "...".into(),
-            ("buffer" | "baseptr" | "detached" | "attribute", _) => format!("{constant}void *{name}"),
+            ("buffer" | "baseptr" | "detached" | "attribute", _) => {
+                format!("{constant}void *{name}")
+            }
             ("text", _) => format!("{constant}char *{name}"),
             ("strings", "STRING_ARRAY") => format!("char *{name}[]"),
             ("strings", _) => format!("char **{name}[]"),
@@ -118,7 +143,11 @@ impl Convert<'_> {
 
     fn rust(&self, array: bool) -> String {
         let base = self.rust_base();
-        let star = if self.p.constant || (array && self.p.dir == Dir::In) { "*const" } else { "*mut" };
+        let star = if self.p.constant || (array && self.p.dir == Dir::In) {
+            "*const"
+        } else {
+            "*mut"
+        };
         match self.kind.form.as_str() {
             "buffer" | "baseptr" | "detached" | "attribute" | "text" => format!("{star} {base}"),
             "strings" | "argv" => "*mut c_void".into(),
@@ -135,7 +164,10 @@ impl Convert<'_> {
     }
 
     fn family(&self) -> Option<&str> {
-        self.kind.family.as_deref().filter(|_| self.at.abi.is_mpich())
+        self.kind
+            .family
+            .as_deref()
+            .filter(|_| self.at.abi.is_mpich())
     }
 
     fn nullable(&self) -> bool {
@@ -143,13 +175,17 @@ impl Convert<'_> {
     }
 
     fn negative(&self, expr: String) -> String {
-        let Some(class) = &self.kind.negative else { return expr };
+        let Some(class) = &self.kind.negative else {
+            return expr;
+        };
         if self.p.root_only {
             return expr;
         }
         let name = self.name;
         // With MPI_IN_PLACE the count that goes with that buffer is ignored.
-        let buffer = name.strip_suffix("count").filter(|s| matches!(*s, "send" | "recv"));
+        let buffer = name
+            .strip_suffix("count")
+            .filter(|s| matches!(*s, "send" | "recv"));
         let both = |b: &str| self.at.proc.params.iter().any(|p| p.name == b);
         match buffer {
             Some(side) if both("sendbuf") && both("recvbuf") => {
@@ -170,9 +206,10 @@ impl Convert<'_> {
             ("attribute", Dir::In) => ("usize", format!("{name} as usize")),
             ("attribute", _) => ("UserBuf", format!("buffer_out({name}, \"{name}\")?")),
             ("address", _) => ("UserBuf", format!("plain_address({name})")),
-            ("detached", _) if self.at.abi.is_mpich() => {
-                ("&mutusize", format!("&mut *detached_out({name}, \"{name}\")?"))
-            }
+            ("detached", _) if self.at.abi.is_mpich() => (
+                "&mutusize",
+                format!("&mut *detached_out({name}, \"{name}\")?"),
+            ),
             ("baseptr" | "detached", _) => ("&mutusize", format!("word_out({name}, \"{name}\")?")),
             ("word", Dir::In) => ("usize", name.into()),
             ("word", _) => ("&mutusize", format!("word_out({name}, \"{name}\")?")),
@@ -189,15 +226,22 @@ impl Convert<'_> {
             ("logical", Dir::In) => ("bool", format!("{name} != 0")),
             ("logical", _) => ("&mutbool", format!("&mut *bool_out({name}, \"{name}\")?")),
             ("handle", Dir::In) => ("Handle", format!("{name}.neutral()")),
-            ("handle", Dir::Out) => ("&mutHandle", format!("&mut *handle_out({name}, \"{name}\")?")),
-            ("handle", _) => ("&mutHandle", format!("&mut *handle_inout({name}, \"{name}\")?")),
+            ("handle", Dir::Out) => (
+                "&mutHandle",
+                format!("&mut *handle_out({name}, \"{name}\")?"),
+            ),
+            ("handle", _) => (
+                "&mutHandle",
+                format!("&mut *handle_inout({name}, \"{name}\")?"),
+            ),
             ("status", _) if self.p.dir == Dir::In => {
                 ("&Status", format!("&status_in({name}, \"{name}\")?"))
             }
             ("status", Dir::Out) => ("Option<&mutStatus>", format!("status_out({name}).wanted()")),
-            ("status", _) => {
-                ("&mutStatus", format!("status_inout({name}, \"{name}\")?.value()"))
-            }
+            ("status", _) => (
+                "&mutStatus",
+                format!("status_inout({name}, \"{name}\")?.value()"),
+            ),
             ("int" | "wide", Dir::In) => self.number_in(form),
             ("int" | "wide", _) => self.number_out(form, dir),
             ("none" | "varargs" | "fortran", _) => ("?", String::new()),
@@ -221,9 +265,10 @@ impl Convert<'_> {
     fn number_out(&self, form: &str, dir: Dir) -> (&'static str, String) {
         let name = self.name;
         match (form, self.family().filter(|f| *f != "offset"), dir) {
-            ("int", Some(f), Dir::Out) => {
-                ("&muti32", format!("&mut *mapped_out({name}, \"{name}\", values::{f}_out)?"))
-            }
+            ("int", Some(f), Dir::Out) => (
+                "&muti32",
+                format!("&mut *mapped_out({name}, \"{name}\", values::{f}_out)?"),
+            ),
             ("int", Some(f), _) => (
                 "&muti32",
                 format!("&mut *mapped_inout({name}, \"{name}\", values::{f}_in, values::{f}_out)?"),
@@ -231,7 +276,10 @@ impl Convert<'_> {
             ("int", None, _) => ("&muti32", format!("int_out({name}, \"{name}\")?")),
             _ if self.is_wide() => ("&muti64", format!("long_out({name}, \"{name}\")?")),
             (_, _, Dir::Out) => ("&muti64", format!("&mut *narrow_out({name}, \"{name}\")?")),
-            _ => ("&muti64", format!("&mut *narrow_inout({name}, \"{name}\")?")),
+            _ => (
+                "&muti64",
+                format!("&mut *narrow_inout({name}, \"{name}\")?"),
+            ),
         }
     }
 
@@ -262,12 +310,17 @@ impl Convert<'_> {
                     Dir::In => ("mapped_array", format!("values::{family}_in")),
                     _ => ("mapped_array_out", format!("values::{family}_out")),
                 };
-                ("Ints", format!("{pointer}({name}, {n}, \"{name}\", {maps})?.ints()"))
+                (
+                    "Ints",
+                    format!("{pointer}({name}, {n}, \"{name}\", {maps})?.ints()"),
+                )
             }
             "contents" if self.at.abi.is_mpich() => {
                 let length = length.ok_or_else(|| format!("spec: {}: no length", self.key))?;
-                let max = format!("i64::from({length})");
-                ("Ints", format!("contents_out(e, datatype.neutral(), {name}, {max})?.ints()"))
+                (
+                    "Ints",
+                    format!("contents_out(e, datatype.neutral(), {name}, {length})?.ints()"),
+                )
             }
             "int" | "wide" | "logical" | "mapped" | "contents" => {
                 let width = if self.is_wide() { "wide" } else { "narrow" };

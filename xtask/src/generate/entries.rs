@@ -16,8 +16,17 @@ pub fn name(proc: &Proc, large: bool) -> String {
 
 /// The converted parameters of an entry point.
 pub fn params(spec: &Spec, proc: &Proc, large: bool, abi: Abi) -> Result<Vec<Converted>> {
-    let context = Context { spec, proc, large, abi };
-    proc.params.iter().filter(|p| large || !p.large_only).map(|p| context.param(p)).collect()
+    let context = Context {
+        spec,
+        proc,
+        large,
+        abi,
+    };
+    proc.params
+        .iter()
+        .filter(|p| large || !p.large_only)
+        .map(|p| context.param(p))
+        .collect()
 }
 
 /// The procedure of the engine that serves `proc`: itself, or what replaced a removed one.
@@ -38,7 +47,11 @@ fn expected(spec: &Spec, proc: &Proc) -> Result<Vec<String>> {
     let mut types = vec!["&Engine".to_string()];
     // The engine has one function for both variants, with the parameters of the large one.
     let large = spec.has_large(proc) && !spec.overlay.removed.contains_key(&proc.name);
-    types.extend(params(spec, proc, large, Abi::Standard)?.iter().map(|c| c.engine.to_string()));
+    types.extend(
+        params(spec, proc, large, Abi::Standard)?
+            .iter()
+            .map(|c| c.engine.to_string()),
+    );
     if takes_large(spec, proc) {
         types.push("bool".into());
     }
@@ -47,10 +60,14 @@ fn expected(spec: &Spec, proc: &Proc) -> Result<Vec<String>> {
 
 /// The engine's function for `proc`, if it is built with the parameters that it should have.
 fn function<'a>(spec: &Spec, built: &'a Built, proc: &Proc) -> Result<Option<&'a Function>> {
-    let Some(function) = built.get(served_by(spec, proc)) else { return Ok(None) };
+    let Some(function) = built.get(served_by(spec, proc)) else {
+        return Ok(None);
+    };
     if spec.overlay.removed.contains_key(&proc.name) {
         let now = served_by(spec, proc);
-        let Some(now) = spec.procs.iter().find(|p| p.name == now) else { return Ok(None) };
+        let Some(now) = spec.procs.iter().find(|p| p.name == now) else {
+            return Ok(None);
+        };
         return Ok((function.params == expected(spec, now)?).then_some(function));
     }
     Ok((function.params == expected(spec, proc)?).then_some(function))
@@ -60,8 +77,14 @@ fn function<'a>(spec: &Spec, built: &'a Built, proc: &Proc) -> Result<Option<&'a
 /// them as not built.
 pub fn complaints(spec: &Spec, built: &Built) -> Result<Vec<String>> {
     let mut complaints = Vec::new();
-    for proc in spec.procs.iter().filter(|p| !spec.overlay.handwritten.contains(&p.name)) {
-        let Some(found) = built.get(&proc.name) else { continue };
+    for proc in spec
+        .procs
+        .iter()
+        .filter(|p| !spec.overlay.handwritten.contains(&p.name))
+    {
+        let Some(found) = built.get(&proc.name) else {
+            continue;
+        };
         let expected = expected(spec, proc)?;
         if found.params != expected {
             complaints.push(format!(
@@ -95,11 +118,14 @@ fn on(spec: &Spec, proc: &Proc) -> String {
     let chosen = spec.overlay.on.get(&proc.name);
     let found = match chosen {
         Some(name) => proc.params.iter().find(|p| p.name == *name),
-        None => proc.params.iter().find(|p| {
-            objects.contains(&p.kind.as_str()) && p.dir == Dir::In && p.array.is_none()
-        }),
+        None => proc
+            .params
+            .iter()
+            .find(|p| objects.contains(&p.kind.as_str()) && p.dir == Dir::In && p.array.is_none()),
     };
-    found.map(|p| format!("{}.neutral()", p.name)).unwrap_or_default()
+    found
+        .map(|p| format!("{}.neutral()", p.name))
+        .unwrap_or_default()
 }
 
 fn entry(spec: &Spec, built: &Built, proc: &Proc, large: bool, abi: Abi) -> Result<String> {
@@ -115,7 +141,12 @@ fn entry(spec: &Spec, built: &Built, proc: &Proc, large: bool, abi: Abi) -> Resu
     let body = match function(spec, built, proc)? {
         Some(function) => {
             let mut args = vec!["e".to_string()];
-            match spec.overlay.removed.get(&proc.name).and_then(|r| r.args.as_ref()) {
+            match spec
+                .overlay
+                .removed
+                .get(&proc.name)
+                .and_then(|r| r.args.as_ref())
+            {
                 Some(names) => args.extend(renamed(names, &params)),
                 None => args.extend(params.iter().map(|c| c.expr.clone())),
             }
@@ -142,13 +173,21 @@ fn entry(spec: &Spec, built: &Built, proc: &Proc, large: bool, abi: Abi) -> Resu
 /// Arguments by name; an empty name is an output that nobody wants.
 fn renamed(names: &[String], params: &[Converted]) -> Vec<String> {
     let find = |name: &String| params.iter().find(|c| c.name == *name);
-    names.iter().map(|n| find(n).map_or("&mut 0".into(), |c| c.expr.clone())).collect()
+    names
+        .iter()
+        .map(|n| find(n).map_or("&mut 0".into(), |c| c.expr.clone()))
+        .collect()
 }
 
 /// Arguments of the engine's function where the small variant lacks parameters that the large one
 /// has: outputs nobody wants, counts that are zero, and arrays that aren't there.
 fn large_args(spec: &Spec, proc: &Proc, abi: Abi) -> Result<Vec<String>> {
-    let context = Context { spec, proc, large: false, abi };
+    let context = Context {
+        spec,
+        proc,
+        large: false,
+        abi,
+    };
     let mut args = vec!["e".to_string()];
     for p in &proc.params {
         args.push(match (p.large_only, p.dir, &p.array) {

@@ -28,5 +28,8 @@ pub fn script(spec: &Spec, abi: Abi) -> File {
         text += &format!("    {symbol};\n");
     }
     text += "  local:\n    *;\n};\n";
-    File::new(format!("crates/{}/src/gen/exports.map", abi.crate_name()), text)
+    File::new(
+        format!("crates/{}/src/gen/exports.map", abi.crate_name()),
+        text,
+    )
 }

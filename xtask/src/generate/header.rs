@@ -150,7 +150,9 @@ impl Header<'_> {
     fn handles(&self) -> String {
         let mut text = String::new();
         for (table, _) in &self.spec.constants {
-            let Some(kind) = table.strip_prefix("handle.") else { continue };
+            let Some(kind) = table.strip_prefix("handle.") else {
+                continue;
+            };
             match (self.abi, kind) {
                 (Abi::Standard, _) => put!(text, "typedef struct MPI_ABI_{kind} *MPI_{kind};"),
                 (Abi::Mpich, "File") => put!(text, "typedef struct ADIOI_FileD *MPI_File;"),
@@ -189,12 +191,20 @@ impl Header<'_> {
     }
 
     fn enumeration(&mut self, family: &str, rows: &[Constant]) {
-        let ty = if family == "t_safety" { "MPI_T_cb_safety" } else { "MPI_T_source_order" };
+        let ty = if family == "t_safety" {
+            "MPI_T_cb_safety"
+        } else {
+            "MPI_T_source_order"
+        };
         let values: Vec<_> = rows
             .iter()
             .filter_map(|c| Some(format!("    MPI_{} = {}", c.name, self.value(c)?)))
             .collect();
-        put!(self.out, "typedef enum {ty} {{\n{}\n}} {ty};", values.join(",\n"));
+        put!(
+            self.out,
+            "typedef enum {ty} {{\n{}\n}} {ty};",
+            values.join(",\n")
+        );
     }
 
     fn tool(&mut self) {
@@ -206,18 +216,36 @@ impl Header<'_> {
             }
         }
         for ty in ["ENUM", "CVAR_HANDLE", "PVAR_HANDLE", "PVAR_SESSION"] {
-            put!(self.out, "#define MPI_T_{ty}_NULL ((MPI_T_{}) 0)", ty.to_lowercase());
+            put!(
+                self.out,
+                "#define MPI_T_{ty}_NULL ((MPI_T_{}) 0)",
+                ty.to_lowercase()
+            );
         }
         if self.abi == Abi::Standard {
-            put!(self.out, "#define MPI_T_PVAR_ALL_HANDLES ((MPI_T_pvar_handle) 1)");
+            put!(
+                self.out,
+                "#define MPI_T_PVAR_ALL_HANDLES ((MPI_T_pvar_handle) 1)"
+            );
         }
     }
 
     fn parameters(&self, proc: &Proc, large: bool) -> Result<String> {
-        let context = Context { spec: self.spec, proc, large, abi: self.abi };
+        let context = Context {
+            spec: self.spec,
+            proc,
+            large,
+            abi: self.abi,
+        };
         let params = proc.params.iter().filter(|p| large || !p.large_only);
-        let list = params.map(|p| Ok(context.param(p)?.c)).collect::<Result<Vec<_>>>()?;
-        Ok(if list.is_empty() { "void".into() } else { list.join(", ") })
+        let list = params
+            .map(|p| Ok(context.param(p)?.c))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(if list.is_empty() {
+            "void".into()
+        } else {
+            list.join(", ")
+        })
     }
 
     fn returned(&self, proc: &Proc) -> Result<String> {
@@ -238,14 +266,25 @@ impl Header<'_> {
         }
         self.out.push_str(ERRHANDLER_NAMES);
         if self.abi.is_mpich() {
-            put!(self.out, "typedef MPI_Comm_errhandler_function MPI_Handler_function;");
+            put!(
+                self.out,
+                "typedef MPI_Comm_errhandler_function MPI_Handler_function;"
+            );
         }
         Ok(())
     }
 
     fn prototypes(&mut self) -> Result {
         for prefix in ["MPI", "PMPI"] {
-            put!(self.out, "\n/* Procedures{} */", if prefix == "PMPI" { " for profilers" } else { "" });
+            put!(
+                self.out,
+                "\n/* Procedures{} */",
+                if prefix == "PMPI" {
+                    " for profilers"
+                } else {
+                    ""
+                }
+            );
             for (proc, large) in self.spec.entries(self.abi.is_mpich()) {
                 let (ret, params) = (self.returned(proc)?, self.parameters(proc, large)?);
                 let name = entries::name(proc, large);
@@ -266,18 +305,106 @@ pub fn file(spec: &Spec, abi: Abi) -> Result<File> {
         Abi::Standard => ("the MPI standard ABI (libmpi_abi.so.1)", TYPES_STANDARD),
         Abi::Mpich => ("the MPICH ABI (libmpi.so.12)", TYPES_MPICH),
     };
-    let mut header = Header { spec, abi, out: HEAD.replace("@WHAT@", what) };
+    let mut header = Header {
+        spec,
+        abi,
+        out: HEAD.replace("@WHAT@", what),
+    };
     let types = types.replace("@HANDLES@\n", &(header.handles() + "\n"));
     header.out.push_str(&types);
     header.constants();
     header.tool();
     header.callbacks()?;
     header.out.push_str(FUNCTIONS);
-    header.out.push_str(if abi.is_mpich() { DUP_MPICH } else { DUP_STANDARD });
+    header.out.push_str(if abi.is_mpich() {
+        DUP_MPICH
+    } else {
+        DUP_STANDARD
+    });
     if abi.is_mpich() {
         header.out.push_str(DATA_MPICH);
     }
     header.prototypes()?;
     header.out.push_str(TAIL);
-    Ok(File::new(format!("include/{}/mpi.h", abi.folder()), header.out))
+    Ok(File::new(
+        format!("include/{}/mpi.h", abi.folder()),
+        header.out,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process;
+    use crate::spec::root;
+    use std::process::Command;
+
+    /// Compiles a file that includes the header of an ABI.
+    fn compile(abi: Abi, language: &str, text: &str) {
+        let folder = root().join("target/header-test");
+        std::fs::create_dir_all(&folder).unwrap();
+        let name = format!("{}-{}", abi.folder(), language.replace(['=', '+'], "_"));
+        let source = folder.join(name + ".txt");
+        std::fs::write(&source, format!("#include <mpi.h>\n{text}")).unwrap();
+        let (driver, lang) = if language.contains("++") {
+            ("c++", "c++")
+        } else {
+            ("cc", "c")
+        };
+        let mut cc = Command::new(driver);
+        cc.args([
+            "-x",
+            lang,
+            language,
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-pedantic",
+            "-fsyntax-only",
+        ]);
+        cc.arg("-I")
+            .arg(root().join("include").join(abi.folder()))
+            .arg(&source);
+        process::run(&mut cc).unwrap();
+    }
+
+    #[test]
+    fn headers_are_clean_c_and_cxx() {
+        let text = "int f(MPI_Comm c);\nint f(MPI_Comm c) { int n; MPI_Request r = MPI_REQUEST_NULL;\n\
+                    MPI_Wait(&r, MPI_STATUS_IGNORE);\n\
+                    int k; MPI_Comm_create_keyval(MPI_COMM_DUP_FN, MPI_COMM_NULL_DELETE_FN, &k, 0);\n\
+                    return MPI_Reduce(MPI_IN_PLACE, &n, 1, MPI_INT, MPI_SUM, 0, c); }\n";
+        for abi in Abi::ALL {
+            for language in [
+                "-std=c99",
+                "-std=c11",
+                "-std=gnu17",
+                "-std=c++11",
+                "-std=c++17",
+            ] {
+                compile(abi, language, text);
+            }
+        }
+    }
+
+    #[test]
+    fn the_mpich_header_has_the_removed_names() {
+        let text = "int f(void);\nint f(void) { MPI_Datatype t; MPI_Aint a; int n = 1; MPI_Aint d = 0;\n\
+                    MPI_Datatype o = MPI_INT; MPI_Errhandler h; MPI_Address(&n, &a);\n\
+                    MPI_Type_struct(1, &n, &d, &o, &t); MPI_Type_lb(t, &a); MPI_Type_ub(t, &a);\n\
+                    MPI_Errhandler_get(MPI_COMM_WORLD, &h);\n\
+                    return MPI_Comm_c2f(MPI_COMM_WORLD) + MPI_F_STATUS_SIZE; }\n";
+        compile(Abi::Mpich, "-std=c11", text);
+    }
+
+    #[test]
+    fn generated_files_are_up_to_date() {
+        // Headers and values depend on nothing but spec/; entry points follow the engine as well.
+        let spec = Spec::load().unwrap();
+        for abi in Abi::ALL {
+            let made = file(&spec, abi).unwrap();
+            let found = std::fs::read_to_string(root().join(&made.path)).unwrap();
+            assert!(made.text == found, "{} is out of date", made.path.display());
+        }
+    }
 }

@@ -66,12 +66,6 @@ entry! { PMPI_Gatherv_init "MPI_Gatherv_init" Running [comm.neutral()]
 entry! { PMPI_Gatherv_init_c "MPI_Gatherv_init_c" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const i64, recvtype: Datatype, root: i32, comm: Comm, info: Info, request: *mut Request)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_Recv_init "MPI_Recv_init" Running [comm.neutral()]
-    (buf: *mut c_void, count: i32, datatype: Datatype, source: i32, tag: i32, comm: Comm, request: *mut Request)
-    |e| api::persistent::recv_init(e, user_buffer(buf), non_negative(count as i64, "count", consts::ERR_COUNT)?, datatype.neutral(), values::rank_in(source), values::tag_in(tag), comm.neutral(), &mut *handle_out(request, "request")?) }
-entry! { PMPI_Recv_init_c "MPI_Recv_init_c" Running [comm.neutral()]
-    (buf: *mut c_void, count: i64, datatype: Datatype, source: i32, tag: i32, comm: Comm, request: *mut Request)
-    |e| api::persistent::recv_init(e, user_buffer(buf), non_negative(count, "count", consts::ERR_COUNT)?, datatype.neutral(), values::rank_in(source), values::tag_in(tag), comm.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Reduce_init "MPI_Reduce_init" Running [comm.neutral()]
     (sendbuf: *const c_void, recvbuf: *mut c_void, count: i32, datatype: Datatype, op: Op, root: i32, comm: Comm, info: Info, request: *mut Request)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
@@ -108,9 +102,3 @@ entry! { PMPI_Scatterv_init "MPI_Scatterv_init" Running [comm.neutral()]
 entry! { PMPI_Scatterv_init_c "MPI_Scatterv_init_c" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcounts: *const i64, displs: *const i64, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, root: i32, comm: Comm, info: Info, request: *mut Request)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_Send_init "MPI_Send_init" Running [comm.neutral()]
-    (buf: *const c_void, count: i32, datatype: Datatype, dest: i32, tag: i32, comm: Comm, request: *mut Request)
-    |e| api::persistent::send_init(e, user_buffer(buf), non_negative(count as i64, "count", consts::ERR_COUNT)?, datatype.neutral(), values::rank_in(dest), values::tag_in(tag), comm.neutral(), &mut *handle_out(request, "request")?) }
-entry! { PMPI_Send_init_c "MPI_Send_init_c" Running [comm.neutral()]
-    (buf: *const c_void, count: i64, datatype: Datatype, dest: i32, tag: i32, comm: Comm, request: *mut Request)
-    |e| api::persistent::send_init(e, user_buffer(buf), non_negative(count, "count", consts::ERR_COUNT)?, datatype.neutral(), values::rank_in(dest), values::tag_in(tag), comm.neutral(), &mut *handle_out(request, "request")?) }

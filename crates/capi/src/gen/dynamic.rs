@@ -17,7 +17,7 @@ entry! { PMPI_Comm_disconnect "MPI_Comm_disconnect" Running []
     |e| api::comm::comm_disconnect(e, &mut *handle_inout(comm, "comm")?) }
 entry! { PMPI_Comm_get_parent "MPI_Comm_get_parent" Running []
     (parent: *mut Comm)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::comm::comm_get_parent(e, &mut *handle_out(parent, "parent")?) }
 entry! { PMPI_Comm_join "MPI_Comm_join" Running []
     (fd: i32, intercomm: *mut Comm)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }

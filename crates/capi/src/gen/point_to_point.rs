@@ -87,6 +87,12 @@ entry! { PMPI_Recv "MPI_Recv" Running [comm.neutral()]
 entry! { PMPI_Recv_c "MPI_Recv_c" Running [comm.neutral()]
     (buf: *mut c_void, count: i64, datatype: Datatype, source: i32, tag: i32, comm: Comm, status: *mut CStatus)
     |e| api::p2p::recv(e, user_buffer(buf), non_negative(count, "count", consts::ERR_COUNT)?, datatype.neutral(), source, tag, comm.neutral(), status_out(status).wanted()) }
+entry! { PMPI_Recv_init "MPI_Recv_init" Running [comm.neutral()]
+    (buf: *mut c_void, count: i32, datatype: Datatype, source: i32, tag: i32, comm: Comm, request: *mut Request)
+    |e| api::persistent::recv_init(e, user_buffer(buf), non_negative(count as i64, "count", consts::ERR_COUNT)?, datatype.neutral(), source, tag, comm.neutral(), &mut *handle_out(request, "request")?) }
+entry! { PMPI_Recv_init_c "MPI_Recv_init_c" Running [comm.neutral()]
+    (buf: *mut c_void, count: i64, datatype: Datatype, source: i32, tag: i32, comm: Comm, request: *mut Request)
+    |e| api::persistent::recv_init(e, user_buffer(buf), non_negative(count, "count", consts::ERR_COUNT)?, datatype.neutral(), source, tag, comm.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Rsend "MPI_Rsend" Running [comm.neutral()]
     (buf: *const c_void, count: i32, datatype: Datatype, dest: i32, tag: i32, comm: Comm)
     |e| api::p2p::rsend(e, user_buffer(buf), non_negative(count as i64, "count", consts::ERR_COUNT)?, datatype.neutral(), dest, tag, comm.neutral()) }
@@ -105,6 +111,12 @@ entry! { PMPI_Send "MPI_Send" Running [comm.neutral()]
 entry! { PMPI_Send_c "MPI_Send_c" Running [comm.neutral()]
     (buf: *const c_void, count: i64, datatype: Datatype, dest: i32, tag: i32, comm: Comm)
     |e| api::p2p::send(e, user_buffer(buf), non_negative(count, "count", consts::ERR_COUNT)?, datatype.neutral(), dest, tag, comm.neutral()) }
+entry! { PMPI_Send_init "MPI_Send_init" Running [comm.neutral()]
+    (buf: *const c_void, count: i32, datatype: Datatype, dest: i32, tag: i32, comm: Comm, request: *mut Request)
+    |e| api::persistent::send_init(e, user_buffer(buf), non_negative(count as i64, "count", consts::ERR_COUNT)?, datatype.neutral(), dest, tag, comm.neutral(), &mut *handle_out(request, "request")?) }
+entry! { PMPI_Send_init_c "MPI_Send_init_c" Running [comm.neutral()]
+    (buf: *const c_void, count: i64, datatype: Datatype, dest: i32, tag: i32, comm: Comm, request: *mut Request)
+    |e| api::persistent::send_init(e, user_buffer(buf), non_negative(count, "count", consts::ERR_COUNT)?, datatype.neutral(), dest, tag, comm.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Sendrecv "MPI_Sendrecv" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i32, sendtype: Datatype, dest: i32, sendtag: i32, recvbuf: *mut c_void, recvcount: i32, recvtype: Datatype, source: i32, recvtag: i32, comm: Comm, status: *mut CStatus)
     |e| api::sendrecv::sendrecv(e, user_buffer(sendbuf), count_beside(user_buffer(sendbuf), sendcount as i64, "sendcount")?, sendtype.neutral(), dest, sendtag, user_buffer(recvbuf), count_beside(user_buffer(recvbuf), recvcount as i64, "recvcount")?, recvtype.neutral(), source, recvtag, comm.neutral(), status_out(status).wanted()) }

@@ -65,4 +65,4 @@ entry! { PMPI_Graphdims_get "MPI_Graphdims_get" Running [comm.neutral()]
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
 entry! { PMPI_Topo_test "MPI_Topo_test" Running [comm.neutral()]
     (comm: Comm, status: *mut i32)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::comm::topo_test(e, comm.neutral(), int_out(status, "status")?) }
