@@ -6,6 +6,9 @@
  */
 #include "check.h"
 
+/* Something else in the place of a handle, in either ABI (pointers or ints). */
+#define AS(type, what) ((type)(uintptr_t)(what))
+
 static int word, words[8];
 static MPI_Request r;
 static MPI_Status s;
@@ -18,25 +21,25 @@ static void handles(void)
     int n, flag;
     FAILS(MPI_Send(&word, 1, MPI_INT, 0, 0, MPI_COMM_NULL), MPI_ERR_COMM);
     FAILS(MPI_Comm_rank(MPI_COMM_NULL, &n), MPI_ERR_COMM);
-    FAILS(MPI_Comm_rank((MPI_Comm)MPI_INT, &n), MPI_ERR_COMM); /* a handle of another kind */
-    FAILS(MPI_Comm_rank((MPI_Comm)(intptr_t)0x3f0, &n), MPI_ERR_COMM);
-    FAILS(MPI_Comm_rank((MPI_Comm)&word, &n), MPI_ERR_COMM); /* not ours at all */
-    FAILS(MPI_Comm_rank((MPI_Comm)0, &n), MPI_ERR_COMM);
+    FAILS(MPI_Comm_rank(AS(MPI_Comm, MPI_INT), &n), MPI_ERR_COMM); /* a handle of another kind */
+    FAILS(MPI_Comm_rank(AS(MPI_Comm, 0x3f0), &n), MPI_ERR_COMM);
+    FAILS(MPI_Comm_rank(AS(MPI_Comm, &word), &n), MPI_ERR_COMM); /* not ours at all */
+    FAILS(MPI_Comm_rank(AS(MPI_Comm, 0), &n), MPI_ERR_COMM);
     FAILS(MPI_Comm_free(&(MPI_Comm){MPI_COMM_NULL}), MPI_ERR_COMM);
     CHECK(MPI_Comm_free(&(MPI_Comm){MPI_COMM_WORLD}) != MPI_SUCCESS);
     FAILS(MPI_Send(&word, 1, MPI_DATATYPE_NULL, 0, 0, MPI_COMM_WORLD), MPI_ERR_TYPE);
-    FAILS(MPI_Send(&word, 1, (MPI_Datatype)MPI_COMM_WORLD, 0, 0, MPI_COMM_WORLD), MPI_ERR_TYPE);
-    FAILS(MPI_Type_size((MPI_Datatype)&word, &n), MPI_ERR_TYPE);
+    FAILS(MPI_Send(&word, 1, AS(MPI_Datatype, MPI_COMM_WORLD), 0, 0, MPI_COMM_WORLD), MPI_ERR_TYPE);
+    FAILS(MPI_Type_size(AS(MPI_Datatype, &word), &n), MPI_ERR_TYPE);
     FAILS(MPI_Type_commit(&(MPI_Datatype){MPI_DATATYPE_NULL}), MPI_ERR_TYPE);
     CHECK(MPI_Type_free(&(MPI_Datatype){MPI_INT}) != MPI_SUCCESS);
     FAILS(MPI_Group_size(MPI_GROUP_NULL, &n), MPI_ERR_GROUP);
-    FAILS(MPI_Group_size((MPI_Group)MPI_COMM_WORLD, &n), MPI_ERR_GROUP);
-    FAILS(MPI_Wait(&(MPI_Request){(MPI_Request)MPI_INT}, &s), MPI_ERR_REQUEST);
-    FAILS(MPI_Test(&(MPI_Request){(MPI_Request)&word}, &flag, &s), MPI_ERR_REQUEST);
+    FAILS(MPI_Group_size(AS(MPI_Group, MPI_COMM_WORLD), &n), MPI_ERR_GROUP);
+    FAILS(MPI_Wait(&(MPI_Request){AS(MPI_Request, MPI_INT)}, &s), MPI_ERR_REQUEST);
+    FAILS(MPI_Test(&(MPI_Request){AS(MPI_Request, &word)}, &flag, &s), MPI_ERR_REQUEST);
     FAILS(MPI_Start(&(MPI_Request){MPI_REQUEST_NULL}), MPI_ERR_REQUEST);
     FAILS(MPI_Request_free(&(MPI_Request){MPI_REQUEST_NULL}), MPI_ERR_REQUEST);
     FAILS(MPI_Allreduce(&word, &words[0], 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD), MPI_ERR_OP);
-    FAILS(MPI_Allreduce(&word, &words[0], 1, MPI_INT, (MPI_Op)MPI_INT, MPI_COMM_WORLD), MPI_ERR_OP);
+    FAILS(MPI_Allreduce(&word, &words[0], 1, MPI_INT, AS(MPI_Op, MPI_INT), MPI_COMM_WORLD), MPI_ERR_OP);
     FAILS(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRHANDLER_NULL), MPI_ERR_ERRHANDLER);
     FAILS(MPI_Info_get_nkeys(MPI_INFO_NULL, &n), MPI_ERR_INFO);
     FAILS(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_KEYVAL_INVALID, &n, &flag), MPI_ERR_KEYVAL);

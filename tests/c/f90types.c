@@ -1,6 +1,5 @@
 /* Types by decimal precision, MPI_Type_create_f90_*: usable, of the right size, the same handle for the
- * same request, and an envelope that says how they were made.  External32's long forms.
- * (The PyPI build of MPICH has no Fortran, so this file is not run there.)
+ * same request, and an envelope that says how they were made.  The long forms of external32.
  */
 #include "check.h"
 
@@ -45,7 +44,7 @@ int main(int argc, char **argv)
     CHECK(MPI_Type_create_f90_real(10000, MPI_UNDEFINED, &t) != MPI_SUCCESS);
     CHECK(MPI_Type_create_f90_integer(1000, &t) != MPI_SUCCESS);
 
-    /* external32: long is 8 bytes in the library's view of this platform and 8 (MPI-3.1 and later) in the format */
+    /* long double is 16 bytes of IEEE quad in the portable format */
     unsigned char packed[32];
     MPI_Aint at = 0;
     long double quad = 1.0L, back = 0;

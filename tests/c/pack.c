@@ -1,5 +1,5 @@
 /* Packing: MPI_Pack, MPI_Unpack, MPI_Pack_size, sending what was packed, and the portable format
- * "external32" byte by byte.
+ * "external32" byte by byte (of a derived type: pack_derived.c).
  */
 #include "check.h"
 
@@ -109,33 +109,7 @@ static void portable(void)
     EXTERNAL(MPI_UINT64_T, 1, ((uint64_t[]){0xfffefdfcfbfaf9f8u}), 0xff, 0xfe, 0xfd, 0xfc, 0xfb, 0xfa, 0xf9, 0xf8);
     EXTERNAL(MPI_C_FLOAT_COMPLEX, 1, ((float[]){1.0f, -1.0f}), 0x3f, 0x80, 0, 0, 0xbf, 0x80, 0, 0);
 
-    /* a derived type, with a gap */
-    MPI_Datatype t;
-    struct {
-        char c;
-        int i;
-        short s[2];
-    } value, got;
-    memset(&value, 0, sizeof value);
-    memset(&got, 0, sizeof got);
-    value.c = 'z', value.i = 0x0a0b0c0d, value.s[0] = 1, value.s[1] = 0x0203;
-    int lengths[] = {1, 1, 2};
-    MPI_Aint places[] = {0, 4, 8}, size, at = 0;
-    MPI_Datatype kinds[] = {MPI_CHAR, MPI_INT, MPI_SHORT};
-    OK(MPI_Type_create_struct(3, lengths, places, kinds, &t));
-    OK(MPI_Type_commit(&t));
     unsigned char packed[32];
-    static const unsigned char want[] = {'z', 0x0a, 0x0b, 0x0c, 0x0d, 0, 1, 2, 3};
-    OK(MPI_Pack_external_size("external32", 1, t, &size));
-    SAME(size, 9);
-    OK(MPI_Pack_external("external32", &value, 1, t, packed, sizeof packed, &at));
-    SAME(at, 9);
-    CHECK(memcmp(packed, want, 9) == 0);
-    at = 0;
-    OK(MPI_Unpack_external("external32", packed, 9, &at, &got, 1, t));
-    CHECK(memcmp(&value, &got, sizeof got) == 0);
-    OK(MPI_Type_free(&t));
-
     MPI_Count size_c, at_c = 0;
     int one = 0x11223344;
     OK(MPI_Pack_external_size_c("external32", 1, MPI_INT, &size_c));

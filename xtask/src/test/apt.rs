@@ -7,14 +7,29 @@ use std::process::{Command, Stdio};
 /// Python with virtual environments.
 pub fn need_python() -> Result {
     need(&[("python3", "python3")])?;
-    let works = Command::new("python3").args(["-c", "import ensurepip, venv"]).stderr(Stdio::null()).status();
-    if works.is_ok_and(|status| status.success()) { Ok(()) } else { install(&["python3-venv"]) }
+    let works = Command::new("python3")
+        .args(["-c", "import ensurepip, venv"])
+        .stderr(Stdio::null())
+        .status();
+    if works.is_ok_and(|status| status.success()) {
+        Ok(())
+    } else {
+        install(&["python3-venv"])
+    }
 }
 
 /// Programs, each with the package that has it.
 pub fn need(programs: &[(&str, &str)]) -> Result {
-    let missing: Vec<_> = programs.iter().filter(|(program, _)| !found(program)).map(|(_, package)| *package).collect();
-    if missing.is_empty() { Ok(()) } else { install(&missing) }
+    let missing: Vec<_> = programs
+        .iter()
+        .filter(|(program, _)| !found(program))
+        .map(|(_, package)| *package)
+        .collect();
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        install(&missing)
+    }
 }
 
 /// Whether a program is in the search path.
@@ -28,15 +43,24 @@ pub fn install(packages: &[&str]) -> Result {
     let words = packages.join(" ");
     let root = process::output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0");
     if !root || !Path::new("/usr/bin/apt-get").exists() {
-        return Err(format!("missing: {words}\ntype:    sudo apt-get install -y {words}"));
+        return Err(format!(
+            "missing: {words}\ntype:    sudo apt-get install -y {words}"
+        ));
     }
     println!("      installing {words}");
     let apt = |args: &[&str]| {
         let mut command = Command::new("apt-get");
-        command.env("DEBIAN_FRONTEND", "noninteractive").args(args).stdout(Stdio::null());
+        command
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .args(args)
+            .stdout(Stdio::null());
         process::run(&mut command)
     };
-    let install = [&["install", "-y", "-qq", "--no-install-recommends"][..], packages].concat();
+    let install = [
+        &["install", "-y", "-qq", "--no-install-recommends"][..],
+        packages,
+    ]
+    .concat();
     if apt(&install).is_ok() {
         return Ok(());
     }

@@ -9,22 +9,51 @@ use crate::{Result, build};
 pub fn run(options: &Options, tally: &mut Tally) -> Result {
     let mpich = peers::mpich()?;
     let ours = Ground::ours();
-    let theirs = Ground { launcher: mpich.join("bin/mpiexec.hydra"), library: mpich.join("lib"), peer: true };
+    let theirs = Ground {
+        launcher: mpich.join("bin/mpiexec.hydra"),
+        library: mpich.join("lib"),
+        peer: true,
+    };
     let folder = build::target().join("test/c");
 
     for (abi, compiler) in [("standard", "mpicc_abi"), ("mpich", "mpicc")] {
         let bin = folder.join(format!("theirs-{abi}"));
         let compiler = mpich.join("bin").join(compiler);
-        let compiler = compiler.to_str().ok_or("the path of the environment is not text")?;
+        let compiler = compiler
+            .to_str()
+            .ok_or("the path of the environment is not text")?;
         ctests::compile(&[compiler], &bin, tally, &format!("cross/theirs-{abi}"))?;
     }
-    let hydra = Ground { launcher: theirs.launcher.clone(), library: ours.library.clone(), peer: false };
-    let mpiexec = Ground { launcher: ours.launcher.clone(), library: theirs.library.clone(), peer: true };
+    let hydra = Ground {
+        launcher: theirs.launcher.clone(),
+        library: ours.library.clone(),
+        peer: false,
+    };
+    let mpiexec = Ground {
+        launcher: ours.launcher.clone(),
+        library: theirs.library.clone(),
+        peer: true,
+    };
     // What runs, where, what it shows, and on how many ranks.
     let runs = [
-        ("theirs-standard", &ours, "their programs on our libmpi_abi.so.1", &[2, 3][..]),
-        ("theirs-mpich", &ours, "their programs on our libmpi.so.12", &[2]),
-        ("standard", &theirs, "our programs on their libmpi_abi.so.1", &[2]),
+        (
+            "theirs-standard",
+            &ours,
+            "their programs on our libmpi_abi.so.1",
+            &[2, 3][..],
+        ),
+        (
+            "theirs-mpich",
+            &ours,
+            "their programs on our libmpi.so.12",
+            &[2],
+        ),
+        (
+            "standard",
+            &theirs,
+            "our programs on their libmpi_abi.so.1",
+            &[2],
+        ),
         ("mpich", &theirs, "our programs on their libmpi.so.12", &[2]),
         ("standard", &hydra, "ours under their launcher", &[4]),
         ("standard", &mpiexec, "theirs under our launcher", &[2]),

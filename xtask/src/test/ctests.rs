@@ -37,6 +37,8 @@ pub struct Test {
     env: BTreeMap<String, String>,
     says: Option<Vec<String>>,
     #[serde(default)]
+    shows: bool,
+    #[serde(default)]
     fails: bool,
     #[serde(default = "yes")]
     peer: bool,
@@ -75,7 +77,11 @@ impl Ground {
     /// Our own.
     pub fn ours() -> Ground {
         let prefix = build::prefix(false);
-        Ground { launcher: prefix.join("bin/mpiexec"), library: prefix.join("lib"), peer: false }
+        Ground {
+            launcher: prefix.join("bin/mpiexec"),
+            library: prefix.join("lib"),
+            peer: false,
+        }
     }
 }
 
@@ -94,7 +100,11 @@ impl Test {
     pub fn run(&self, bin: &Path, ground: &Ground, ranks: u32) -> Result {
         let expected = || vec![format!("ok {}", self.program())];
         let words = self.says.clone().unwrap_or_else(expected);
-        let args = if ground.peer { self.peer_args.as_ref().unwrap_or(&self.args) } else { &self.args };
+        let args = if ground.peer {
+            self.peer_args.as_ref().unwrap_or(&self.args)
+        } else {
+            &self.args
+        };
         let mut job = Job::new(&ground.launcher)
             .args(["-n".to_owned(), ranks.to_string()])
             .limit_s(self.limit_s)
@@ -108,7 +118,11 @@ impl Test {
             job = job.args(["-genv", name]).args([value]);
         }
         let job = job.args([bin.join(self.program())]).args(args);
-        if self.fails { job.fails(&words).map(drop) } else { job.passes(&words).map(drop) }
+        if self.fails {
+            job.fails(&words).map(drop)
+        } else {
+            job.passes(&words).map(drop)
+        }
     }
 }
 
@@ -128,35 +142,57 @@ pub fn compile(compiler: &[&str], bin: &Path, tally: &mut Tally, label: &str) ->
     let mut sources: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
     sources.retain(|path| path.extension().is_some_and(|end| end == "c"));
     sources.sort();
-    tally.test(&format!("{label} compile {} programs", sources.len()), || {
-        for source in &sources {
-            let stem = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            let object = stem == "profiler";
-            let out = if object { format!("{stem}.so") } else { stem };
-            let mut command = Command::new(compiler[0]);
-            command.args(&compiler[1..]).args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-g"]);
-            command.args(["-Wall", "-Wextra", "-Werror"]);
-            if object {
-                command.args(["-shared", "-fPIC"]);
+    tally.test(
+        &format!("{label} compile {} programs", sources.len()),
+        || {
+            for source in &sources {
+                let stem = source
+                    .file_stem()
+                    .unwrap_or_default()
+                    .to_string_lossy()
+                    .into_owned();
+                let object = stem == "profiler";
+                let out = if object { format!("{stem}.so") } else { stem };
+                let mut command = Command::new(compiler[0]);
+                command
+                    .args(&compiler[1..])
+                    .args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-g"]);
+                command.args(["-Wall", "-Wextra", "-Werror"]);
+                if object {
+                    command.args(["-shared", "-fPIC"]);
+                }
+                command
+                    .arg(source)
+                    .arg("-o")
+                    .arg(bin.join(out))
+                    .args(["-lm", "-lpthread"]);
+                process::run(&mut command)?;
             }
-            command.arg(source).arg("-o").arg(bin.join(out)).args(["-lm", "-lpthread"]);
-            process::run(&mut command)?;
-        }
-        Ok(())
-    });
+            Ok(())
+        },
+    );
     Ok(())
 }
 
 /// Runs the stage.
 pub fn run(options: &Options, tally: &mut Tally) -> Result {
     let mpicc = build::prefix(false).join("bin/mpicc");
-    let mpicc = mpicc.to_str().ok_or("the path of target/prefix is not text")?;
+    let mpicc = mpicc
+        .to_str()
+        .ok_or("the path of target/prefix is not text")?;
     let ground = Ground::ours();
-    for (abi, compiler) in [("standard", &[mpicc][..]), ("mpich", &[mpicc, "-abi=mpich"])] {
+    for (abi, compiler) in [
+        ("standard", &[mpicc][..]),
+        ("mpich", &[mpicc, "-abi=mpich"]),
+    ] {
         let bin = build::target().join("test/c").join(abi);
         compile(compiler, &bin, tally, &format!("c/{abi}"))?;
         for test in table()? {
-            let ranks = if abi == "mpich" { &test.mpich } else { &test.ranks };
+            let ranks = if abi == "mpich" {
+                &test.mpich
+            } else {
+                &test.ranks
+            };
             for &n in ranks {
                 let name = format!("c/{abi}/{} -n {n}", test.name);
                 if options.wants(&name) && test.soak == options.soak {

@@ -40,13 +40,27 @@ impl Job {
         // What a surrounding MPI job or a shell has set must not leak in.
         for (name, _) in std::env::vars_os() {
             let name = name.to_string_lossy().into_owned();
-            let foreign = ["PMI_", "PMIX_", "MPI", "OMPI_", "I_MPI_", "YAMABIKO_", "HYDR", "LD_"];
+            let foreign = [
+                "PMI_",
+                "PMIX_",
+                "MPI",
+                "OMPI_",
+                "I_MPI_",
+                "YAMABIKO_",
+                "HYDR",
+                "LD_",
+            ];
             if foreign.iter().any(|start| name.starts_with(start)) {
                 command.env_remove(&name);
             }
         }
         let shown = program.display().to_string();
-        Job { command, shown, limit: Duration::from_secs(60), library: None }
+        Job {
+            command,
+            shown,
+            limit: Duration::from_secs(60),
+            library: None,
+        }
     }
 
     /// Adds arguments.
@@ -90,7 +104,10 @@ impl Job {
         let file = File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
         let again = file.try_clone().map_err(|e| e.to_string())?;
         self.command.stdin(Stdio::null()).stdout(file).stderr(again);
-        let mut child = self.command.spawn().map_err(|e| format!("{}: {e}", self.shown))?;
+        let mut child = self
+            .command
+            .spawn()
+            .map_err(|e| format!("{}: {e}", self.shown))?;
         let started = Instant::now();
         let mut watch = Watch::default();
         let mut pause = Duration::from_millis(2);
@@ -117,12 +134,21 @@ impl Job {
         let output = String::from_utf8_lossy(&bytes).into_owned();
         let Some(status) = status else {
             let limit = self.limit.as_secs();
-            return Err(format!("{}\nnot over after {limit} s\n{}", self.shown, tail(&output)));
+            return Err(format!(
+                "{}\nnot over after {limit} s\n{}",
+                self.shown,
+                tail(&output)
+            ));
         };
         if let Some(library) = &self.library {
-            watch.verdict(library).map_err(|why| format!("{}\n{why}\n{}", self.shown, tail(&output)))?;
+            watch
+                .verdict(library)
+                .map_err(|why| format!("{}\n{why}\n{}", self.shown, tail(&output)))?;
         }
-        Ok(Done { code: status.code(), output })
+        Ok(Done {
+            code: status.code(),
+            output,
+        })
     }
 
     /// Runs it; it has to end with code 0 and say each of `words`.
@@ -130,8 +156,13 @@ impl Job {
         let shown = self.shown.clone();
         let done = self.run()?;
         if done.code != Some(0) {
-            let code = done.code.map_or("a signal".into(), |c| format!("exit code {c}"));
-            return Err(format!("{shown}\nended with {code}\n{}", tail(&done.output)));
+            let code = done
+                .code
+                .map_or("a signal".into(), |c| format!("exit code {c}"));
+            return Err(format!(
+                "{shown}\nended with {code}\n{}",
+                tail(&done.output)
+            ));
         }
         done.says(&shown, words)?;
         Ok(done)
@@ -142,7 +173,10 @@ impl Job {
         let shown = self.shown.clone();
         let done = self.run()?;
         if done.code == Some(0) {
-            return Err(format!("{shown}\nended with exit code 0\n{}", tail(&done.output)));
+            return Err(format!(
+                "{shown}\nended with exit code 0\n{}",
+                tail(&done.output)
+            ));
         }
         done.says(&shown, words)?;
         Ok(done)
@@ -151,8 +185,14 @@ impl Job {
 
 impl Done {
     fn says(&self, shown: &str, words: &[String]) -> Result {
-        match words.iter().find(|word| !self.output.contains(word.as_str())) {
-            Some(word) => Err(format!("{shown}\ndid not say `{word}`\n{}", tail(&self.output))),
+        match words
+            .iter()
+            .find(|word| !self.output.contains(word.as_str()))
+        {
+            Some(word) => Err(format!(
+                "{shown}\ndid not say `{word}`\n{}",
+                tail(&self.output)
+            )),
             None => Ok(()),
         }
     }
@@ -182,21 +222,37 @@ struct Watch {
 impl Watch {
     fn look(&mut self, root: u32) {
         for pid in descendants(root) {
-            let Ok(maps) = std::fs::read_to_string(format!("/proc/{pid}/maps")) else { continue };
-            let libraries = maps.lines().filter_map(|line| line.split_whitespace().nth(5)).filter(is_mpi);
-            self.mapped.entry(pid).or_default().extend(libraries.map(PathBuf::from));
+            let Ok(maps) = std::fs::read_to_string(format!("/proc/{pid}/maps")) else {
+                continue;
+            };
+            let libraries = maps
+                .lines()
+                .filter_map(|line| line.split_whitespace().nth(5))
+                .filter(is_mpi);
+            self.mapped
+                .entry(pid)
+                .or_default()
+                .extend(libraries.map(PathBuf::from));
         }
     }
 
     /// At least one process maps a library of `folder`, none maps another MPI library.
     fn verdict(&self, folder: &Path) -> Result {
-        let folder = folder.canonicalize().map_err(|e| format!("{}: {e}", folder.display()))?;
+        let folder = folder
+            .canonicalize()
+            .map_err(|e| format!("{}: {e}", folder.display()))?;
         let all: BTreeSet<_> = self.mapped.values().flatten().collect();
         if let Some(other) = all.iter().find(|path| !path.starts_with(&folder)) {
-            return Err(format!("another MPI library was mapped: {}", other.display()));
+            return Err(format!(
+                "another MPI library was mapped: {}",
+                other.display()
+            ));
         }
         if all.is_empty() {
-            return Err(format!("no process was seen with the library of {}", folder.display()));
+            return Err(format!(
+                "no process was seen with the library of {}",
+                folder.display()
+            ));
         }
         Ok(())
     }
@@ -205,19 +261,39 @@ impl Watch {
 /// Whether a mapped file is an MPI library, ours or anybody's.
 fn is_mpi(path: &&str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
-    let library = ["libmpi.so", "libmpi_abi.so", "libmpich.so", "libmpifort", "libopen-pal", "libpmpi"];
+    let library = [
+        "libmpi.so",
+        "libmpi_abi.so",
+        "libmpich.so",
+        "libmpifort",
+        "libopen-pal",
+        "libpmpi",
+    ];
     library.iter().any(|start| name.starts_with(start))
 }
 
 /// All living processes below `root`, from the parents in /proc.
 fn descendants(root: u32) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
     for entry in entries.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse::<u32>().ok())
+        else {
+            continue;
+        };
+        let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
+            continue;
+        };
         // The name may hold anything; what follows its last parenthesis is regular.
-        let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1));
+        let parent = stat
+            .rsplit(')')
+            .next()
+            .and_then(|rest| rest.split_whitespace().nth(1));
         if let Some(parent) = parent.and_then(|word| word.parse().ok()) {
             children.entry(parent).or_default().push(pid);
         }
@@ -236,6 +312,10 @@ fn descendants(root: u32) -> Vec<u32> {
 fn kill(pids: &[u32]) {
     if !pids.is_empty() {
         let numbers = pids.iter().map(u32::to_string);
-        let _ = Command::new("kill").arg("-9").args(numbers).stderr(Stdio::null()).status();
+        let _ = Command::new("kill")
+            .arg("-9")
+            .args(numbers)
+            .stderr(Stdio::null())
+            .status();
     }
 }

@@ -17,9 +17,19 @@ pub fn environment(name: &str, packages: &[&str]) -> Result<PathBuf> {
     println!("      installing {} for Python", packages.join(" "));
     let parent = home.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(parent).map_err(|e| format!("{}: {e}", parent.display()))?;
-    process::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home))?;
+    process::run(
+        Command::new("python3")
+            .args(["-m", "venv", "--clear"])
+            .arg(&home),
+    )?;
     let mut pip = Command::new(home.join("bin/pip"));
-    pip.args(["install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]);
+    pip.args([
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--only-binary",
+        ":all:",
+    ]);
     process::run(pip.args(packages))?;
     std::fs::write(&stamp, wanted).map_err(|e| format!("{}: {e}", stamp.display()))?;
     Ok(home)
@@ -49,8 +59,21 @@ pub fn mpi4py_sources() -> Result<PathBuf> {
         return Ok(inside);
     }
     let mut pip = Command::new(home.join("bin/pip"));
-    pip.args(["download", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary", "mpi4py"]);
+    pip.args([
+        "download",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--no-binary",
+        "mpi4py",
+    ]);
     process::run(pip.arg("--dest").arg(&folder).arg("mpi4py==4.1.2"))?;
-    process::run(Command::new("tar").arg("-C").arg(&folder).arg("-xf").arg(folder.join("mpi4py-4.1.2.tar.gz")))?;
+    process::run(
+        Command::new("tar")
+            .arg("-C")
+            .arg(&folder)
+            .arg("-xf")
+            .arg(folder.join("mpi4py-4.1.2.tar.gz")),
+    )?;
     Ok(inside)
 }

@@ -1,0 +1,254 @@
+//! Stage `tidy`: the house rules that a program can check: which crate may use which, where unsafe code
+//! may be, how long files may get, and words that have no place in the repository.
+
+use super::{Options, Tally};
+use crate::spec::root;
+use crate::{Result, process};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Longest source file, in lines.
+const LINES_MAX: usize = 700;
+
+/// Which crates of the workspace each crate may use. An arrow that is not here is a change of the
+/// architecture: `ARCHITECTURE.md` then changes too.
+const ARROWS: [(&str, &[&str]); 19] = [
+    ("types", &[]),
+    ("sys", &["types"]),
+    ("boundary", &["types"]),
+    ("layout", &["types", "boundary"]),
+    ("datatype", &["types", "boundary", "layout"]),
+    ("op", &["types", "boundary"]),
+    ("cad", &["types"]),
+    ("mtmi", &["types", "boundary", "layout"]),
+    ("shm", &["types", "boundary", "layout", "mtmi", "sys"]),
+    ("report", &["types", "sys"]),
+    ("wireup", &["types", "sys"]),
+    (
+        "engine",
+        &[
+            "types", "sys", "boundary", "layout", "datatype", "op", "cad", "mtmi", "shm", "report",
+            "wireup",
+        ],
+    ),
+    ("entry", &["types", "boundary", "engine"]),
+    ("capi", &["types", "boundary", "sys", "engine", "entry"]),
+    (
+        "capi-mpich",
+        &["types", "boundary", "sys", "engine", "entry"],
+    ),
+    ("launch", &["types", "sys", "report", "wireup"]),
+    ("wrappers", &[]),
+    ("bench", &["types", "sys"]),
+    ("xtask", &[]),
+];
+
+/// Crates that may hold unsafe code; all others forbid it.
+const UNSAFE: [&str; 11] = [
+    "sys",
+    "boundary",
+    "entry",
+    "capi",
+    "capi-mpich",
+    "shm",
+    "report",
+    "wireup",
+    "launch",
+    "op",
+    "layout",
+];
+
+/// Words that stand for unfinished work, put together here so that this file does not hold them.
+fn unfinished() -> [String; 4] {
+    [
+        ("todo", "!("),
+        ("unimplemented", "!("),
+        ("TO", "DO"),
+        ("FIX", "ME"),
+    ]
+    .map(|(a, b)| format!("{a}{b}"))
+}
+
+/// Folders of the makers' own machines.
+fn foreign() -> [String; 3] {
+    [("/work", "/"), ("/tmp/", "plan"), ("/tmp/", "peers")].map(|(a, b)| format!("{a}{b}"))
+}
+
+/// Runs the stage.
+pub fn run(_: &Options, tally: &mut Tally) -> Result {
+    let files = files()?;
+    tally.test("tidy/dependency arrows", arrows);
+    tally.test("tidy/length of files", || each(&files, long));
+    tally.test("tidy/words", || each(&files, words));
+    tally.test("tidy/unsafe code says why", || each(&files, argued));
+    tally.test("tidy/unsafe code only where allowed", forbidden);
+    Ok(())
+}
+
+/// Every file under version control, with its path inside the repository.
+fn files() -> Result<Vec<(String, PathBuf)>> {
+    let list = process::output(Command::new("git").arg("-C").arg(root()).args(["ls-files"]))?;
+    Ok(list
+        .lines()
+        .map(|path| (path.to_owned(), root().join(path)))
+        .collect())
+}
+
+/// Collects what a check says about each text file.
+fn each(files: &[(String, PathBuf)], check: fn(&str, &str) -> Vec<String>) -> Result {
+    let mut complaints = Vec::new();
+    for (name, path) in files {
+        // A file that is not text, or that has just been removed, has nothing to be checked.
+        if let Ok(text) = std::fs::read_to_string(path) {
+            complaints.extend(check(name, &text));
+        }
+    }
+    if complaints.is_empty() {
+        Ok(())
+    } else {
+        Err(complaints.join("\n"))
+    }
+}
+
+fn generated(name: &str) -> bool {
+    name.contains("/gen/")
+        || name.starts_with("include/")
+        || name.starts_with("spec/")
+        || name.contains("generated")
+}
+
+fn long(name: &str, text: &str) -> Vec<String> {
+    let source = [".rs", ".c", ".h", ".py"]
+        .iter()
+        .any(|end| name.ends_with(end));
+    let lines = text.lines().count();
+    if source && !generated(name) && lines > LINES_MAX {
+        return vec![format!("{name}: {lines} lines, more than {LINES_MAX}")];
+    }
+    Vec::new()
+}
+
+fn words(name: &str, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        for word in unfinished().iter().chain(&foreign()) {
+            if line.contains(word.as_str()) {
+                found.push(format!("{name}:{}: `{word}`", number + 1));
+            }
+        }
+    }
+    found
+}
+
+/// An unsafe block or implementation has an argument right above it or on its line.
+fn argued(name: &str, text: &str) -> Vec<String> {
+    if !name.ends_with(".rs") || generated(name) {
+        return Vec::new();
+    }
+    let lines: Vec<_> = text.lines().collect();
+    let mut found = Vec::new();
+    for (number, line) in lines.iter().enumerate() {
+        let code = line.split("//").next().unwrap_or("");
+        if !code.contains("unsafe {") && !code.trim_start().starts_with("unsafe impl") {
+            continue;
+        }
+        // Upwards over the comment, attributes and the lines of the same statement.
+        let above = lines[number.saturating_sub(12)..=number].iter();
+        if !above.into_iter().any(|line| line.contains("SAFETY:")) {
+            found.push(format!("{name}:{}: unsafe without SAFETY", number + 1));
+        }
+    }
+    found
+}
+
+fn forbidden() -> Result {
+    let mut complaints = Vec::new();
+    for (name, folder) in packages()?.iter().map(|(name, (folder, _))| (name, folder)) {
+        let roots = ["src/lib.rs", "src/main.rs"].map(|file| folder.join(file));
+        let texts: Vec<_> = roots
+            .iter()
+            .filter_map(|path| std::fs::read_to_string(path).ok())
+            .collect();
+        let forbids = texts
+            .iter()
+            .all(|text| text.contains("#![forbid(unsafe_code)]"));
+        if !forbids && !UNSAFE.contains(&name.as_str()) {
+            complaints.push(format!("{name} has to say #![forbid(unsafe_code)]"));
+        }
+    }
+    if complaints.is_empty() {
+        Ok(())
+    } else {
+        Err(complaints.join("\n"))
+    }
+}
+
+fn arrows() -> Result {
+    let packages = packages()?;
+    let mut complaints = Vec::new();
+    for (name, (_, uses)) in &packages {
+        let Some((_, allowed)) = ARROWS.iter().find(|(known, _)| known == name) else {
+            complaints.push(format!("{name} is not in the table of crates"));
+            continue;
+        };
+        for used in uses.iter().filter(|used| packages.contains_key(*used)) {
+            if !allowed.contains(&used.as_str()) {
+                complaints.push(format!("{name} may not use {used}"));
+            }
+        }
+    }
+    if complaints.is_empty() {
+        Ok(())
+    } else {
+        Err(complaints.join("\n"))
+    }
+}
+
+/// The workspace's packages: folder and dependencies (those for tests left out).
+fn packages() -> Result<BTreeMap<String, (PathBuf, Vec<String>)>> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command
+        .current_dir(root())
+        .args(["metadata", "--no-deps", "--format-version", "1"]);
+    let text = process::output(&mut command)?;
+    let all: serde_json::Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+    let mut packages = BTreeMap::new();
+    for package in all["packages"].as_array().into_iter().flatten() {
+        let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+        let manifest = text(&package["manifest_path"]);
+        let folder = Path::new(&manifest)
+            .parent()
+            .unwrap_or(Path::new("."))
+            .to_owned();
+        let dependencies = package["dependencies"].as_array().into_iter().flatten();
+        let uses = dependencies
+            .filter(|one| one["kind"] != "dev")
+            .map(|one| text(&one["name"]))
+            .collect();
+        packages.insert(text(&package["name"]), (folder, uses));
+    }
+    Ok(packages)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unsafe_code_needs_an_argument() {
+        let bare = "fn f() {\n    unsafe { g() }\n}\n";
+        let good = "fn f() {\n    // SAFETY: g has no preconditions.\n    unsafe { g() }\n}\n";
+        assert_eq!(argued("a.rs", bare).len(), 1);
+        assert!(argued("a.rs", good).is_empty());
+        assert!(argued("crates/capi/src/gen/a.rs", bare).is_empty());
+    }
+
+    #[test]
+    fn unfinished_work_is_found() {
+        let text = format!("let x = {}\"later\");", unfinished()[0]);
+        assert_eq!(words("a.rs", &text).len(), 1);
+        assert!(words("a.rs", "let done = true;").is_empty());
+    }
+}
