@@ -8,6 +8,12 @@ pub mod signals;
 
 use std::io;
 
+/// An error's sentence without its number.
+pub fn reason(error: impl Into<io::Error>) -> String {
+    let text = error.into().to_string();
+    text.split(" (os error").next().unwrap_or("").to_string()
+}
+
 /// What [`fork`] returns.
 pub enum Side {
     /// In the new process.

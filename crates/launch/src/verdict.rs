@@ -1,6 +1,6 @@
 //! Why a job failed, in a sentence, and the exit code that follows. Pure.
 
-use crate::os::signals;
+use crate::os::{self, signals};
 use std::fmt;
 
 /// Exit code after `-timeout`, as of `timeout(1)`.
@@ -71,8 +71,7 @@ impl fmt::Display for Failure {
             ),
             Failure::Violation(what) => write!(f, "sent {what} to the launcher"),
             Failure::NotStarted(what, errno) => {
-                let why = std::io::Error::from_raw_os_error(*errno).to_string();
-                let why = why.split(" (os error").next().unwrap_or("");
+                let why = os::reason(std::io::Error::from_raw_os_error(*errno));
                 write!(f, "could not be started ({what}: {why})")
             }
         }
@@ -84,6 +83,7 @@ impl fmt::Display for Failure {
 pub struct Verdict {
     failures: Vec<(usize, Failure)>,
     timed_out: bool,
+    output_lost: bool,
 }
 
 impl Verdict {
@@ -99,6 +99,11 @@ impl Verdict {
     /// Notes that the time allowed is over.
     pub fn time_out(&mut self) {
         self.timed_out = true;
+    }
+
+    /// Notes that output could not be written (a full disk), which must not pass for success.
+    pub fn lose_output(&mut self) {
+        self.output_lost = true;
     }
 
     /// The failure that explains the others: a crash if there is one (an exit or abort beside it is
@@ -121,7 +126,12 @@ impl Verdict {
         if self.timed_out {
             return TIMED_OUT;
         }
-        self.root().map_or(0, |(_, failure)| failure.exit_code())
+        match self.root() {
+            // The ranks die of SIGPIPE because nobody could write what they said.
+            Some((_, Failure::Signal(libc::SIGPIPE))) | None if self.output_lost => 1,
+            Some((_, failure)) => failure.exit_code(),
+            None => 0,
+        }
     }
 }
 

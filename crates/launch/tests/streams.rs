@@ -139,6 +139,21 @@ fn ranks_notice_that_nobody_reads() {
 }
 
 #[test]
+fn a_full_disk_is_no_success() {
+    let job = start_with("-n 2 echo hello", Stdio::null(), |command| {
+        command.stdout(std::fs::File::create("/dev/full").unwrap());
+    });
+    let outcome = job.finish();
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
+    assert!(
+        outcome
+            .stderr
+            .contains("cannot write standard output: No space left"),
+        "{outcome:?}"
+    );
+}
+
+#[test]
 fn many_ranks() {
     let outcome = run("-n 64 SCRIPTS/lines.sh 1");
     assert_eq!(outcome.sorted().len(), 64, "{}", outcome.stderr);

@@ -2,7 +2,7 @@
 
 use super::{Instant, Job};
 use crate::message::{self, News, Received};
-use crate::os::child;
+use crate::os::{self, child};
 use crate::pmi::{Action, State};
 use crate::verdict::Failure;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -230,7 +230,15 @@ impl Job {
             Err(Errno::INTR | Errno::AGAIN) => {}
             // Nobody reads any more. The ranks shall notice as they would without a launcher: by
             // SIGPIPE at their next write.
-            Err(_) => self.close_sink(which),
+            Err(Errno::PIPE) => self.close_sink(which),
+            Err(error) => {
+                self.close_sink(which);
+                self.verdict.lose_output();
+                if which == 0 {
+                    let why = os::reason(error);
+                    self.sinks[1].say(&format!("mpiexec: cannot write standard output: {why}"));
+                }
+            }
         }
     }
 

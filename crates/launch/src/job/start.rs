@@ -60,19 +60,19 @@ pub(super) fn start(options: &Options) -> Result<Job, StartError> {
         .collect();
     let size = program_of.len();
     allow_descriptors(size as u64 * 8 + 64);
-    let (page, book) = Book::create(size).map_err(|e| system("the report page", &e))?;
+    let (page, book) = Book::create(size).map_err(|e| system("the report page", e))?;
     let handled: Vec<i32> = HANDLED
         .iter()
         .copied()
         .filter(|s| !is_ignored(*s))
         .collect();
     let (signals, mask) = Signals::new(&[&handled[..], HELD_BACK].concat(), &handled)
-        .map_err(|e| system("signals", &e))?;
+        .map_err(|e| system("signals", e))?;
 
     let (ranks, members, terminal) = all_ranks(options, &prepared, &program_of, &page)?;
     let (control, keepers) = socket_pair(SocketType::SEQPACKET)?;
-    os::become_subreaper().map_err(|e| system("a subreaper", &e))?;
-    match os::fork().map_err(|e| system("the keeper process", &e))? {
+    os::become_subreaper().map_err(|e| system("a subreaper", e))?;
+    match os::fork().map_err(|e| system("the keeper process", e))? {
         Side::Child => {
             // mpiexec's ends must not stay open here: a pipe ends when its last holder closes it.
             drop((members, control, terminal, signals));
@@ -180,7 +180,7 @@ fn one_rank(
     let (stdout, stdout_in) = pipe()?;
     let (stderr, stderr_in) = pipe()?;
     let inode = rustix::fs::fstat(&theirs)
-        .map_err(|e| system("a socket", &e))?
+        .map_err(|e| system("a socket", e))?
         .st_ino;
     let pmi_identity = (theirs.as_raw_fd(), inode);
     let identity = Identity {
@@ -217,10 +217,10 @@ fn stdin_of_first(options: &Options) -> Result<(OwnedFd, Option<Terminal>), Star
     let own = rustix::stdio::stdin();
     if !rustix::termios::isatty(own) {
         let copy = rustix::io::fcntl_dupfd_cloexec(own, 3);
-        return Ok((copy.map_err(|e| system("standard input", &e))?, None));
+        return Ok((copy.map_err(|e| system("standard input", e))?, None));
     }
     let (read, write) = pipe()?;
-    rustix::io::ioctl_fionbio(&write, true).map_err(|e| system("a pipe", &e))?;
+    rustix::io::ioctl_fionbio(&write, true).map_err(|e| system("a pipe", e))?;
     Ok((read, Some(Terminal::new(write))))
 }
 
@@ -273,21 +273,21 @@ fn null() -> Result<OwnedFd, StartError> {
         .read(true)
         .write(true)
         .open("/dev/null");
-    Ok(file.map_err(|e| system("/dev/null", &e))?.into())
+    Ok(file.map_err(|e| system("/dev/null", e))?.into())
 }
 
 fn pipe() -> Result<(OwnedFd, OwnedFd), StartError> {
-    rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|e| system("a pipe", &e))
+    rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|e| system("a pipe", e))
 }
 
 fn socket_pair(kind: SocketType) -> Result<(OwnedFd, OwnedFd), StartError> {
     rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
-        .map_err(|e| system("a socket pair", &e))
+        .map_err(|e| system("a socket pair", e))
 }
 
-fn system(what: &str, error: &dyn std::fmt::Display) -> StartError {
+fn system(what: &str, error: impl Into<std::io::Error>) -> StartError {
     StartError {
-        text: format!("cannot make {what}: {error}"),
+        text: format!("cannot make {what}: {}", os::reason(error)),
         code: 1,
     }
 }
