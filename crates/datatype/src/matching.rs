@@ -1,6 +1,5 @@
 //! Finding predefined types by what they hold.
 
-use types::basic::{BASICS, Class, Elem, basic};
 use types::{Handle, Result, consts, fault};
 
 /// `MPI_Type_match_size`: the Fortran type of a class and size in bytes.
@@ -30,30 +29,26 @@ pub fn match_size(typeclass: i32, size: i32) -> Result<Handle> {
     Ok(found)
 }
 
+/// The pairs that the standard names: value, index, pair.
+const PAIRS: [(Handle, Handle, Handle); 9] = [
+    (consts::FLOAT, consts::INT, consts::FLOAT_INT),
+    (consts::DOUBLE, consts::INT, consts::DOUBLE_INT),
+    (consts::LONG, consts::INT, consts::LONG_INT),
+    (consts::INT, consts::INT, consts::T_2INT),
+    (consts::SHORT, consts::INT, consts::SHORT_INT),
+    (consts::LONG_DOUBLE, consts::INT, consts::LONG_DOUBLE_INT),
+    (consts::REAL, consts::REAL, consts::T_2REAL),
+    (
+        consts::DOUBLE_PRECISION,
+        consts::DOUBLE_PRECISION,
+        consts::T_2DOUBLE_PRECISION,
+    ),
+    (consts::INTEGER, consts::INTEGER, consts::T_2INTEGER),
+];
+
 /// `MPI_Type_get_value_index`: the predefined pair of a value type and an index type, or
 /// `MPI_DATATYPE_NULL` where there is none.
 pub fn value_index(value: Handle, index: Handle) -> Handle {
-    let storage = |h: Handle| basic(h).map(|b| (b.class, b.elem));
-    let (Some((class, value)), Some((index_class, index))) = (storage(value), storage(index))
-    else {
-        return consts::DATATYPE_NULL;
-    };
-    let pair = match (value, index) {
-        (Elem::F32, Elem::I32) => Elem::F32Int,
-        (Elem::F64, Elem::I32) => Elem::F64Int,
-        (Elem::I64, Elem::I32) => Elem::I64Int,
-        (Elem::I32, Elem::I32) => Elem::I32Int,
-        (Elem::I16, Elem::I32) => Elem::I16Int,
-        (Elem::F80, Elem::I32) => Elem::F80Int,
-        (Elem::F32, Elem::F32) => Elem::F32x2,
-        (Elem::F64, Elem::F64) => Elem::F64x2,
-        _ => return consts::DATATYPE_NULL,
-    };
-    if class == Class::Char || index_class == Class::Char {
-        return consts::DATATYPE_NULL;
-    }
-    let found = BASICS
-        .iter()
-        .find(|b| b.class == Class::Pair && b.elem == pair);
-    found.map_or(consts::DATATYPE_NULL, |b| b.handle)
+    let found = PAIRS.iter().find(|p| (p.0, p.1) == (value, index));
+    found.map_or(consts::DATATYPE_NULL, |p| p.2)
 }
