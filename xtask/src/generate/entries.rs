@@ -229,3 +229,59 @@ pub fn files(spec: &Spec, built: &Built, abi: Abi) -> Result<Vec<File>> {
     files.push(File::new(format!("{folder}/mod.rs"), modules));
     Ok(files)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn declared(name: &str, large: bool, abi: Abi) -> Vec<String> {
+        let spec = Spec::load().unwrap();
+        let proc = spec.procs.iter().find(|p| p.name == name).unwrap();
+        let params = params(&spec, proc, large, abi).unwrap();
+        params
+            .iter()
+            .map(|c| format!("{}: {}", c.name, c.rust.as_deref().unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn partitioned_counts_follow_the_headers_not_the_text() {
+        assert_eq!(
+            declared("Psend_init", false, Abi::Standard)[2],
+            "count: i32"
+        );
+        assert_eq!(declared("Psend_init", true, Abi::Standard)[2], "count: i64");
+        assert_eq!(declared("Psend_init", false, Abi::Mpich)[2], "count: i64");
+    }
+
+    #[test]
+    fn parameters_are_converted_by_kind() {
+        let spec = Spec::load().unwrap();
+        let exprs = |name: &str, abi| {
+            let proc = spec.procs.iter().find(|p| p.name == name).unwrap();
+            let params = params(&spec, proc, false, abi).unwrap();
+            params.into_iter().map(|c| c.expr).collect::<Vec<_>>()
+        };
+        let send = exprs("Send", Abi::Mpich);
+        assert_eq!(
+            send[1],
+            "non_negative(count as i64, \"count\", consts::ERR_COUNT)?"
+        );
+        assert_eq!(
+            send[2..5],
+            [
+                "datatype.neutral()",
+                "values::rank_in(dest)",
+                "values::tag_in(tag)"
+            ]
+        );
+        // Only the root's receive count means something.
+        assert_eq!(exprs("Gather", Abi::Standard)[4], "recvcount as i64");
+        assert_eq!(
+            exprs("Cancel", Abi::Standard)[0],
+            "&mut *handle_inout(request, \"request\")?"
+        );
+        // The number of dimensions bounds the arrays.
+        assert!(exprs("Cart_create", Abi::Standard)[2].starts_with("narrow_of(dims, ndims,"));
+    }
+}
