@@ -21,9 +21,30 @@ pub enum Answer {
 
 /// Options of gcc and clang that are followed by a value of their own.
 const WITH_VALUE: [&str; 24] = [
-    "-o", "-I", "-L", "-l", "-D", "-U", "-x", "-T", "-u", "-z", "-e", "-include", "-imacros",
-    "-isystem", "-iquote", "-idirafter", "-MF", "-MT", "-MQ", "-Xlinker", "-Xassembler",
-    "-Xpreprocessor", "-arch", "-aux-info",
+    "-o",
+    "-I",
+    "-L",
+    "-l",
+    "-D",
+    "-U",
+    "-x",
+    "-T",
+    "-u",
+    "-z",
+    "-e",
+    "-include",
+    "-imacros",
+    "-isystem",
+    "-iquote",
+    "-idirafter",
+    "-MF",
+    "-MT",
+    "-MQ",
+    "-Xlinker",
+    "-Xassembler",
+    "-Xpreprocessor",
+    "-arch",
+    "-aux-info",
 ];
 
 /// Options after which nothing is linked.
@@ -43,7 +64,11 @@ impl Wrapper<'_> {
 
     /// The environment variable that names the compiler.
     pub fn compiler_variable(&self) -> &'static str {
-        if self.is_cxx() { "YAMABIKO_CXX" } else { "YAMABIKO_CC" }
+        if self.is_cxx() {
+            "YAMABIKO_CXX"
+        } else {
+            "YAMABIKO_CC"
+        }
     }
 
     fn compiler(&self, chosen: Option<&str>) -> Vec<String> {
@@ -52,10 +77,19 @@ impl Wrapper<'_> {
             false => (["MPICH_CC", "OMPI_CC"], "cc"),
         };
         let variables = [self.compiler_variable()].into_iter().chain(others);
-        let from_env = || variables.map(self.env).find_map(|v| v.filter(|v| !v.is_empty()));
+        let from_env = || {
+            variables
+                .map(self.env)
+                .find_map(|v| v.filter(|v| !v.is_empty()))
+        };
         let compiler = chosen.map(String::from).or_else(from_env);
         // More than one word, as in "ccache gcc".
-        compiler.as_deref().unwrap_or(default).split_whitespace().map(String::from).collect()
+        compiler
+            .as_deref()
+            .unwrap_or(default)
+            .split_whitespace()
+            .map(String::from)
+            .collect()
     }
 
     fn extra(&self, variable: &str) -> Vec<String> {
@@ -72,7 +106,11 @@ impl Wrapper<'_> {
 
     fn compile_flags(&self, abi: Abi) -> Vec<String> {
         let mut flags = vec![format!("-I{}", self.include(abi))];
-        flags.extend(self.extra(if self.is_cxx() { "YAMABIKO_CXXFLAGS" } else { "YAMABIKO_CFLAGS" }));
+        flags.extend(self.extra(if self.is_cxx() {
+            "YAMABIKO_CXXFLAGS"
+        } else {
+            "YAMABIKO_CFLAGS"
+        }));
         flags
     }
 
@@ -95,16 +133,21 @@ impl Wrapper<'_> {
         let mut question = None;
         let mut rest = Vec::new();
         for arg in args {
-            let plain = arg.strip_prefix("--").filter(|_| arg.starts_with("--showme"));
+            let plain = arg
+                .strip_prefix("--")
+                .filter(|_| arg.starts_with("--showme"));
             let word = plain.map_or(arg.clone(), |p| format!("-{p}"));
             if let Some(which) = word.strip_prefix("-abi=") {
                 abi = match which {
                     "mpich" => Abi::Mpich,
                     "standard" | "mpi" => Abi::Standard,
-                    other => return Err(format!("-abi={other}: the ABIs are `standard` and `mpich`")),
+                    other => {
+                        return Err(format!("-abi={other}: the ABIs are `standard` and `mpich`"));
+                    }
                 };
-            } else if let Some(compiler) =
-                word.strip_prefix("-cc=").or_else(|| word.strip_prefix("-cxx="))
+            } else if let Some(compiler) = word
+                .strip_prefix("-cc=")
+                .or_else(|| word.strip_prefix("-cxx="))
             {
                 chosen = Some(compiler.to_string());
             } else if word == "-mpi-abi" {
@@ -174,7 +217,14 @@ impl Wrapper<'_> {
 }
 
 fn is_question(word: &str) -> bool {
-    let known = ["-show", "-showme", "-compile_info", "-compile-info", "-link_info", "-link-info"];
+    let known = [
+        "-show",
+        "-showme",
+        "-compile_info",
+        "-compile-info",
+        "-link_info",
+        "-link-info",
+    ];
     known.contains(&word) || word.starts_with("-showme:")
 }
 
@@ -201,7 +251,11 @@ mod tests {
 
     fn answer(name: &str, args: &str) -> Result<Answer, String> {
         let env = |key: &str| (key == "OMPI_CXX").then(|| "ccache g++".to_string());
-        let wrapper = Wrapper { name, prefix: "/p", env: &env };
+        let wrapper = Wrapper {
+            name,
+            prefix: "/p",
+            env: &env,
+        };
         let args: Vec<_> = args.split_whitespace().map(String::from).collect();
         wrapper.answer(&args)
     }
@@ -216,10 +270,16 @@ mod tests {
     #[test]
     fn compiles_and_links() {
         let link = "-L/p/lib -Wl,-rpath,/p/lib";
-        assert_eq!(run("mpicc", "a.c -o a"), format!("cc -I/p/include a.c -o a {link} -lmpi_abi"));
+        assert_eq!(
+            run("mpicc", "a.c -o a"),
+            format!("cc -I/p/include a.c -o a {link} -lmpi_abi")
+        );
         assert_eq!(run("mpicc", "-c a.c"), "cc -I/p/include -c a.c");
         assert_eq!(run("mpicc", "-v"), "cc -I/p/include -v");
-        assert_eq!(run("mpicc", "-o out -I x -l m"), "cc -I/p/include -o out -I x -l m");
+        assert_eq!(
+            run("mpicc", "-o out -I x -l m"),
+            "cc -I/p/include -o out -I x -l m"
+        );
         assert_eq!(
             run("mpicc", "-abi=mpich a.o"),
             format!("cc -I/p/include/mpich a.o {link} -lmpi")
@@ -228,22 +288,37 @@ mod tests {
             run("mpic++", "a.cc"),
             format!("ccache g++ -I/p/include a.cc {link} -lmpi_abi")
         );
-        assert_eq!(run("mpicc_abi", "-cc=tcc -E a.c"), "tcc -I/p/include -E a.c");
+        assert_eq!(
+            run("mpicc_abi", "-cc=tcc -E a.c"),
+            "tcc -I/p/include -E a.c"
+        );
         assert!(answer("mpicc", "-abi=openmpi a.c").is_err());
     }
 
     #[test]
     fn answers_questions_of_both_dialects() {
         let link = "-L/p/lib -Wl,-rpath,/p/lib -lmpi_abi";
-        assert_eq!(run("mpicc", "-show"), format!("prints cc -I/p/include {link}"));
-        assert_eq!(run("mpicc", "-show -c a.c"), "prints cc -I/p/include -c a.c");
+        assert_eq!(
+            run("mpicc", "-show"),
+            format!("prints cc -I/p/include {link}")
+        );
+        assert_eq!(
+            run("mpicc", "-show -c a.c"),
+            "prints cc -I/p/include -c a.c"
+        );
         assert_eq!(run("mpicc", "--showme:compile"), "prints -I/p/include");
         assert_eq!(run("mpicc", "-showme:link"), format!("prints {link}"));
-        assert_eq!(run("mpicc", "-showme:incdirs -abi=mpich"), "prints /p/include/mpich");
+        assert_eq!(
+            run("mpicc", "-showme:incdirs -abi=mpich"),
+            "prints /p/include/mpich"
+        );
         assert_eq!(run("mpicc", "-showme:libdirs"), "prints /p/lib");
         assert_eq!(run("mpicc", "-showme:libs"), "prints mpi_abi");
         assert_eq!(run("mpicc", "-compile-info"), "prints cc -I/p/include");
-        assert_eq!(run("mpicc", "-link_info"), format!("prints cc -I/p/include {link}"));
+        assert_eq!(
+            run("mpicc", "-link_info"),
+            format!("prints cc -I/p/include {link}")
+        );
         assert!(run("mpicxx", "-showme:version").contains("(Language: C++)"));
         assert!(answer("mpicc", "-showme:nonsense").is_err());
     }

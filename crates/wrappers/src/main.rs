@@ -16,13 +16,21 @@ use command::{Answer, Wrapper};
 fn main() -> ExitCode {
     let mut args = std::env::args_os();
     let name = args.next().map(PathBuf::from).unwrap_or_default();
-    let name = name.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let name = name
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
     let prefix = match prefix() {
         Ok(prefix) => prefix,
         Err(why) => return fail(&name, &why),
     };
     let args: Vec<String> = args.map(|a| a.to_string_lossy().into_owned()).collect();
-    let wrapper = Wrapper { name: &name, prefix: &prefix, env: &|key| std::env::var(key).ok() };
+    let wrapper = Wrapper {
+        name: &name,
+        prefix: &prefix,
+        env: &|key| std::env::var(key).ok(),
+    };
     match wrapper.answer(&args) {
         Ok(Answer::Print(text)) => {
             println!("{text}");
@@ -31,7 +39,13 @@ fn main() -> ExitCode {
         Ok(Answer::Run(words)) => {
             let why = Command::new(&words[0]).args(&words[1..]).exec();
             let variable = wrapper.compiler_variable();
-            fail(&name, &format!("can't run {}: {why}; set {variable} to your compiler", words[0]))
+            fail(
+                &name,
+                &format!(
+                    "can't run {}: {why}; set {variable} to your compiler",
+                    words[0]
+                ),
+            )
         }
         Err(why) => fail(&name, &why),
     }
