@@ -117,6 +117,7 @@ impl Shm {
             join(config, &exchange.get(&config.key)?)?
         };
         segment.bell(rank).open();
+        segment.report_cpus(&sys::cpus::affinity());
         Ok(Shm::new(segment, rank, ranks))
     }
 }
@@ -200,8 +201,7 @@ fn join(config: &Config, address: &str) -> Result<Segment, InitError> {
         return Err(InitError::Protocol("rank 0 published no address"));
     };
     let failed = |e| InitError::System("fetching the node's shared segment from rank 0", e);
-    let socket =
-        unix::connect(name.as_bytes(), Kind::Packets, config.deadline).map_err(failed)?;
+    let socket = unix::connect(name.as_bytes(), Kind::Packets, config.deadline).map_err(failed)?;
     let hello = format!("{HELLO} {} {} {secret}", config.version, config.rank);
     socket
         .send_all(hello.as_bytes(), None, config.deadline)

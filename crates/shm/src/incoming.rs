@@ -68,8 +68,7 @@ impl Shm {
                 body,
                 synchronous: None,
             };
-            self.unexpected
-                .arrive(source, context, header.tag, message);
+            self.unexpected.arrive(source, context, header.tag, message);
             return;
         };
         let capacity = receive.data.len();
@@ -138,8 +137,7 @@ impl Shm {
                     body: self.body([head, tail], NAME),
                     synchronous: Some(name),
                 };
-                self.unexpected
-                    .arrive(source, context, header.tag, message);
+                self.unexpected.arrive(source, context, header.tag, message);
             }
         }
         Ok(())
@@ -238,13 +236,7 @@ impl Shm {
     }
 
     /// The receiver of an announced message asks for its data up to byte `wanted`.
-    fn take_clear(
-        &mut self,
-        peer: u32,
-        id: u64,
-        target: u64,
-        wanted: u64,
-    ) -> Result<(), Hostile> {
+    fn take_clear(&mut self, peer: u32, id: u64, target: u64, wanted: u64) -> Result<(), Hostile> {
         let send = self.sends.get(id).ok_or(Hostile)?;
         if send.to != peer || send.state != Sending::AwaitsClear || wanted > send.total {
             return Err(Hostile);
@@ -269,8 +261,7 @@ impl Shm {
         let expected = match outcome {
             Outcome::Done => send.state == Sending::AwaitsMatch,
             _ => {
-                send.cancelling
-                    && matches!(send.state, Sending::AwaitsMatch | Sending::AwaitsClear)
+                send.cancelling && matches!(send.state, Sending::AwaitsMatch | Sending::AwaitsClear)
             }
         };
         if send.to != peer || !expected {

@@ -202,7 +202,8 @@ impl Lane {
             line.add(4).cast::<u32>().write_volatile(header.len as u32);
             line.add(8).cast::<u64>().write_volatile(header.target);
         }
-        self.word(at).store(chunk.wrapping_add(1), Ordering::Release);
+        self.word(at)
+            .store(chunk.wrapping_add(1), Ordering::Release);
     }
 
     #[inline]

@@ -1,7 +1,7 @@
 //! The shared-memory fabric: all ranks of one node over one sealed segment.
 //!
 //! # How a message travels
-//! * Up to 48 bytes: one cache line of the pair's [ring](ring), header and data together.
+//! * Up to 48 bytes: one cache line of the pair's ring, header and data together.
 //! * Up to 2 KiB: consecutive lines of the ring.
 //! * Above: announced in the ring; the data stream through the pair's pipe of four 32 KiB chunks, with
 //!   both sides copying at once. If the pipe is idle, what fits into it goes with the announcement;
@@ -19,44 +19,25 @@
 //!
 //! Called by the engine through [`mtmi::Transport`], and directly for [`Shm::try_push_small`].
 
-#[cfg(not(loom))]
 mod connect;
-#[cfg(not(loom))]
 mod failure;
-#[cfg(not(loom))]
 mod incoming;
-#[cfg(not(loom))]
 mod lane;
-#[cfg(not(loom))]
 mod myself;
-#[cfg(not(loom))]
 mod outgoing;
-#[cfg(not(loom))]
 mod pipe;
-#[cfg(not(loom))]
 mod receive;
-#[cfg_attr(loom, allow(dead_code))]
 mod ring;
 #[cfg(all(test, loom))]
 mod ring_loom;
-#[cfg(not(loom))]
 mod segment;
-#[cfg(not(loom))]
 mod send;
-#[cfg(not(loom))]
 mod slab;
-#[cfg(not(loom))]
 mod state;
-#[cfg(not(loom))]
 mod transport;
-#[cfg(not(loom))]
 mod waiting;
-#[cfg_attr(loom, allow(dead_code))]
 mod wire;
 
-#[cfg(not(loom))]
 pub use connect::{Config, InitError, VERSION};
-#[cfg(not(loom))]
 pub use state::Shm;
-#[cfg(not(loom))]
 pub use waiting::{Armed, Sleeper};

@@ -57,8 +57,7 @@ impl Shm {
             state: Sending::Held,
             cancelling: false,
         });
-        self.unexpected
-            .arrive(me, context, tag, Message::Held(id));
+        self.unexpected.arrive(me, context, tag, Message::Held(id));
         Submit::Pending
     }
 

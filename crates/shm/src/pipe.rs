@@ -42,8 +42,7 @@ impl Shm {
 
     /// Copies the next bytes of a send into the next chunk and publishes it.
     fn push_chunk(&mut self, id: u64, to: u32, target: u64, until: u64) {
-        let (Some(send), Some(peer)) = (self.sends.get(id), self.peers.get_mut(to as usize))
-        else {
+        let (Some(send), Some(peer)) = (self.sends.get(id), self.peers.get_mut(to as usize)) else {
             return;
         };
         let len = (until - send.sent).min(CHUNK as u64) as usize;

@@ -100,12 +100,7 @@ impl Shm {
     }
 
     /// The first message that these arguments accept.
-    pub(crate) fn look(
-        &mut self,
-        from: Source,
-        context: Context,
-        tag: TagSel,
-    ) -> Option<Envelope> {
+    pub(crate) fn look(&mut self, from: Source, context: Context, tag: TagSel) -> Option<Envelope> {
         let slot = self.unexpected.find(from, context, tag)?;
         let (source, tag, message) = self.unexpected.get(slot)?;
         let bytes = match *message {
@@ -134,12 +129,7 @@ impl Shm {
     }
 
     /// Receives a message that `look_and_take` took.
-    pub(crate) fn receive_probed(
-        &mut self,
-        id: MessageId,
-        data: Data,
-        cookie: Cookie,
-    ) -> Submit {
+    pub(crate) fn receive_probed(&mut self, id: MessageId, data: Data, cookie: Cookie) -> Submit {
         let receive = Receive { data, cookie };
         match self.probed.remove(id.0) {
             Some(p) => self.satisfy(p.source, p.tag, p.message, receive),

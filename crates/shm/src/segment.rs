@@ -1,6 +1,6 @@
 //! The node's segment: one sealed memfd that all ranks of the node map.
 //!
-//! Layout: a header (magic, version, number of ranks); per rank a doorbell and a bit per peer that
+//! Layout: a header (magic, version, number of ranks, processors); per rank a doorbell and a bit per peer that
 //! ever sent to it; per ordered pair a [`Lane`] (ring, credit, chunk headers); per ordered pair a
 //! pipe of chunks. Only what is used is ever touched, so a big node costs address space, not memory:
 //! 256 ranks make 8.6 GiB of the former.
@@ -23,6 +23,10 @@ const MAGIC: u64 = u64::from_be_bytes(*b"ymbkshm\x01");
 /// Bytes for the version's name.
 pub(crate) const VERSION: usize = 48;
 const HEADER: usize = 4096;
+/// In the header: how many ranks reported their processors, and which.
+const REPORTS: usize = 64;
+const CPUS: usize = 128;
+const CPU_WORDS: usize = 16;
 const PAGE: usize = 4096;
 const LINE: usize = 64;
 
@@ -147,6 +151,29 @@ impl Segment {
             .expect("the header is inside the segment")
     }
 
+    /// A rank reports which processors it may use.
+    pub fn report_cpus(&self, cpus: &[usize]) {
+        for &cpu in cpus {
+            if let Some(word) = self.cpus().get(cpu / 64) {
+                word.fetch_or(1 << (cpu % 64), Ordering::Relaxed);
+            }
+        }
+        self.word(REPORTS).fetch_add(1, Ordering::Release);
+    }
+
+    /// How many processors all ranks together may use, once all of them have reported.
+    pub fn cpus_of_all(&self) -> Option<usize> {
+        let reports = self.word(REPORTS).load(Ordering::Acquire);
+        let count = |w: &AtomicU64| w.load(Ordering::Relaxed).count_ones() as usize;
+        (reports >= self.map.ranks as u64).then(|| self.cpus().iter().map(count).sum())
+    }
+
+    fn cpus(&self) -> &[AtomicU64] {
+        self.mapping
+            .slice(CPUS, CPU_WORDS)
+            .expect("the header is inside the segment")
+    }
+
     /// The doorbell of a rank.
     pub fn bell(&self, rank: u32) -> &Doorbell {
         assert!((rank as usize) < self.map.ranks);
@@ -164,10 +191,7 @@ impl Segment {
     pub fn senders(&self, rank: u32) -> &[AtomicU64] {
         assert!((rank as usize) < self.map.ranks);
         self.mapping
-            .slice(
-                self.map.rank(rank) + 2 * LINE,
-                self.map.ranks.div_ceil(64),
-            )
+            .slice(self.map.rank(rank) + 2 * LINE, self.map.ranks.div_ceil(64))
             .expect("sender bits are inside the segment")
     }
 

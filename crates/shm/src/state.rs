@@ -271,7 +271,7 @@ impl Shm {
             suspects: Vec::new(),
             failures: VecDeque::new(),
             spare: Vec::new(),
-            patience: Patience::new(ranks),
+            patience: Patience::UNSETTLED,
             me,
             ranks,
             segment,

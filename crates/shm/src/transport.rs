@@ -8,11 +8,11 @@ use mtmi::{
     TagSel, Transport,
 };
 
+use crate::Shm;
 use crate::lane::WINDOW;
 use crate::state::Receive;
 use crate::waiting::Sleeper;
 use crate::wire::INLINE;
-use crate::Shm;
 
 impl Transport for Shm {
     type Sleeper = Sleeper;

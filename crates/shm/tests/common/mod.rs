@@ -301,17 +301,25 @@ impl Random {
     }
 }
 
-/// Byte `i` of the message with this seed.
-pub fn pattern(seed: u64, i: usize) -> u8 {
-    ((seed.wrapping_mul(0x9e37_79b9).wrapping_add(i as u64)).wrapping_mul(0x45d9_f3b3) >> 13) as u8
-}
-
+/// The message with this seed.
 pub fn filled(seed: u64, len: usize) -> Vec<u8> {
-    (0..len).map(|i| pattern(seed, i)).collect()
+    let mut word = Random(seed).next();
+    let mut out = Vec::with_capacity(len + 8);
+    while out.len() < len {
+        word = word
+            .wrapping_mul(0x5851_f42d_4c95_7f2d)
+            .wrapping_add(seed | 1);
+        out.extend_from_slice(&(word ^ word >> 29).to_le_bytes());
+    }
+    out.truncate(len);
+    out
 }
 
+/// Checks that `got` is the start of the message with this seed.
 pub fn check(seed: u64, got: &[u8]) {
-    if let Some(i) = (0..got.len()).find(|&i| got[i] != pattern(seed, i)) {
-        panic!("byte {i} of {} of message {seed} is wrong", got.len());
+    if got != filled(seed, got.len()) {
+        let want = filled(seed, got.len());
+        let at = (0..got.len()).find(|&i| got[i] != want[i]);
+        panic!("byte {at:?} of {} of message {seed} is wrong", got.len());
     }
 }

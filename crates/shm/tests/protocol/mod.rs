@@ -201,6 +201,7 @@ fn cancels(me: &mut Rank) {
             me.barrier();
             assert!(me.t.probe(Source::Any, WORLD, ANY).is_none());
         }
+        me.barrier();
     }
     // A send that was matched.
     if me.me == 0 {
