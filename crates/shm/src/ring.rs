@@ -221,7 +221,8 @@ mod tests {
             );
             for i in 1..cells {
                 let number = tx.next().wrapping_add(i * STEP);
-                memory.set_sequence(cell(number), number);
+                // Payload that looks like what is expected here next time round.
+                memory.set_sequence(cell(number), number.wrapping_add(SPAN));
             }
             assert!(!rx.ready(&memory));
             tx.publish(&memory, cells);

@@ -58,8 +58,8 @@ impl Memory {
             // SAFETY: the cells are the producer's until published; loom checks exactly that.
             self.payload[cell(number) as usize].with_mut(|p| unsafe { *p = value + i });
             if i > 0 {
-                // Raw payload that looks like a number.
-                self.sequence[cell(number) as usize].store(number, Relaxed);
+                // Raw payload that looks like the number expected here next time round.
+                self.sequence[cell(number) as usize].store(number + 2 * CELLS, Relaxed);
             }
         }
         tx.publish(self, cells);
