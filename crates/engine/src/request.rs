@@ -226,11 +226,11 @@ impl Engine {
         if request.is_persistent() {
             request.active.set(false);
         } else {
-            self.free_grequest(request);
+            let freed = self.free_grequest(request);
             self.release_request(*handle, request);
             *handle = consts::REQUEST_NULL;
+            queried.and(freed)?;
         }
-        queried?;
         match status.error {
             consts::SUCCESS => Ok(status),
             class => Err(failed(class, &status, on)),

@@ -29,7 +29,7 @@ entry! { PMPI_Cartdim_get "MPI_Cartdim_get" Running [comm.neutral()]
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
 entry! { PMPI_Dims_create "MPI_Dims_create" Running []
     (nnodes: i32, ndims: i32, dims: *mut i32)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::dims::dims_create(e, nnodes, ndims, narrow_of(dims, ndims, "dims")?) }
 entry! { PMPI_Dist_graph_create "MPI_Dist_graph_create" Running [comm_old.neutral()]
     (comm_old: Comm, n: i32, sources: *const i32, degrees: *const i32, destinations: *const i32, weights: *const i32, info: Info, reorder: i32, comm_dist_graph: *mut Comm)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }

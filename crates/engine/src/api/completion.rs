@@ -465,11 +465,12 @@ pub fn request_free(e: &Engine, request: &mut Handle) -> Result<()> {
     }
     let found = e.request(*request)?;
     if found.is_done() {
-        e.free_grequest(found);
+        let freed = e.free_grequest(found);
         e.release_request(*request, found);
-    } else {
-        found.unattended.set(true);
+        *request = consts::REQUEST_NULL;
+        return freed;
     }
+    found.unattended.set(true);
     *request = consts::REQUEST_NULL;
     Ok(())
 }

@@ -38,10 +38,12 @@ impl Engine {
     }
 
     /// Lets a generalised request's free function run.
-    pub(crate) fn free_grequest(&self, request: &Request) {
-        if let Some(g) = callbacks(request) {
-            g.free.call_grequest_free(g.extra_state);
-        }
+    pub(crate) fn free_grequest(&self, request: &Request) -> Result<()> {
+        let Some(g) = callbacks(request) else {
+            return Ok(());
+        };
+        let code = g.free.call_grequest_free(g.extra_state);
+        callback_failed((self.hooks.callback.error_back)(code), "free")
     }
 
     /// Lets a generalised request's cancel function run.
@@ -95,8 +97,9 @@ pub fn grequest_complete(e: &Engine, request: Handle) -> Result<()> {
     found.parts.set(0);
     e.wake_waiters();
     if found.unattended.get() {
-        e.free_grequest(found);
+        let freed = e.free_grequest(found);
         e.release_request(request, found);
+        return freed;
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ pub mod coll_reduce;
 pub mod comm;
 pub mod completion;
 pub mod datatype;
+pub mod dims;
 pub mod environment;
 pub mod errhandler;
 pub mod group;
