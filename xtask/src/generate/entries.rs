@@ -37,9 +37,20 @@ fn served_by<'a>(spec: &'a Spec, proc: &'a Proc) -> &'a str {
     }
 }
 
-/// Whether the engine's function takes a last parameter that tells which callback it gets.
+/// Constructors whose envelope tells which form was called, and whose other arguments don't.
+const FLAVOURED: [&str; 5] = [
+    "Type_contiguous",
+    "Type_vector",
+    "Type_create_hvector",
+    "Type_create_hindexed_block",
+    "Type_create_resized",
+];
+
+/// Whether the engine's function takes a last parameter that tells which form was called: where the
+/// callback's type differs, or the datatype must know.
 fn takes_large(spec: &Spec, proc: &Proc) -> bool {
-    proc.params.iter().any(|p| p.kind == "POLYFUNCTION") && spec.has_large(proc)
+    let callback = proc.params.iter().any(|p| p.kind == "POLYFUNCTION");
+    (callback || FLAVOURED.contains(&proc.name.as_str())) && spec.has_large(proc)
 }
 
 /// Types of the parameters that the engine's function must have.
@@ -155,7 +166,8 @@ fn entry(spec: &Spec, built: &Built, proc: &Proc, large: bool, abi: Abi) -> Resu
             if small {
                 args = large_args(spec, proc, abi)?;
             }
-            if takes_large(spec, proc) {
+            let server = spec.procs.iter().find(|p| p.name == served_by(spec, proc));
+            if server.is_some_and(|p| takes_large(spec, p)) {
                 args.push(large.to_string());
             }
             let path = served_by(spec, proc).to_lowercase();

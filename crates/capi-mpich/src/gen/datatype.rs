@@ -35,10 +35,10 @@ entry! { PMPI_Type_commit "MPI_Type_commit" Running []
     |e| api::datatype::type_commit(e, &mut *handle_inout(datatype, "datatype")?) }
 entry! { PMPI_Type_contiguous "MPI_Type_contiguous" Running []
     (count: i32, oldtype: Datatype, newtype: *mut Datatype)
-    |e| api::datatype::type_contiguous(e, non_negative(count as i64, "count", consts::ERR_COUNT)?, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
+    |e| api::datatype::type_contiguous(e, non_negative(count as i64, "count", consts::ERR_COUNT)?, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?, false) }
 entry! { PMPI_Type_contiguous_c "MPI_Type_contiguous_c" Running []
     (count: i64, oldtype: Datatype, newtype: *mut Datatype)
-    |e| api::datatype::type_contiguous(e, non_negative(count, "count", consts::ERR_COUNT)?, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
+    |e| api::datatype::type_contiguous(e, non_negative(count, "count", consts::ERR_COUNT)?, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?, true) }
 entry! { PMPI_Type_create_darray "MPI_Type_create_darray" Running []
     (size: i32, rank: i32, ndims: i32, array_of_gsizes: *const i32, array_of_distribs: *const i32, array_of_dargs: *const i32, array_of_psizes: *const i32, order: i32, oldtype: Datatype, newtype: *mut Datatype)
     |e| api::datatype::type_create_darray(e, size, values::rank_in(rank), ndims, narrow_of(array_of_gsizes, ndims, "array_of_gsizes")?, mapped_array(array_of_distribs, ndims, "array_of_distribs", values::distribution_in)?.ints(), mapped_array(array_of_dargs, ndims, "array_of_dargs", values::darg_in)?.ints(), narrow_of(array_of_psizes, ndims, "array_of_psizes")?, values::order_in(order), oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
@@ -62,16 +62,16 @@ entry! { PMPI_Type_create_hindexed_c "MPI_Type_create_hindexed_c" Running []
     |e| api::datatype::type_create_hindexed(e, non_negative(count, "count", consts::ERR_COUNT)?, wide_of(array_of_blocklengths, count, "array_of_blocklengths")?, wide_of(array_of_displacements, count, "array_of_displacements")?, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Type_create_hindexed_block "MPI_Type_create_hindexed_block" Running []
     (count: i32, blocklength: i32, array_of_displacements: *const i64, oldtype: Datatype, newtype: *mut Datatype)
-    |e| api::datatype::type_create_hindexed_block(e, non_negative(count as i64, "count", consts::ERR_COUNT)?, non_negative(blocklength as i64, "blocklength", consts::ERR_COUNT)?, wide_of(array_of_displacements, count, "array_of_displacements")?, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
+    |e| api::datatype::type_create_hindexed_block(e, non_negative(count as i64, "count", consts::ERR_COUNT)?, non_negative(blocklength as i64, "blocklength", consts::ERR_COUNT)?, wide_of(array_of_displacements, count, "array_of_displacements")?, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?, false) }
 entry! { PMPI_Type_create_hindexed_block_c "MPI_Type_create_hindexed_block_c" Running []
     (count: i64, blocklength: i64, array_of_displacements: *const i64, oldtype: Datatype, newtype: *mut Datatype)
-    |e| api::datatype::type_create_hindexed_block(e, non_negative(count, "count", consts::ERR_COUNT)?, non_negative(blocklength, "blocklength", consts::ERR_COUNT)?, wide_of(array_of_displacements, count, "array_of_displacements")?, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
+    |e| api::datatype::type_create_hindexed_block(e, non_negative(count, "count", consts::ERR_COUNT)?, non_negative(blocklength, "blocklength", consts::ERR_COUNT)?, wide_of(array_of_displacements, count, "array_of_displacements")?, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?, true) }
 entry! { PMPI_Type_create_hvector "MPI_Type_create_hvector" Running []
     (count: i32, blocklength: i32, stride: i64, oldtype: Datatype, newtype: *mut Datatype)
-    |e| api::datatype::type_create_hvector(e, non_negative(count as i64, "count", consts::ERR_COUNT)?, non_negative(blocklength as i64, "blocklength", consts::ERR_COUNT)?, stride, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
+    |e| api::datatype::type_create_hvector(e, non_negative(count as i64, "count", consts::ERR_COUNT)?, non_negative(blocklength as i64, "blocklength", consts::ERR_COUNT)?, stride, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?, false) }
 entry! { PMPI_Type_create_hvector_c "MPI_Type_create_hvector_c" Running []
     (count: i64, blocklength: i64, stride: i64, oldtype: Datatype, newtype: *mut Datatype)
-    |e| api::datatype::type_create_hvector(e, non_negative(count, "count", consts::ERR_COUNT)?, non_negative(blocklength, "blocklength", consts::ERR_COUNT)?, stride, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
+    |e| api::datatype::type_create_hvector(e, non_negative(count, "count", consts::ERR_COUNT)?, non_negative(blocklength, "blocklength", consts::ERR_COUNT)?, stride, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?, true) }
 entry! { PMPI_Type_create_indexed_block "MPI_Type_create_indexed_block" Running []
     (count: i32, blocklength: i32, array_of_displacements: *const i32, oldtype: Datatype, newtype: *mut Datatype)
     |e| api::datatype::type_create_indexed_block(e, non_negative(count as i64, "count", consts::ERR_COUNT)?, non_negative(blocklength as i64, "blocklength", consts::ERR_COUNT)?, narrow_of(array_of_displacements, count, "array_of_displacements")?, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
@@ -80,10 +80,10 @@ entry! { PMPI_Type_create_indexed_block_c "MPI_Type_create_indexed_block_c" Runn
     |e| api::datatype::type_create_indexed_block(e, non_negative(count, "count", consts::ERR_COUNT)?, non_negative(blocklength, "blocklength", consts::ERR_COUNT)?, wide_of(array_of_displacements, count, "array_of_displacements")?, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Type_create_resized "MPI_Type_create_resized" Running []
     (oldtype: Datatype, lb: i64, extent: i64, newtype: *mut Datatype)
-    |e| api::datatype::type_create_resized(e, oldtype.neutral(), lb, extent, &mut *handle_out(newtype, "newtype")?) }
+    |e| api::datatype::type_create_resized(e, oldtype.neutral(), lb, extent, &mut *handle_out(newtype, "newtype")?, false) }
 entry! { PMPI_Type_create_resized_c "MPI_Type_create_resized_c" Running []
     (oldtype: Datatype, lb: i64, extent: i64, newtype: *mut Datatype)
-    |e| api::datatype::type_create_resized(e, oldtype.neutral(), lb, extent, &mut *handle_out(newtype, "newtype")?) }
+    |e| api::datatype::type_create_resized(e, oldtype.neutral(), lb, extent, &mut *handle_out(newtype, "newtype")?, true) }
 entry! { PMPI_Type_create_struct "MPI_Type_create_struct" Running []
     (count: i32, array_of_blocklengths: *const i32, array_of_displacements: *const i64, array_of_types: *const Datatype, newtype: *mut Datatype)
     |e| api::datatype::type_create_struct(e, non_negative(count as i64, "count", consts::ERR_COUNT)?, narrow_of(array_of_blocklengths, count, "array_of_blocklengths")?, wide_of(array_of_displacements, count, "array_of_displacements")?, handle_array(array_of_types, count, "array_of_types")?, &mut *handle_out(newtype, "newtype")?) }
@@ -161,10 +161,10 @@ entry! { PMPI_Type_size_x "MPI_Type_size_x" Running []
     |e| api::datatype::type_size_x(e, datatype.neutral(), long_out(size, "size")?) }
 entry! { PMPI_Type_vector "MPI_Type_vector" Running []
     (count: i32, blocklength: i32, stride: i32, oldtype: Datatype, newtype: *mut Datatype)
-    |e| api::datatype::type_vector(e, non_negative(count as i64, "count", consts::ERR_COUNT)?, non_negative(blocklength as i64, "blocklength", consts::ERR_COUNT)?, stride as i64, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
+    |e| api::datatype::type_vector(e, non_negative(count as i64, "count", consts::ERR_COUNT)?, non_negative(blocklength as i64, "blocklength", consts::ERR_COUNT)?, stride as i64, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?, false) }
 entry! { PMPI_Type_vector_c "MPI_Type_vector_c" Running []
     (count: i64, blocklength: i64, stride: i64, oldtype: Datatype, newtype: *mut Datatype)
-    |e| api::datatype::type_vector(e, non_negative(count, "count", consts::ERR_COUNT)?, non_negative(blocklength, "blocklength", consts::ERR_COUNT)?, stride, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
+    |e| api::datatype::type_vector(e, non_negative(count, "count", consts::ERR_COUNT)?, non_negative(blocklength, "blocklength", consts::ERR_COUNT)?, stride, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?, true) }
 entry! { PMPI_Unpack "MPI_Unpack" Running [comm.neutral()]
     (inbuf: *const c_void, insize: i32, position: *mut i32, outbuf: *mut c_void, outcount: i32, datatype: Datatype, comm: Comm)
     |e| api::pack::unpack(e, user_buffer(inbuf), non_negative(insize as i64, "insize", consts::ERR_ARG)?, &mut *narrow_inout(position, "position")?, user_buffer(outbuf), outcount as i64, datatype.neutral(), comm.neutral()) }

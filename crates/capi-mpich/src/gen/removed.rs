@@ -23,7 +23,7 @@ entry! { PMPI_Type_hindexed "MPI_Type_hindexed" Running []
     |e| api::datatype::type_create_hindexed(e, non_negative(count as i64, "count", consts::ERR_COUNT)?, narrow_of(array_of_blocklengths, count, "array_of_blocklengths")?, wide_of(array_of_displacements, count, "array_of_displacements")?, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
 entry! { PMPI_Type_hvector "MPI_Type_hvector" Running []
     (count: i32, blocklength: i32, stride: i64, oldtype: Datatype, newtype: *mut Datatype)
-    |e| api::datatype::type_create_hvector(e, non_negative(count as i64, "count", consts::ERR_COUNT)?, non_negative(blocklength as i64, "blocklength", consts::ERR_COUNT)?, stride, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?) }
+    |e| api::datatype::type_create_hvector(e, non_negative(count as i64, "count", consts::ERR_COUNT)?, non_negative(blocklength as i64, "blocklength", consts::ERR_COUNT)?, stride, oldtype.neutral(), &mut *handle_out(newtype, "newtype")?, false) }
 entry! { PMPI_Type_lb "MPI_Type_lb" Running []
     (datatype: Datatype, displacement: *mut i64)
     |e| api::datatype::type_get_extent(e, datatype.neutral(), long_out(displacement, "displacement")?, &mut 0) }

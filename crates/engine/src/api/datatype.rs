@@ -12,12 +12,6 @@ use crate::attr;
 use crate::state::{Engine, out_of_objects};
 use crate::typeobj::TypeObj;
 
-/// Whether the large-count form of a constructor was called, as far as it can be told from scalar
-/// arguments: those that only that form can take.
-fn large(args: &[i64]) -> bool {
-    args.iter().any(|&x| i32::try_from(x).is_err())
-}
-
 /// Elements `0..n` of a caller's array.
 fn list(array: Ints, n: i64, what: &str) -> Result<Vec<i64>> {
     let n = usize::try_from(n)
@@ -48,14 +42,15 @@ fn register(e: &Engine, object: TypeObj, new: &mut Handle) -> Result<()> {
     Ok(())
 }
 
-/// `MPI_Type_contiguous`.
+/// `MPI_Type_contiguous`; `large` for the large-count form, here and below.
 pub fn type_contiguous(
     e: &Engine,
     count: i64,
     oldtype: Handle,
     newtype: &mut Handle,
+    large: bool,
 ) -> Result<()> {
-    let made = Datatype::contiguous(large(&[count]), count, &old(e, oldtype)?)?;
+    let made = Datatype::contiguous(large, count, &old(e, oldtype)?)?;
     give(e, made, newtype)
 }
 
@@ -67,8 +62,8 @@ pub fn type_vector(
     stride: i64,
     oldtype: Handle,
     newtype: &mut Handle,
+    large: bool,
 ) -> Result<()> {
-    let large = large(&[count, blocklength, stride]);
     let made = Datatype::vector(large, count, blocklength, stride, &old(e, oldtype)?)?;
     give(e, made, newtype)
 }
@@ -81,8 +76,8 @@ pub fn type_create_hvector(
     stride: i64,
     oldtype: Handle,
     newtype: &mut Handle,
+    large: bool,
 ) -> Result<()> {
-    let large = large(&[count, blocklength]);
     let made = Datatype::hvector(large, count, blocklength, stride, &old(e, oldtype)?)?;
     give(e, made, newtype)
 }
@@ -151,9 +146,9 @@ pub fn type_create_hindexed_block(
     array_of_displacements: Ints,
     oldtype: Handle,
     newtype: &mut Handle,
+    large: bool,
 ) -> Result<()> {
     let disps = list(array_of_displacements, count, "displacements")?;
-    let large = large(&[count, blocklength]);
     give(
         e,
         Datatype::hindexed_block(large, blocklength, &disps, &old(e, oldtype)?)?,
@@ -192,10 +187,11 @@ pub fn type_create_resized(
     lb: i64,
     extent: i64,
     newtype: &mut Handle,
+    large: bool,
 ) -> Result<()> {
     give(
         e,
-        Datatype::resized(false, lb, extent, &old(e, oldtype)?)?,
+        Datatype::resized(large, lb, extent, &old(e, oldtype)?)?,
         newtype,
     )
 }
