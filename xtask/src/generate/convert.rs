@@ -122,6 +122,8 @@ impl Convert<'_> {
             ("function", "FUNCTION" | "POLYFUNCTION") => format!("{base} *{name}"),
             ("word", _) if base == &"void" => format!("void *{name}"),
             _ if array && p.array.as_deref() == Some("n*3") => format!("int {name}[][3]"),
+            // A pointer: MPI_STATUSES_IGNORE as an array of unknown size is a warning of the compiler.
+            _ if array && self.kind.form == "status" => format!("{constant}{base} *{name}"),
             _ if array => format!("{constant}{base} {name}[]"),
             _ if *pointer || self.kind.form == "status" => format!("{constant}{base} *{name}"),
             _ => format!("{constant}{base} {name}"),

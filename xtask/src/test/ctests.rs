@@ -118,11 +118,19 @@ impl Test {
             job = job.args(["-genv", name]).args([value]);
         }
         let job = job.args([bin.join(self.program())]).args(args);
-        if self.fails {
-            job.fails(&words).map(drop)
+        let done = if self.fails {
+            job.fails(&words)?
         } else {
-            job.passes(&words).map(drop)
+            job.passes(&words)?
+        };
+        for line in done
+            .output
+            .lines()
+            .filter(|line| self.shows && !line.starts_with("ok "))
+        {
+            println!("      {line}");
         }
+        Ok(())
     }
 }
 
