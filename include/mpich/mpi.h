@@ -148,6 +148,7 @@ typedef struct MPI_F08_status {
 #define MPI_BYTE ((MPI_Datatype) 0x4c00010d)
 #define MPI_INT16_T ((MPI_Datatype) 0x4c000238)
 #define MPI_UINT16_T ((MPI_Datatype) 0x4c00023c)
+#define MPIX_C_FLOAT16 ((MPI_Datatype) 0x4c000246)
 #define MPI_INT32_T ((MPI_Datatype) 0x4c000439)
 #define MPI_UINT32_T ((MPI_Datatype) 0x4c00043d)
 #define MPI_INT64_T ((MPI_Datatype) 0x4c00083a)

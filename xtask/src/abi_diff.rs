@@ -45,11 +45,11 @@ fn compare(spec: &Spec, args: &Args) -> Result<Vec<String>> {
         } else {
             "(intptr_t)"
         };
-        let name = &c.name;
+        let name = c.c_name();
         writeln!(
             program,
-            "if ((long long) {cast} MPI_{name} != {value}LL) \
-             printf(\"MPI_{name}: %lld there, {value} in spec/\\n\", (long long) {cast} MPI_{name});"
+            "if ((long long) {cast} {name} != {value}LL) \
+             printf(\"{name}: %lld there, {value} in spec/\\n\", (long long) {cast} {name});"
         )
         .expect("a String takes everything");
     }

@@ -78,14 +78,24 @@ pub struct Kind {
 /// One constant.
 #[derive(Clone, Debug)]
 pub struct Constant {
-    /// Name without `MPI_`.
+    /// Name without its prefix.
     pub name: String,
     /// Value in the standard ABI.
     pub abi: Option<i64>,
+    /// The engine's value: that of the standard ABI, but for extensions of the MPICH ABI.
+    pub neutral: Option<i64>,
     /// Value in the MPICH ABI.
     pub mpich: Option<i64>,
     /// Type pointed to, for addresses.
     pub c: Option<String>,
+}
+
+impl Constant {
+    /// Its name in C.
+    pub fn c_name(&self) -> String {
+        let extension = self.abi.is_none() && self.neutral.is_some();
+        format!("{}_{}", if extension { "MPIX" } else { "MPI" }, self.name)
+    }
 }
 
 /// What the distilled tables can't know.
@@ -350,6 +360,7 @@ fn read_constants(text: &str) -> Result<Constants> {
             family.push(Constant {
                 name: constant.clone(),
                 abi: number("abi"),
+                neutral: number("abi").or(number("neutral")),
                 mpich: number("mpich"),
                 c: value.get("c").and_then(|v| v.as_str()).map(String::from),
             });

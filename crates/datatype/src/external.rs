@@ -31,7 +31,7 @@ fn kind(basic: &Basic, elem: Elem) -> Kind {
         (consts::WCHAR, _) => WCHAR,
         (_, Elem::F80 | Elem::C80) => LONG_DOUBLE,
         (_, Elem::U8 | Elem::I8 | Elem::Bool | Elem::L8) => Kind::OPAQUE,
-        (_, Elem::I16 | Elem::U16 | Elem::L16) => Kind::SWAP2,
+        (_, Elem::I16 | Elem::U16 | Elem::F16 | Elem::C16 | Elem::L16) => Kind::SWAP2,
         (_, Elem::I32 | Elem::U32 | Elem::F32 | Elem::C32 | Elem::L32) => Kind::SWAP4,
         (_, Elem::I64 | Elem::U64 | Elem::F64 | Elem::C64 | Elem::L64) => Kind::SWAP8,
         (_, Elem::F128 | Elem::C128) => Kind::SWAP16,

@@ -380,7 +380,7 @@ fn swapped(entry: &Entry, bytes: &[u8]) -> Option<Vec<u8>> {
     {
         return None;
     }
-    let half = matches!(b.elem, Elem::C32 | Elem::C64 | Elem::C128);
+    let half = matches!(b.elem, Elem::C16 | Elem::C32 | Elem::C64 | Elem::C128);
     let width = if half { bytes.len() / 2 } else { bytes.len() };
     Some(
         bytes

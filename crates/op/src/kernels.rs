@@ -1,6 +1,7 @@
 //! The kernels written in Rust: one loop, generic over type and operation, which LLVM vectorises;
 //! once for the baseline instruction set and once for AVX2.
 
+use crate::half::Half;
 use crate::{Builtin, Raw};
 use types::basic::Elem;
 
@@ -65,6 +66,13 @@ float_extremes!(f32, f64; Min, <);
 rule!(f32, f64; Sum, a, b => a + b);
 rule!(f32, f64; Prod, a, b => a * b);
 
+// A sum or product in single precision, rounded again, is the correctly rounded half: a single's 24
+// bits are twice a half's 11 and two more.
+rule!(Half; Max, a, b => if a.single() > b.single() { a } else { b });
+rule!(Half; Min, a, b => if a.single() < b.single() { a } else { b });
+rule!(Half; Sum, a, b => Half::nearest(a.single() + b.single()));
+rule!(Half; Prod, a, b => Half::nearest(a.single() * b.single()));
+
 /// Two numbers; a sum of them is a sum of twice as many numbers, so only the product is here.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -72,6 +80,11 @@ struct Complex<T>(T, T);
 
 rule!(Complex<f32>, Complex<f64>; Prod, a, b =>
     Complex(a.0 * b.0 - a.1 * b.1, a.0 * b.1 + a.1 * b.0));
+rule!(Complex<Half>; Prod, a, b => {
+    let single = |c: Complex<Half>| Complex(c.0.single(), c.1.single());
+    let Complex(real, imaginary) = <Prod as Binary<Complex<f32>>>::of(single(a), single(b));
+    Complex(Half::nearest(real), Half::nearest(imaginary))
+});
 
 /// A value and its location, laid out as C lays out the structure.
 #[derive(Clone, Copy)]
@@ -250,8 +263,10 @@ pub(crate) fn find(op: Builtin, elem: Elem) -> Option<Raw> {
         Elem::L16 => logical::<u16>(op),
         Elem::L32 => logical::<u32>(op),
         Elem::L64 => logical::<u64>(op),
+        Elem::F16 => arithmetic::<Half>(op),
         Elem::F32 => arithmetic::<f32>(op),
         Elem::F64 => arithmetic::<f64>(op),
+        Elem::C16 => product::<Complex<Half>>(op),
         Elem::C32 => product::<Complex<f32>>(op),
         Elem::C64 => product::<Complex<f64>>(op),
         Elem::F32Int => located::<f32, i32>(op),

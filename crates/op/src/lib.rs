@@ -7,9 +7,11 @@
 //! Rules kept by all kernels: integers wrap; minimum and maximum are C's `a < b ? a : b` and
 //! `a > b ? a : b` with `a` from `in`, also for NaN; equal values in MINLOC and MAXLOC give the
 //! lower location; zero is false and everything else true, and a logical result is 0 or 1 (also
-//! for Fortran's `LOGICAL`, where 1 is `.TRUE.` of gfortran and flang).
+//! for Fortran's `LOGICAL`, where 1 is `.TRUE.` of gfortran and flang). Half precision is computed
+//! in single and rounded to the nearest half.
 
 mod extended;
+mod half;
 mod kernels;
 
 use boundary::UserBuf;
@@ -162,6 +164,7 @@ pub fn kernel(op: Builtin, elem: Elem) -> Option<Kernel> {
         });
     }
     let (raw, lanes) = match (op, elem) {
+        (Builtin::Sum, Elem::C16) => (kernels::find(op, Elem::F16), 2),
         (Builtin::Sum, Elem::C32) => (kernels::find(op, Elem::F32), 2),
         (Builtin::Sum, Elem::C64) => (kernels::find(op, Elem::F64), 2),
         (Builtin::Sum, Elem::C80) => (extended::find(op, Elem::F80), 2),
@@ -178,8 +181,8 @@ pub fn kernel(op: Builtin, elem: Elem) -> Option<Kernel> {
 fn stride(elem: Elem) -> usize {
     match elem {
         Elem::U8 | Elem::I8 | Elem::Bool | Elem::L8 => 1,
-        Elem::I16 | Elem::U16 | Elem::L16 => 2,
-        Elem::I32 | Elem::U32 | Elem::F32 | Elem::L32 => 4,
+        Elem::I16 | Elem::U16 | Elem::L16 | Elem::F16 => 2,
+        Elem::I32 | Elem::U32 | Elem::F32 | Elem::L32 | Elem::C16 => 4,
         Elem::I64 | Elem::U64 | Elem::F64 | Elem::L64 | Elem::C32 => 8,
         Elem::F32Int | Elem::I32Int | Elem::I16Int | Elem::F32x2 => 8,
         Elem::C64 | Elem::F80 | Elem::F128 => 16,

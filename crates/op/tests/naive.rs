@@ -10,6 +10,7 @@ use types::basic::{BASICS, Basic, Elem};
 enum Scalar {
     Signed(usize),
     Unsigned(usize),
+    F16,
     F32,
     F64,
     F80,
@@ -29,6 +30,8 @@ fn fields(elem: Elem) -> Vec<(usize, Scalar)> {
         Elem::U16 | Elem::L16 => vec![(0, Unsigned(2))],
         Elem::U32 | Elem::L32 => vec![(0, Unsigned(4))],
         Elem::U64 | Elem::L64 => vec![(0, Unsigned(8))],
+        Elem::F16 => vec![(0, F16)],
+        Elem::C16 => vec![(0, F16), (2, F16)],
         Elem::F32 => vec![(0, F32)],
         Elem::F64 => vec![(0, F64)],
         Elem::F80 => vec![(0, F80)],
@@ -66,6 +69,13 @@ fn wide_float(v: i128, fraction_bits: u32, explicit_one: bool) -> (u128, u128) {
 fn encode(v: i128, s: Scalar) -> Vec<u8> {
     match s {
         Signed(n) | Unsigned(n) => v.to_le_bytes()[..n].to_vec(),
+        F16 => {
+            // Small integers only, so exact, and the two formats' fractions begin alike.
+            let single = (v as f32).to_bits();
+            let exponent = (single >> 23 & 0xff).saturating_sub(112);
+            let half = single >> 16 & 0x8000 | exponent << 10 | single >> 13 & 0x3ff;
+            (half as u16).to_le_bytes().to_vec()
+        }
         F32 => (v as f32).to_le_bytes().to_vec(),
         F64 => (v as f64).to_le_bytes().to_vec(),
         F80 => {

@@ -1,7 +1,7 @@
 //! The predefined basic types: one row each, in the standard's order.
 //!
-//! Optional types that this platform lacks (`MPI_REAL2`, `MPI_COMPLEX4`, `MPI_INTEGER16`,
-//! `MPI_LOGICAL16`) have no row: their size is `MPI_UNDEFINED` and they can't be communicated.
+//! Optional types that this platform lacks (`MPI_INTEGER16`, `MPI_LOGICAL16`) have no row: their
+//! size is `MPI_UNDEFINED` and they can't be communicated.
 
 use crate::{Handle, consts};
 
@@ -47,6 +47,10 @@ pub enum Elem {
     U32,
     /// Unsigned 64-bit integer.
     U64,
+    /// IEEE binary16.
+    F16,
+    /// Complex of two binary16.
+    C16,
     /// IEEE binary32.
     F32,
     /// Complex of two binary32.
@@ -140,7 +144,7 @@ const fn row(
 
 /// All predefined basic types that exist on this platform.
 #[rustfmt::skip]
-pub const BASICS: [Basic; 66] = [
+pub const BASICS: [Basic; 69] = [
     row(consts::AINT, "MPI_AINT", 8, 8, Class::Multi, Elem::I64),
     row(consts::COUNT, "MPI_COUNT", 8, 8, Class::Multi, Elem::I64),
     row(consts::OFFSET, "MPI_OFFSET", 8, 8, Class::Multi, Elem::I64),
@@ -189,6 +193,7 @@ pub const BASICS: [Basic; 66] = [
     row(consts::BYTE, "MPI_BYTE", 1, 1, Class::Byte, Elem::U8),
     row(consts::INT16_T, "MPI_INT16_T", 2, 2, Class::CInteger, Elem::I16),
     row(consts::UINT16_T, "MPI_UINT16_T", 2, 2, Class::CInteger, Elem::U16),
+    row(consts::C_FLOAT16, "MPIX_C_FLOAT16", 2, 2, Class::Float, Elem::F16),
     row(consts::INT32_T, "MPI_INT32_T", 4, 4, Class::CInteger, Elem::I32),
     row(consts::UINT32_T, "MPI_UINT32_T", 4, 4, Class::CInteger, Elem::U32),
     row(consts::INT64_T, "MPI_INT64_T", 8, 8, Class::CInteger, Elem::I64),
@@ -197,9 +202,11 @@ pub const BASICS: [Basic; 66] = [
     row(consts::INTEGER1, "MPI_INTEGER1", 1, 1, Class::FortranInteger, Elem::I8),
     row(consts::LOGICAL2, "MPI_LOGICAL2", 2, 2, Class::Logical, Elem::L16),
     row(consts::INTEGER2, "MPI_INTEGER2", 2, 2, Class::FortranInteger, Elem::I16),
+    row(consts::REAL2, "MPI_REAL2", 2, 2, Class::Float, Elem::F16),
     row(consts::LOGICAL4, "MPI_LOGICAL4", 4, 4, Class::Logical, Elem::L32),
     row(consts::INTEGER4, "MPI_INTEGER4", 4, 4, Class::FortranInteger, Elem::I32),
     row(consts::REAL4, "MPI_REAL4", 4, 4, Class::Float, Elem::F32),
+    row(consts::COMPLEX4, "MPI_COMPLEX4", 4, 2, Class::Complex, Elem::C16),
     row(consts::LOGICAL8, "MPI_LOGICAL8", 8, 8, Class::Logical, Elem::L64),
     row(consts::INTEGER8, "MPI_INTEGER8", 8, 8, Class::FortranInteger, Elem::I64),
     row(consts::REAL8, "MPI_REAL8", 8, 8, Class::Float, Elem::F64),
@@ -216,8 +223,7 @@ pub fn basic(handle: Handle) -> Option<&'static Basic> {
 
 /// Optional types of the standard that this platform lacks: they have handles, but their size is
 /// `MPI_UNDEFINED`.
-pub const ABSENT: [Handle; 4] =
-    [consts::REAL2, consts::COMPLEX4, consts::LOGICAL16, consts::INTEGER16];
+pub const ABSENT: [Handle; 2] = [consts::LOGICAL16, consts::INTEGER16];
 
 #[cfg(test)]
 mod tests {

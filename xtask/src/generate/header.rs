@@ -172,7 +172,7 @@ impl Header<'_> {
             }
             for c in rows {
                 let Some(value) = self.value(c) else { continue };
-                let name = &c.name;
+                let name = c.c_name();
                 let text = match (table.split_once('.'), &c.c) {
                     (_, Some(c)) => format!("(({c} *) {value})").replace("* *", "**"),
                     (Some(("handle", kind)), _) => format!("((MPI_{kind}) 0x{value:08x})"),
@@ -181,7 +181,7 @@ impl Header<'_> {
                     _ if value > 99_999 => format!("0x{value:08x}"),
                     _ => format!("{value}"),
                 };
-                put!(self.out, "#define MPI_{name} {text}");
+                put!(self.out, "#define {name} {text}");
             }
         }
         put!(self.out, "\n/* other names */");

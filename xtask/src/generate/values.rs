@@ -7,9 +7,9 @@ use crate::spec::{Constant, Spec};
 /// Families that are sets of bits rather than one value of several.
 const BITS: [&str; 2] = ["amode", "assert"];
 
-fn pairs(rows: &[Constant]) -> impl Iterator<Item = (&str, i64, i64)> {
+fn pairs(rows: &[Constant]) -> impl Iterator<Item = (String, i64, i64)> {
     rows.iter()
-        .filter_map(|c| Some((c.name.as_str(), c.abi?, c.mpich?)))
+        .filter_map(|c| Some((c.c_name(), c.neutral?, c.mpich?)))
 }
 
 /// Name of a family's or handle kind's functions.
@@ -35,13 +35,12 @@ fn one_value(out: &mut String, stem: &str, rows: &[Constant]) {
     };
     let (mut to, mut from) = (String::new(), String::new());
     for (name, abi, mpich) in pairs(rows) {
-        writeln!(to, "        {mpich} => {abi}, // MPI_{name}").expect("a String takes everything");
-        writeln!(from, "        {abi} => {mpich}, // MPI_{name}")
-            .expect("a String takes everything");
+        writeln!(to, "        {mpich} => {abi}, // {name}").expect("a String takes everything");
+        writeln!(from, "        {abi} => {mpich}, // {name}").expect("a String takes everything");
     }
     if stem == "error" {
         // What a program added lies above the last predefined code, in both ABIs.
-        let last = pairs(rows).find(|p| p.0 == "ERR_LASTCODE");
+        let last = pairs(rows).find(|p| p.0 == "MPI_ERR_LASTCODE");
         let (_, abi, mpich) = last.expect("spec/constants.toml has MPI_ERR_LASTCODE");
         for (text, own, other) in [(&mut to, mpich, abi), (&mut from, abi, mpich)] {
             writeln!(text, "        v if v > {own} => v - {own} + {other},")
@@ -63,9 +62,8 @@ fn one_value(out: &mut String, stem: &str, rows: &[Constant]) {
 fn bits(out: &mut String, stem: &str, rows: &[Constant]) {
     let (mut to, mut from) = (String::new(), String::new());
     for (name, abi, mpich) in pairs(rows) {
-        writeln!(to, "        ({mpich}, {abi}), // MPI_{name}").expect("a String takes everything");
-        writeln!(from, "        ({abi}, {mpich}), // MPI_{name}")
-            .expect("a String takes everything");
+        writeln!(to, "        ({mpich}, {abi}), // {name}").expect("a String takes everything");
+        writeln!(from, "        ({abi}, {mpich}), // {name}").expect("a String takes everything");
     }
     for (direction, word, table) in [("in", "From", to), ("out", "To", from)] {
         write!(
@@ -81,7 +79,7 @@ fn handles(out: &mut String, table: &str, rows: &[Constant]) {
     let stem = stem(table);
     let mut to = String::new();
     for (name, abi, mpich) in pairs(rows) {
-        writeln!(to, "        {mpich:#x} => {abi:#x}, // MPI_{name}")
+        writeln!(to, "        {mpich:#x} => {abi:#x}, // {name}")
             .expect("a String takes everything");
     }
     write!(
@@ -109,7 +107,7 @@ pub fn mpich(spec: &Spec) -> String {
             Some(("handle", _)) => {
                 handles(&mut out, table, rows);
                 for (name, abi, mpich) in pairs(rows) {
-                    writeln!(all, "        {abi:#x} => {mpich:#x}, // MPI_{name}")
+                    writeln!(all, "        {abi:#x} => {mpich:#x}, // {name}")
                         .expect("a String takes everything");
                 }
             }

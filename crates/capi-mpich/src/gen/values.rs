@@ -165,6 +165,7 @@ pub const fn datatype_handle(v: u32) -> u32 {
         0x4c00010d => 0x247, // MPI_BYTE
         0x4c000238 => 0x248, // MPI_INT16_T
         0x4c00023c => 0x249, // MPI_UINT16_T
+        0x4c000246 => 0x24a, // MPIX_C_FLOAT16
         0x4c000439 => 0x250, // MPI_INT32_T
         0x4c00043d => 0x251, // MPI_UINT32_T
         0x4c00083a => 0x258, // MPI_INT64_T
@@ -1087,6 +1088,7 @@ pub const fn predefined(v: u32) -> u32 {
         0x247 => 0x4c00010d, // MPI_BYTE
         0x248 => 0x4c000238, // MPI_INT16_T
         0x249 => 0x4c00023c, // MPI_UINT16_T
+        0x24a => 0x4c000246, // MPIX_C_FLOAT16
         0x250 => 0x4c000439, // MPI_INT32_T
         0x251 => 0x4c00043d, // MPI_UINT32_T
         0x258 => 0x4c00083a, // MPI_INT64_T
