@@ -6,9 +6,11 @@
 mod apt;
 mod cross;
 mod ctests;
+mod guest;
 mod hpcc;
 mod imb;
 mod job;
+mod kills;
 mod mpi4py;
 mod peers;
 mod tidy;
@@ -20,7 +22,7 @@ use std::time::Instant;
 /// Arguments of `test`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which: tidy gen unit build c cross imb mpi4py hpcc (all of them if none is named)
+    /// Which: tidy gen unit build c guest kills cross imb mpi4py hpcc (all of them if none is named)
     stages: Vec<String>,
     /// Only tests whose name contains this
     #[arg(long)]
@@ -81,12 +83,14 @@ impl Tally {
 
 type Stage = fn(&Options, &mut Tally) -> Result;
 
-const STAGES: [(&str, Stage); 9] = [
+const STAGES: [(&str, Stage); 11] = [
     ("tidy", tidy::run),
     ("gen", unit::generated),
     ("unit", unit::run),
     ("build", unit::build),
     ("c", ctests::run),
+    ("guest", guest::run),
+    ("kills", kills::run),
     ("cross", cross::run),
     ("imb", imb::run),
     ("mpi4py", mpi4py::run),

@@ -50,6 +50,14 @@ fn startup_fault(e: impl std::fmt::Display) -> Box<Fault> {
     fault(consts::ERR_OTHER, format!("starting up failed: {e}"))
 }
 
+fn two_libraries(first: &str, second: &str) -> Box<Fault> {
+    let text = format!(
+        "this process already uses MPI through {first}, and {second} can't join in: one process can \
+         use only one MPI library, so all its parts have to be built for the same ABI"
+    );
+    fault(consts::ERR_OTHER, text)
+}
+
 /// Refuses a job that the launcher spread over several hosts.
 fn one_node(job: &Job) -> Result<()> {
     let local = job.local_ranks().len() as u32;
@@ -67,9 +75,16 @@ fn one_node(job: &Job) -> Result<()> {
 impl Engine {
     /// Joins the job and makes the predefined communicators.
     pub(crate) fn start_world(&self, thread_level: i32) -> Result<()> {
+        if let Some(other) = sys::process::claim(self.hooks.library) {
+            return Err(two_libraries(other.as_str(), self.hooks.library));
+        }
         let mut job = Job::join().map_err(startup_fault)?;
         let (rank, size) = (job.rank(), job.size());
-        let page = ReportPage::join(rank);
+        // A job of its own below another rank inherits that rank's page, which is not its own.
+        let page = match job.is_singleton() {
+            true => ReportPage::absent(),
+            false => ReportPage::join(rank),
+        };
         one_node(&job)?;
         let fabric =
             Shm::init(&Config::new(rank, size), &mut Kvs(&mut job)).map_err(startup_fault)?;
@@ -130,7 +145,9 @@ impl Engine {
     /// Ends the whole job with `code`, saying why.
     pub(crate) fn abort_job(&self, code: i32, message: &str) -> ! {
         eprintln!("yamabiko: {message}");
-        if let Ok(mut world) = self.world.try_borrow_mut()
+        // A forked child ends alone: the job that it inherited is its parent's, who may be well.
+        if !self.fork_mark.forked()
+            && let Ok(mut world) = self.world.try_borrow_mut()
             && let Some(world) = world.as_mut()
         {
             if let Some(page) = &world.report {

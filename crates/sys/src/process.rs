@@ -1,9 +1,12 @@
-//! What a process needs to know about itself: whether it was forked off.
+//! What a process needs to know about itself: whether it was forked off, and whether another MPI
+//! library of ours is at work in it.
 
+use std::fs;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 const PAGE: usize = 4096;
 
@@ -59,13 +62,52 @@ fn marked_page() -> Option<&'static AtomicU32> {
     // SAFETY: the range is the mapping just made, which holds nothing yet.
     if unsafe { madvise(page, PAGE, Advice::LinuxWipeOnFork) }.is_err() {
         // SAFETY: the mapping was made above and no reference into it exists.
-        let _ = unsafe { rustix::mm::munmap(page, PAGE) };
+        let _ = unsafe { munmap(page, PAGE) };
         return None;
     }
     // SAFETY: the page is mapped readable and writable, aligned, zero-filled and never unmapped.
     let mark = unsafe { &*page.cast::<AtomicU32>() };
     mark.store(1, Relaxed);
     Some(mark)
+}
+
+/// Where the page lies that a library maps to say that it is in use. Neither a position-independent
+/// program nor one at a fixed address has its memory there, and a 39-bit address space has the place.
+const CLAIM: usize = 0x59_4d42_0000;
+/// What the name of that page's file starts with; the library's name follows.
+const CLAIM_NAME: &str = "yamabiko-in-use:";
+
+/// Takes this process for `library`; the name of another that took it before, if there is one.
+///
+/// Two copies of this code in one process share no variable. They share the address space, so the
+/// one that comes first maps a page at a fixed place, never accessed and never given back, that only
+/// one mapping can have. Its file's name says who it is, so the process's mappings need to be read
+/// only by the second. Where the place is taken by a stranger (a sanitizer's shadow memory) or the
+/// kernel refuses the page, nobody is found.
+pub fn claim(library: &str) -> Option<String> {
+    let file = memfd_create(format!("{CLAIM_NAME}{library}"), MemfdFlags::CLOEXEC).ok()?;
+    let place = ptr::with_exposed_provenance_mut(CLAIM);
+    let flags = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
+    // SAFETY: without `MAP_FIXED` the kernel replaces no existing mapping; no access is allowed.
+    match unsafe { mmap(place, PAGE, ProtFlags::empty(), flags, &file, 0) } {
+        Ok(got) if got == place => None,
+        Ok(got) => {
+            // A kernel before 4.17 takes the address as a wish only.
+            // SAFETY: the mapping was made just now and is not used.
+            let _ = unsafe { munmap(got, PAGE) };
+            claimed_by()
+        }
+        Err(_) => claimed_by(),
+    }
+}
+
+/// Who mapped the page at [`CLAIM`], if it is one of us.
+fn claimed_by() -> Option<String> {
+    let maps = fs::read_to_string("/proc/self/maps").ok()?;
+    let start = format!("{CLAIM:x}-");
+    let line = maps.lines().find(|line| line.starts_with(&start))?;
+    let (_, name) = line.split_once(CLAIM_NAME)?;
+    name.split_whitespace().next().map(str::to_owned)
 }
 
 /// Ends the process with `code`: what C's streams hold is written, exit handlers don't run (they
@@ -80,6 +122,13 @@ pub fn end(code: i32) -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn first_claim_wins() {
+        assert_eq!(claim("libfirst.so.1"), None);
+        assert_eq!(claim("libsecond.so.2").as_deref(), Some("libfirst.so.1"));
+        assert_eq!(claim("libthird.so.3").as_deref(), Some("libfirst.so.1"));
+    }
 
     #[test]
     fn child_knows() {

@@ -25,6 +25,12 @@ pub fn init_thread(
     required: i32,
     provided: &mut i32,
 ) -> Result<()> {
+    if e.fork_mark.forked() {
+        return Err(fault(
+            consts::ERR_OTHER,
+            "this process was forked after its parent had used MPI; start it with exec instead",
+        ));
+    }
     match e.phase.get() {
         Phase::Before => {}
         Phase::Running => return Err(fault(consts::ERR_OTHER, "MPI is already initialised")),
@@ -34,12 +40,6 @@ pub fn init_thread(
                 "MPI was finalized and can't be initialised again",
             ));
         }
-    }
-    if e.fork_mark.forked() {
-        return Err(fault(
-            consts::ERR_OTHER,
-            "this process was forked after its parent had used MPI; start it with exec instead",
-        ));
     }
     // A level between two is granted as the higher.
     *provided = LEVELS

@@ -1,0 +1,227 @@
+//! Stage `guest`: what MPI must leave alone in the process that it is a guest in, and where it must
+//! run although the system gives little. The programs are those of `tests/guest`.
+
+use super::ctests::Ground;
+use super::job::Job;
+use super::{Options, Tally, apt};
+use crate::spec::root;
+use crate::{Result, build, process};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Tests of `guest.c`, each on 1 and 3 ranks.
+const TESTS: [&str; 8] = [
+    "signals",
+    "descriptors",
+    "fork",
+    "child",
+    "child-init",
+    "atexit",
+    "undumpable",
+    "plain",
+];
+/// A user with no rights at all.
+const NOBODY: &str = "setpriv --reuid 65534 --regid 65534 --clear-groups --no-new-privs \
+                      --bounding-set=-all --inh-caps=-all";
+
+/// Every mount but the kernel's own is read-only, and nobody can use /dev/shm.
+const READ_ONLY: &str = "mount --make-rprivate / && \
+    awk '{print $2}' /proc/mounts | grep -Ev '^/(proc|sys|dev)(/|$)' | \
+    while read -r m; do mount -o remount,bind,ro \"$m\" 2>/dev/null; done; \
+    { test ! -d /dev/shm || mount -t tmpfs -o ro,mode=0 none /dev/shm; } && \
+    ! touch /tmp/writable 2>/dev/null && ! touch /dev/shm/writable 2>/dev/null || exit 90; ";
+
+/// Where the compiled programs lie, for the standard ABI and for MPICH's, with what they need: all of
+/// it readable by every user, which a target folder in a home need not be.
+struct Place {
+    folder: PathBuf,
+}
+
+impl Place {
+    fn make() -> Result<Place> {
+        let place = Place {
+            folder: std::env::temp_dir().join(format!("guest-{}", std::process::id())),
+        };
+        let prefix = build::prefix(false);
+        for folder in ["", "bin", "lib"] {
+            let path = place.folder.join(folder);
+            std::fs::create_dir_all(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        }
+        for file in ["bin/mpiexec", "lib/libmpi.so.12", "lib/libmpi_abi.so.1"] {
+            let to = place.folder.join(file);
+            std::fs::copy(prefix.join(file), &to).map_err(|e| format!("{}: {e}", to.display()))?;
+        }
+        Ok(place)
+    }
+
+    fn bin(&self, name: &str) -> PathBuf {
+        self.folder.join("bin").join(name)
+    }
+
+    fn lib(&self, name: &str) -> PathBuf {
+        self.folder.join("lib").join(name)
+    }
+
+    fn compile(&self, source: &str, program: &str, options: &[&str]) -> Result {
+        let mut command = Command::new(build::prefix(false).join("bin/mpicc"));
+        command
+            .args(options)
+            .args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-g"]);
+        command.args(["-Wall", "-Wextra", "-Werror"]);
+        command.arg(root().join("tests/guest").join(source));
+        process::run(
+            command
+                .arg("-o")
+                .arg(self.bin(program))
+                .args(["-ldl", "-lpthread"]),
+        )
+    }
+
+    /// A job of so many ranks, started by a shell after `preparation`.
+    fn shell(&self, preparation: &str, ranks: u32, rest: &str) -> Job {
+        let mpiexec = self.bin("mpiexec");
+        let script = format!("{preparation} {} -n {ranks} {rest}", mpiexec.display());
+        Job::new("sh")
+            .args(["-c".to_owned(), script])
+            .env("LD_LIBRARY_PATH", self.folder.join("lib"))
+            .folder(Path::new("/"))
+    }
+
+    /// The same program of `guest.c` after several preparations.
+    fn prepared(&self, preparation: &str, test: &str) -> Result {
+        let guest = self.bin("guest");
+        let rest = format!("{} {test}", guest.display());
+        let job = self.shell(preparation, 3, &rest);
+        job.passes(&[format!("ok {test}")]).map(|_| ())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Whether a command works here; what needs it is left out otherwise, and said so.
+fn works(command: &str) -> bool {
+    let out = Command::new("sh").args(["-c", command]).output();
+    let works = out.is_ok_and(|out| out.status.success());
+    if !works {
+        println!("left out, this doesn't work here: {command}");
+    }
+    works
+}
+
+/// Runs the stage.
+pub fn run(options: &Options, tally: &mut Tally) -> Result {
+    let place = Place::make()?;
+    place.compile("guest.c", "guest", &[])?;
+    place.compile("guest.c", "guest-mpich", &["-abi=mpich"])?;
+    place.compile("loader.c", "loader", &[])?;
+    let mut test = |name: &str, body: &dyn Fn() -> Result| {
+        let name = format!("guest/{name}");
+        if options.wants(&name) {
+            tally.test(&name, body);
+        }
+    };
+    for (program, counts) in [("guest", &[1, 3][..]), ("guest-mpich", &[2][..])] {
+        for part in TESTS {
+            for &ranks in counts {
+                test(&format!("{program} {part} -n {ranks}"), &|| {
+                    let rest = format!("{} {part}", place.bin(program).display());
+                    let job = place.shell("exec", ranks, &rest);
+                    job.passes(&[format!("ok {part}")]).map(|_| ())
+                });
+            }
+        }
+    }
+    test("without a launcher", &|| {
+        let job = Job::new(place.bin("guest")).args(["plain"]);
+        let job = job.env("LD_LIBRARY_PATH", place.folder.join("lib"));
+        job.passes(&["ok plain".to_owned()]).map(|_| ())
+    });
+    loading(&place, &mut test);
+    scarce(&place, &mut test);
+    test("Python", &|| python(&place));
+    Ok(())
+}
+
+/// Libraries loaded as plug-ins.
+fn loading(place: &Place, test: &mut dyn FnMut(&str, &dyn Fn() -> Result)) {
+    const LIBRARIES: [&str; 2] = ["libmpi_abi.so.1", "libmpi.so.12"];
+    for library in LIBRARIES {
+        test(&format!("{library} by dlopen"), &|| {
+            let path = place.lib(library);
+            let rest = format!("{} {}", place.bin("loader").display(), path.display());
+            let job = place.shell("exec", 2, &rest);
+            job.passes(&["ok loader".to_owned()]).map(|_| ())
+        });
+    }
+    let [a, b] = LIBRARIES;
+    for (first, second) in [(a, b), (b, a)] {
+        test(&format!("{first}, then {second}"), &|| {
+            let job = Job::new(place.bin("loader")).args([place.lib(first), place.lib(second)]);
+            let words = ["MPI_Init", "already uses MPI through", first, second];
+            job.fails(&words.map(str::to_owned)).map(|_| ())
+        });
+    }
+}
+
+/// Little memory, few rights.
+fn scarce(place: &Place, test: &mut dyn FnMut(&str, &dyn Fn() -> Result)) {
+    for gigabytes in [4, 1] {
+        test(&format!("{gigabytes} GiB of address space"), &|| {
+            let limit = format!("ulimit -v {}; exec", gigabytes << 20);
+            place.prepared(&limit, "plain")
+        });
+    }
+    test("64 descriptors", &|| {
+        place.prepared("ulimit -n 64; exec", "plain")
+    });
+    test("no descriptors but the three", &|| {
+        place.prepared("exec 0</dev/null; exec", "descriptors")
+    });
+    let root = works("test $(id -u) = 0");
+    if root && works(&format!("{NOBODY} true")) {
+        for part in ["plain", "fork", "undumpable"] {
+            test(&format!("{part} as a user without rights"), &|| {
+                place.prepared(&format!("exec {NOBODY}"), part)
+            });
+        }
+    }
+    let apart = if root { "unshare -m" } else { "unshare -rm" };
+    if works(&format!("{apart} mount --make-rprivate /")) {
+        for (who, change) in [("root", ""), ("nobody", NOBODY)] {
+            if who == "root" || root {
+                test(&format!("nothing writable, no /dev/shm, as {who}"), &|| {
+                    nothing_writable(place, apart, change)
+                });
+            }
+        }
+    }
+}
+
+fn nothing_writable(place: &Place, apart: &str, change: &str) -> Result {
+    let (mpiexec, guest) = (place.bin("mpiexec"), place.bin("guest"));
+    let inner = format!(
+        "{READ_ONLY} exec {change} {} -n 3 {} plain",
+        mpiexec.display(),
+        guest.display()
+    );
+    let job = Job::new(apart.split(' ').next().unwrap_or(apart))
+        .args(apart.split(' ').skip(1))
+        .args(["sh", "-c", &inner])
+        .env("LD_LIBRARY_PATH", place.folder.join("lib"))
+        .folder(Path::new("/"));
+    job.passes(&["ok plain".to_owned()]).map(|_| ())
+}
+
+/// Python's multiprocessing and subprocess in ranks.
+fn python(place: &Place) -> Result {
+    apt::need_python()?;
+    let job = Job::new(Ground::ours().launcher)
+        .args(["-n", "2", "python3"])
+        .args([root().join("tests/guest/guest.py")])
+        .args([place.lib("libmpi.so.12")]);
+    job.passes(&["ok python".to_owned()]).map(|_| ())
+}
