@@ -82,6 +82,7 @@ pub fn run(args: &Args) -> Result {
     )?;
     pkg_config(&prefix)?;
     missing(&prefix)?;
+    kernels(&prefix)?;
     if !args.libs {
         programs(&compiled, &prefix.join("bin"))?;
     }
@@ -203,6 +204,19 @@ fn missing(prefix: &Path) -> Result {
             "missing.txt"
         };
         write(&prefix.join("share/yamabiko").join(name), &list)?;
+    }
+    Ok(())
+}
+
+/// The programs that `yamabiko bench` compiles.
+fn kernels(prefix: &Path) -> Result {
+    let to = prefix.join("share/yamabiko/bench");
+    make_folder(&to)?;
+    for name in ["latency.c", "flag.c"] {
+        copy(
+            &root().join("crates/bench/kernels").join(name),
+            &to.join(name),
+        )?;
     }
     Ok(())
 }

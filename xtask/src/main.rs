@@ -6,6 +6,7 @@ mod abi_diff;
 mod build;
 mod distil;
 mod generate;
+mod icount;
 mod install;
 mod process;
 mod run;
@@ -39,6 +40,8 @@ enum Command {
     Install(install::Args),
     /// Build, compile the example with the new mpicc and run it on 4 ranks
     Run,
+    /// Count the instructions of short MPI calls (with valgrind)
+    Icount(icount::Args),
     /// Run all tests, or the stages named
     Test(test::Args),
     /// Run the long tests: an hour and more
@@ -54,6 +57,7 @@ fn main() -> std::process::ExitCode {
         Command::Symbols(args) => symbols::run(&args),
         Command::Install(args) => install::run(&args),
         Command::Run => run::run(),
+        Command::Icount(args) => icount::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Soak => test::soak(),
     };

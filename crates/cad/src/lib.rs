@@ -28,9 +28,11 @@ pub mod scan;
 pub mod scatter;
 pub mod shape;
 mod tree;
+mod tunables;
 
 pub use graph::{
     BufId, Builder, Graph, Invalid, Kind, MAX_TAG, Node, NodeId, Region, START, Temp, TypeSlot,
 };
 pub use run::Run;
 pub use shape::{Block, Part, Shape, Team};
+pub use tunables::TUNABLES;

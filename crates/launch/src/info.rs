@@ -1,32 +1,192 @@
-//! `yamabiko info`: what this installation is.
+//! `yamabiko info`: what this installation is, and what it would do here.
 
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
+
+use types::Tunable;
+
+/// The libraries: file name and ABI.
+const LIBRARIES: [(&str, &str); 2] = [
+    ("libmpi_abi.so.1", "standard ABI of MPI-5.0"),
+    ("libmpi.so.12", "ABI of MPICH"),
+];
+
+/// The fabrics, and what they reach.
+const FABRICS: [(&str, &str); 2] = [
+    ("self", "the process itself"),
+    ("shm", "processes on the same machine"),
+];
+
+/// Environment variables that a person may set. Those by which the parts of a job know each other
+/// (`PMI_*`, `YAMABIKO_*_FD`) are not among them.
+const VARIABLES: [(&str, &str); 5] = [
+    ("MPIEXEC_TIMEOUT", "seconds after which mpiexec ends a job"),
+    (
+        "YAMABIKO_CC",
+        "C compiler of mpicc (also MPICH_CC, OMPI_CC)",
+    ),
+    (
+        "YAMABIKO_CXX",
+        "C++ compiler of mpicxx (also MPICH_CXX, OMPI_CXX)",
+    ),
+    (
+        "YAMABIKO_CFLAGS",
+        "more options of mpicc and mpicxx (YAMABIKO_CXXFLAGS: of mpicxx)",
+    ),
+    ("YAMABIKO_LDFLAGS", "more options of both when they link"),
+];
 
 /// The text of `yamabiko info`.
 pub fn summary() -> String {
-    let place = installation().map_or("unknown".into(), |p| p.display().to_string());
-    format!(
-        "Yamabiko {}\ninstallation: {place}\nlauncher: mpiexec, one machine, PMI-1, at most {} ranks\n",
-        env!("CARGO_PKG_VERSION"),
-        crate::options::RANKS_MAX,
-    )
+    let place = installation();
+    let mut text = format!("Yamabiko {}\n", env!("CARGO_PKG_VERSION"));
+    match &place {
+        Ok(prefix) => section(
+            &mut text,
+            "installation",
+            [(prefix.display().to_string(), String::new())],
+        ),
+        Err(why) => section(
+            &mut text,
+            "installation",
+            [("unknown".to_owned(), why.clone())],
+        ),
+    }
+    let lib = place.map(|prefix| prefix.join("lib")).unwrap_or_default();
+    section(
+        &mut text,
+        "libraries",
+        LIBRARIES.map(|(file, abi)| {
+            (
+                file.to_owned(),
+                format!("{abi}, {}", found(&lib.join(file))),
+            )
+        }),
+    );
+    section(&mut text, "fabrics", FABRICS.map(owned));
+    let launcher = format!(
+        "one machine, PMI-1, at most {} ranks",
+        crate::options::RANKS_MAX
+    );
+    section(&mut text, "launcher", [("mpiexec".to_owned(), launcher)]);
+    section(
+        &mut text,
+        "processors",
+        [processors(&sys::cpus::affinity(), sys::cpus::allowed())],
+    );
+    let tunables = shm::TUNABLES.iter().chain(&cad::TUNABLES).map(tunable);
+    section(
+        &mut text,
+        "tunables, fixed when built, and where they come from",
+        tunables,
+    );
+    section(&mut text, "environment variables", VARIABLES.map(owned));
+    text
 }
 
-/// The text of `yamabiko info --missing`: the MPI functions that are not built yet, one a line.
+/// The text of `yamabiko info --missing`: the MPI functions that are not built yet, one a line, for
+/// each library that has such.
+///
+/// # Errors
+/// When the installation or its lists cannot be found.
 pub fn missing() -> Result<String, String> {
-    let place = installation().ok_or("cannot tell where this program is installed")?;
-    let path = place.join("share/yamabiko/missing.txt");
-    std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))
+    let share = installation()?.join("share/yamabiko");
+    let mut text = String::new();
+    for ((library, _), list) in LIBRARIES.iter().zip(["missing.txt", "missing-mpich.txt"]) {
+        let path = share.join(list);
+        let names =
+            std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let count = names.split_whitespace().count();
+        section(&mut text, &format!("{library}: {count} functions"), []);
+        text.extend(names.split_whitespace().map(|name| format!("  {name}\n")));
+    }
+    Ok(text)
 }
 
-/// The directory that has this program's `bin`.
-fn installation() -> Option<PathBuf> {
-    let program = std::env::current_exe().ok()?;
-    Some(
-        program
-            .parent()?
-            .parent()
-            .unwrap_or(Path::new("/"))
-            .to_path_buf(),
+/// The folder that has this program's `bin`.
+///
+/// # Errors
+/// When the system does not tell where this program is.
+pub fn installation() -> Result<PathBuf, String> {
+    let unknown = |e| format!("cannot tell where this program is installed: {e}");
+    let program = std::env::current_exe().map_err(unknown)?;
+    let bin = program.parent().unwrap_or(Path::new("/"));
+    Ok(bin.parent().unwrap_or(Path::new("/")).to_path_buf())
+}
+
+/// A heading with lines of two columns.
+fn section(text: &mut String, heading: &str, lines: impl IntoIterator<Item = (String, String)>) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "{heading}:");
+    for (left, right) in lines {
+        let line = format!("  {left:<34} {right}");
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+}
+
+fn owned((left, right): (&str, &str)) -> (String, String) {
+    (left.to_owned(), right.to_owned())
+}
+
+fn found(path: &Path) -> &'static str {
+    match path.exists() {
+        true => "found",
+        false => "not found",
+    }
+}
+
+fn processors(affinity: &[usize], allowed: usize) -> (String, String) {
+    let list: Vec<_> = affinity.iter().map(usize::to_string).collect();
+    (
+        format!("{allowed} allowed"),
+        format!("affinity: {}", list.join(" ")),
     )
+}
+
+fn tunable(t: &Tunable) -> (String, String) {
+    (
+        t.name.to_owned(),
+        format!("{:>9} {:<12} {}", t.value, t.unit, t.source),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summary_names_libraries_fabrics_and_tunables() {
+        let text = summary();
+        for word in [
+            "libmpi_abi.so.1",
+            "libmpi.so.12",
+            "shm.eager_max",
+            "cad.alltoall.bruck_max",
+            "MPIEXEC_TIMEOUT",
+        ] {
+            assert!(text.contains(word), "{word} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn tunables_have_different_names() {
+        let mut names: Vec<_> = shm::TUNABLES
+            .iter()
+            .chain(&cad::TUNABLES)
+            .map(|t| t.name)
+            .collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+
+    #[test]
+    fn processors_are_listed() {
+        let (left, right) = processors(&[0, 3], 1);
+        assert_eq!(
+            (left.as_str(), right.as_str()),
+            ("1 allowed", "affinity: 0 3")
+        );
+    }
 }

@@ -35,9 +35,11 @@ mod send;
 mod slab;
 mod state;
 mod transport;
+mod tunables;
 mod waiting;
 mod wire;
 
 pub use connect::{Config, InitError, VERSION};
 pub use state::Shm;
+pub use tunables::TUNABLES;
 pub use waiting::{Armed, Sleeper};

@@ -10,8 +10,10 @@ pub mod basic;
 #[path = "gen/consts.rs"]
 pub mod consts;
 mod fault;
+mod tunable;
 
 pub use fault::{Fault, Result, fault};
+pub use tunable::Tunable;
 
 /// A neutral object handle: a standard-ABI constant (below 4096) for a predefined object, the low
 /// 32 bits of the object's address for one the library created.

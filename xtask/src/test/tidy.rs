@@ -38,7 +38,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
         "capi-mpich",
         &["types", "boundary", "sys", "engine", "entry"],
     ),
-    ("launch", &["types", "sys", "report", "wireup"]),
+    ("launch", &["types", "sys", "cad", "shm", "report", "wireup", "bench"]),
     ("wrappers", &[]),
     ("bench", &["types", "sys"]),
     ("xtask", &[]),

@@ -27,6 +27,15 @@ enum Command {
         #[arg(long)]
         missing: bool,
     },
+    /// Measure, beside another MPI library
+    #[command(subcommand)]
+    Bench(Bench),
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    /// Time one way between two ranks
+    Latency(bench::latency::Args),
 }
 
 fn main() -> ExitCode {
@@ -34,6 +43,9 @@ fn main() -> ExitCode {
         Command::Report { pid } => launch::hang::report_of(pid),
         Command::Info { missing: true } => launch::info::missing(),
         Command::Info { missing: false } => Ok(launch::info::summary()),
+        Command::Bench(Bench::Latency(args)) => {
+            launch::info::installation().and_then(|prefix| bench::latency::run(&args, &prefix))
+        }
     };
     match result {
         Ok(text) => {

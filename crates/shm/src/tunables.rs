@@ -1,0 +1,49 @@
+//! The tunables of this fabric, for `yamabiko info`. What they mean in full stands beside the
+//! constants.
+
+use types::Tunable;
+
+use crate::{lane, ring, wire};
+
+/// The tunables of the fabric.
+pub const TUNABLES: [Tunable; 5] = [
+    tunable(
+        "shm.ring.cells",
+        ring::CELLS as u64,
+        "cache lines",
+        "one page for each direction of a pair",
+    ),
+    tunable(
+        "shm.inline_max",
+        wire::INLINE as u64,
+        "bytes",
+        "a cache line less its header",
+    ),
+    tunable("shm.eager_max", wire::EAGER as u64, "bytes", "half a ring"),
+    tunable(
+        "shm.pipe.chunk",
+        lane::CHUNK as u64,
+        "bytes",
+        "measured: both cores copy inside their caches",
+    ),
+    tunable(
+        "shm.pipe.chunks",
+        lane::CHUNKS as u64,
+        "chunks",
+        "measured with the size of a chunk",
+    ),
+];
+
+const fn tunable(
+    name: &'static str,
+    value: u64,
+    unit: &'static str,
+    source: &'static str,
+) -> Tunable {
+    Tunable {
+        name,
+        value,
+        unit,
+        source,
+    }
+}
