@@ -14,16 +14,23 @@ use common::{Rank, WORLD, data, launch, run};
 use mtmi::{Endpoint, SendMode, Source, TagSel};
 
 fn main() {
+    // With an argument, only the parts whose name contains it.
+    let wanted = std::env::args().nth(1).unwrap_or_default();
+    let part = |name: &str, ranks: u32, body: fn(&mut Rank)| {
+        if name.contains(&wanted) {
+            run(name, ranks, body);
+        }
+    };
     flag();
-    run("latency", 2, latency);
-    run("bandwidth", 2, bandwidth);
-    run("rate", 2, rate);
+    part("latency", 2, latency);
+    part("bandwidth", 2, bandwidth);
+    part("rate", 2, rate);
     flag();
     for ranks in [2, 4, 8] {
-        run("barrier", ranks, barrier);
+        part("barrier", ranks, barrier);
     }
     for ranks in [2, 8] {
-        run("init", ranks, |me| {
+        part("init", ranks, |me| {
             if me.me == 0 {
                 println!("init, {} ranks: {:?}", me.ranks, me.init);
             }

@@ -12,18 +12,23 @@ use crate::segment::Segment;
 /// How long to poll before sleeping.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    /// Spinning.
+    /// Spinning, without giving up the processor.
     spin: Duration,
     /// Calls of `sched_yield` after that.
     yields: u32,
+    /// Polls after each of them.
+    polls: u32,
     /// Whether all ranks' processors are known.
     settled: bool,
 }
 
-/// Spin time with a processor per rank. Being woken costs 25 to 30 microseconds on virtual machines;
-/// two ranks that spin for less than that keep each other asleep in turn (28 microseconds a message
-/// in place of 0.3, measured with 20).
-const SPIN: Duration = Duration::from_micros(100);
+/// Spin time with a processor per rank: several times what a reply takes.
+const SPIN: Duration = Duration::from_micros(5);
+/// Yields after that, with a burst of polls each: about 100 microseconds. Being woken costs 25 to 30
+/// microseconds on virtual machines, and two ranks that poll for less than that keep each other
+/// asleep in turn (28 microseconds a message in place of 0.3, measured). Yielding meanwhile lets the
+/// peer run should the scheduler have put both onto one processor.
+const YIELDS: u32 = 80;
 /// Spin time when ranks share processors: a message from a running peer, no more.
 const SPIN_SHARED: Duration = Duration::from_nanos(500);
 /// A yield costs half a microsecond if nobody else wants to run, and lets the peer run otherwise.
@@ -34,12 +39,14 @@ const POLLS: u32 = 32;
 impl Patience {
     const ALONE: Patience = Patience {
         spin: SPIN,
-        yields: 0,
+        yields: YIELDS,
+        polls: POLLS,
         settled: true,
     };
     const SHARED: Patience = Patience {
         spin: SPIN_SHARED,
         yields: YIELDS_SHARED,
+        polls: 1,
         settled: true,
     };
     /// Before all ranks have said where they may run.
@@ -109,8 +116,11 @@ impl Shm {
         }
         for _ in 0..self.patience.yields {
             rustix::thread::sched_yield();
-            if self.has_work() {
-                return;
+            for _ in 0..self.patience.polls {
+                if self.has_work() {
+                    return;
+                }
+                pause();
             }
         }
         let armed = self.segment.bell(self.me).prepare();

@@ -1,14 +1,16 @@
 //! One rule of the interface after the other.
 
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use layout::{Bounds, Kind, Tree};
 use mtmi::{
     Completion, Context, Cookie, Endpoint, Outcome, SendMode, Sleeper, Source, Submit, TagSel,
     Transport,
 };
 use shm::{Config, InitError, Shm};
 
-use crate::common::{Inherited, Rank, WORLD, check, cpu_time, data, filled, launch, run};
+use crate::common::{Inherited, Rank, WORLD, check, cpu_time, data, filled, launch, run, typed};
 
 pub fn all() {
     run("ping-pong", 2, ping_pong);
@@ -23,6 +25,29 @@ pub fn all() {
     run("crowded barrier", 8, crowded);
     run("no needless block", 2, no_blocking);
     other_version();
+}
+
+/// A message of more than 4 GiB, out of and into memory that is used again and again.
+pub fn beyond_4_gib() {
+    run("beyond 4 GiB", 2, |me| {
+        let len = 1 << 20;
+        let tree = Tree::block(0, len, Kind::OPAQUE).unwrap();
+        let bounds = Bounds { lb: 0, extent: 0 };
+        let program = Rc::new(tree.compile(bounds).unwrap());
+        let count = 4100;
+        let mut buffer = match me.me {
+            0 => filled(1, len as usize),
+            _ => vec![0; len as usize],
+        };
+        let d = typed(&mut buffer, &program, count);
+        let c = match me.me {
+            0 => me.isend(1, WORLD, 1, SendMode::Standard, d),
+            _ => me.irecv(from(0), WORLD, ANY, d),
+        };
+        let end = me.wait(c);
+        assert_eq!((end.bytes, end.outcome), (count * len, Outcome::Done));
+        check(1, &buffer);
+    });
 }
 
 const ANY: TagSel = TagSel::Any;
