@@ -9,7 +9,7 @@
 //! own, so `b` neither sees `a`'s keys nor meets ranks that are still in `a`.
 
 use std::collections::{HashMap, HashSet};
-use wireup::wire::{KEY_MAX, KVSNAME_MAX, Line, VALUE_MAX, is_token};
+use wireup::wire::{KEY_MAX, KVSNAME_MAX, Line, VALUE_MAX, from_token, is_token};
 
 /// Most bytes of keys and values one generation holds: far above what address exchange needs, and
 /// a bound for what a runaway program can make the launcher store.
@@ -266,7 +266,7 @@ fn abort(line: &Line<'_>) -> Action {
         .unwrap_or("");
     Action::Abort {
         code,
-        message: shown(message).replace('_', " "),
+        message: from_token(message),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::inherited::{self, Inherited};
 use crate::link::Link;
-use crate::wire::{KEY_MAX, VALUE_MAX, from_hex, is_token, to_hex};
+use crate::wire::{KEY_MAX, VALUE_MAX, from_hex, is_token, to_hex, to_token};
 use crate::{Error, SECRET_KEY, mapping};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -278,9 +278,7 @@ impl Job {
         let Space::Launcher(remote) = &mut self.space else {
             return Ok(());
         };
-        // One token on the wire: the launcher turns the underscores back into spaces.
-        let plain = |c: char| if c.is_ascii_graphic() { c } else { '_' };
-        let message: String = message.chars().take(VALUE_MAX).map(plain).collect();
+        let message = to_token(message);
         remote
             .link
             .send(&format!("cmd=abort exitcode={code} message={message}"))

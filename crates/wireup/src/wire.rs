@@ -14,6 +14,31 @@ pub const KEY_MAX: usize = 64;
 /// Longest value.
 pub const VALUE_MAX: usize = 1024;
 
+/// Text as one token, at most [`VALUE_MAX`] long: what is not a visible ASCII character becomes `?`,
+/// a space `%20` and a percent sign `%25`. What does not fit is left out.
+pub fn to_token(text: &str) -> String {
+    let mut token = String::new();
+    for c in text.chars() {
+        let shown = if c.is_ascii_graphic() { c } else { '?' };
+        match c {
+            ' ' => token.push_str("%20"),
+            '%' => token.push_str("%25"),
+            _ => token.push(shown),
+        }
+        if token.len() > VALUE_MAX - 3 {
+            break;
+        }
+    }
+    token
+}
+
+/// The text that [`to_token`] was given; of anything else, something fit for a terminal.
+pub fn from_token(token: &str) -> String {
+    let visible = |c: char| if c.is_ascii_graphic() { c } else { '?' };
+    let text: String = token.chars().take(VALUE_MAX).map(visible).collect();
+    text.replace("%20", " ").replace("%25", "%")
+}
+
 /// One parsed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line<'a> {
@@ -134,6 +159,18 @@ pub fn from_hex(text: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_as_a_token() {
+        for text in ["", "MPI_Recv failed: 100 % bad", "%2 0%20%25", "__ __"] {
+            assert!(!to_token(text).contains(' '));
+            assert_eq!(from_token(&to_token(text)), text);
+        }
+        assert_eq!(from_token(&to_token("a\u{1b}[2J\nb")), "a?[2J?b");
+        assert_eq!(from_token("\u{1b}"), "?");
+        let long = to_token(&" ".repeat(5000));
+        assert!(long.len() <= VALUE_MAX && from_token(&long).trim().is_empty());
+    }
     use proptest::prelude::*;
 
     #[test]

@@ -112,8 +112,11 @@ fn aborts() {
         }]
     };
     assert_eq!(
-        s.line(0, b"cmd=abort exitcode=7 message=bad_luck\n"),
-        abort(7, "bad luck")
+        s.line(
+            0,
+            b"cmd=abort exitcode=7 message=MPI_X%20had%20bad%20luck\n"
+        ),
+        abort(7, "MPI_X had bad luck")
     );
     assert_eq!(s.line(0, b"cmd=abort exitcode=99999999999\n"), abort(1, ""));
     assert_eq!(
