@@ -21,6 +21,8 @@
 
 mod connect;
 mod failure;
+#[cfg(test)]
+mod hostile_tests;
 mod incoming;
 mod lane;
 mod myself;

@@ -1,0 +1,157 @@
+//! A peer that writes anything: nothing panics, and every operation still ends.
+
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+
+use boundary::UserBuf;
+use layout::Data;
+use mtmi::{Completion, Context, Cookie, Endpoint, SendMode, Source, Submit, TagSel, Transport};
+
+use crate::Shm;
+use crate::lane::{ChunkHeader, Lane};
+use crate::ring::{CELL, RingMemory, cell};
+use crate::segment::Segment;
+use crate::wire::{Header, Kind, encode};
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0xb);
+        (self.0 >> 33) % n
+    }
+
+    /// Small numbers, names as they occur, and extremes.
+    fn word(&mut self) -> u64 {
+        match self.below(8) {
+            0 => u64::MAX,
+            1 => self.below(1 << 31) << 32 | self.below(4),
+            2 => self.below(300_000),
+            3 => u64::MAX - self.below(3),
+            4 => 1 << self.below(64),
+            _ => self.below(4),
+        }
+    }
+}
+
+/// One malicious (or, by chance, plausible) act of rank 1 towards rank 0.
+fn act(r: &mut Random, segment: &Segment, lane: &mut Lane, next: &mut u32, chunk: &mut u32) {
+    match r.below(10) {
+        0 => segment.lane(0, 1).set_credit(r.word() as u32),
+        1 => segment.lane(0, 1).set_drained(r.word() as u32),
+        2 => {
+            segment.senders(0)[0].store(r.word() | 2, Ordering::Release);
+        }
+        3..5 => {
+            let header = ChunkHeader {
+                len: [r.word() as usize, 32_768, 100][r.below(3) as usize],
+                target: r.word(),
+            };
+            lane.publish_chunk(*chunk, header);
+            *chunk = chunk.wrapping_add(1);
+        }
+        _ => {
+            let kinds = [
+                Kind::Eager,
+                Kind::Synchronous,
+                Kind::Announce,
+                Kind::Clear,
+                Kind::Matched,
+                Kind::Cancel,
+                Kind::Cancelled,
+                Kind::Kept,
+            ];
+            let kind = kinds[r.below(8) as usize];
+            let len = match r.below(6) {
+                0 => r.below(0x1_0000) as usize,
+                1 => r.below(2049) as usize,
+                2 => r.below(48) as usize,
+                _ => 32,
+            };
+            let header = Header {
+                kind,
+                len,
+                tag: r.below(3) as i32,
+                context: r.below(2) as u32,
+            };
+            lane.write_header(*next, &header);
+            let words = encode([r.word(), r.word(), r.word(), r.word()]);
+            for (to, from) in lane.payload_mut(*next, 32)[0].iter_mut().zip(words) {
+                *to = from;
+            }
+            lane.set_sequence(cell(*next), *next);
+            let cells = (len + 16).div_ceil(CELL) as u32;
+            *next = next.wrapping_add(2 * cells);
+        }
+    }
+}
+
+fn attack(seed: u64) {
+    let mut r = Random(seed);
+    let (fd, mine) = Segment::create(2, "test").unwrap();
+    let theirs = Segment::open(&fd, 2, "test").unwrap();
+    theirs.senders(0)[0].fetch_or(2, Ordering::SeqCst);
+    let mut shm = Shm::new(mine, 0, 2);
+    let (mut lane, mut next, mut chunk) = (theirs.lane(1, 0), 1, 0);
+    let mut buffer = vec![0u8; 300_000];
+    // SAFETY: the buffer outlives the fabric's use of it in this function.
+    let at = unsafe { UserBuf::new(buffer.as_mut_ptr() as usize) };
+    let mut pending = HashSet::new();
+    let mut done: Vec<Completion> = Vec::new();
+    for id in 0..200 {
+        let cookie = Cookie(id);
+        let len = [0, 40, 2000, 5000, 300_000][r.below(5) as usize];
+        let data = Data::bytes(at, len);
+        let (context, tag) = (Context(r.below(2) as u32), r.below(3) as i32);
+        let submit = match r.below(6) {
+            0 => shm.isend(
+                Endpoint(1),
+                context,
+                tag,
+                SendMode::Synchronous,
+                data,
+                cookie,
+            ),
+            1 => shm.isend(Endpoint(1), context, tag, SendMode::Standard, data, cookie),
+            2 => {
+                let from = Source::From(Endpoint(1));
+                shm.irecv(from, context, TagSel::Exact(tag), data, cookie)
+            }
+            3 => match shm.mprobe(Source::Any, context, TagSel::Any) {
+                Some((message, _)) => shm.imrecv(message, data, cookie),
+                None => continue,
+            },
+            4 => {
+                let some = Cookie(r.below(200));
+                shm.cancel_send(some);
+                shm.cancel_recv(some);
+                continue;
+            }
+            _ => {
+                act(&mut r, &theirs, &mut lane, &mut next, &mut chunk);
+                shm.progress(&mut done);
+                continue;
+            }
+        };
+        match submit {
+            Submit::Complete(c) => assert_eq!(c.cookie, cookie),
+            Submit::Pending => assert!(pending.insert(cookie.0)),
+        }
+    }
+    shm.progress(&mut done);
+    shm.peer_failed(Endpoint(1));
+    shm.progress(&mut done);
+    for c in done {
+        assert!(pending.remove(&c.cookie.0), "{c:?} was not pending");
+        assert!(c.bytes <= 300_000);
+    }
+    assert!(pending.is_empty(), "{pending:?} never ended");
+    assert!(shm.flushed());
+}
+
+#[test]
+fn any_bytes_are_survived() {
+    for seed in 0..3000 {
+        attack(seed);
+    }
+}
