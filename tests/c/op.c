@@ -125,6 +125,12 @@ static void floats(void)
     FLOATING(double, MPI_DOUBLE_PRECISION);
     FLOATING(float, MPI_REAL4);
     FLOATING(double, MPI_REAL8);
+#ifdef __FLT16_MAX__
+    FLOATING(_Float16, MPI_REAL2);
+#ifdef MPIX_C_FLOAT16
+    FLOATING(_Float16, MPIX_C_FLOAT16);
+#endif
+#endif
 }
 
 static void complexes(void)
@@ -140,6 +146,9 @@ static void complexes(void)
     COMPLEX(float complex, MPI_CXX_FLOAT_COMPLEX);
     COMPLEX(double complex, MPI_CXX_DOUBLE_COMPLEX);
     COMPLEX(long double complex, MPI_CXX_LONG_DOUBLE_COMPLEX);
+#ifdef __FLT16_MAX__
+    COMPLEX(_Complex _Float16, MPI_COMPLEX4);
+#endif
 }
 
 static void logicals(void)
