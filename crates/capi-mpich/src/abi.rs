@@ -51,7 +51,6 @@ pub mod limits {
 /// What the engine must know of this ABI.
 pub static HOOKS: AbiHooks = AbiHooks {
     library: "libmpi.so.12",
-    abi_version: (-1, -1),
     rank: values::rank_out,
     callback: CallbackAbi {
         handle: encode_any,

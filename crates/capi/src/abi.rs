@@ -48,7 +48,6 @@ pub mod limits {
 /// What the engine must know of this ABI.
 pub static HOOKS: AbiHooks = AbiHooks {
     library: "libmpi_abi.so.1",
-    abi_version: (consts::ABI_VERSION, consts::ABI_SUBVERSION),
     rank: same,
     callback: CallbackAbi {
         handle: encode,

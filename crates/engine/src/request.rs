@@ -98,6 +98,10 @@ pub enum Body {
 pub struct Request {
     /// What it stands for.
     pub kind: Cell<Kind>,
+    /// Rank of the peer, or a sentinel: for the hang report.
+    pub peer: Cell<i32>,
+    /// Tag, or a sentinel: for the hang report.
+    pub tag: Cell<i32>,
     /// Parts still under way.
     pub parts: Cell<u32>,
     /// Whether it is under way or completed but not yet waited for; a persistent request that
@@ -145,6 +149,8 @@ impl Engine {
     ) -> Result<(Handle, &'static Request)> {
         let (handle, request) = self.requests.acquire().ok_or_else(out_of_objects)?;
         request.kind.set(kind);
+        request.peer.set(consts::UNDEFINED);
+        request.tag.set(consts::UNDEFINED);
         request.parts.set(parts);
         request.active.set(true);
         request.status.set(Status::EMPTY);

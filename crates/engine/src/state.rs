@@ -23,8 +23,6 @@ use crate::world::World;
 pub struct AbiHooks {
     /// Name of the library, for messages: `libmpi_abi.so.1` or `libmpi.so.12`.
     pub library: &'static str,
-    /// Version of the standard ABI that it is: (1, 0), or (-1, -1) where it is another ABI.
-    pub abi_version: (i32, i32),
     /// A rank or its sentinel in the ABI's form, for attributes that programs read themselves.
     pub rank: fn(i32) -> i32,
     /// How callbacks of the program take handles and error codes.

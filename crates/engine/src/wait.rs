@@ -1,7 +1,7 @@
 //! Waiting: spin a little, then tell the hang report what is waited for and sleep.
 
 use mtmi::{Sleeper, Transport};
-use types::{Handle, Result};
+use types::{Handle, Result, consts};
 
 use crate::state::{Engine, lock};
 
@@ -97,7 +97,14 @@ impl Engine {
     #[cold]
     fn report_waiting(&self, w: &Waiting) {
         if let Some(page) = self.world.borrow().as_ref().and_then(|w| w.report.as_ref()) {
-            page.waiting_in(w.context, w.call, w.peer, w.tag, w.bytes);
+            let known = |v| {
+                if v == consts::UNDEFINED {
+                    report::NONE
+                } else {
+                    v
+                }
+            };
+            page.waiting_in(w.context, w.call, known(w.peer), known(w.tag), w.bytes);
         }
     }
 

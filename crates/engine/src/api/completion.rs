@@ -17,14 +17,25 @@ fn put(out: Option<&mut Status>, status: &Status) {
     }
 }
 
-fn waiting(call: &'static str, bytes: u64) -> impl Fn() -> Waiting {
+/// What to say of a wait for any of several requests.
+fn waiting(call: &'static str) -> impl Fn() -> Waiting {
     move || Waiting {
         call,
         peer: consts::UNDEFINED,
         tag: consts::UNDEFINED,
-        bytes,
+        bytes: 0,
         context: 0,
     }
+}
+
+/// What to say of a wait for one request.
+fn waiting_for(e: &Engine, call: &'static str, handle: Handle) -> Waiting {
+    let mut w = waiting(call)();
+    if let Ok(request) = e.request(handle) {
+        (w.peer, w.tag) = (request.peer.get(), request.tag.get());
+        w.context = request.comm.borrow().as_ref().map_or(0, |c| c.context());
+    }
+    w
 }
 
 /// Retires the completed request at `handle` and gives its status also where it failed.
@@ -87,7 +98,7 @@ pub fn wait(e: &Engine, request: &mut Handle, status: Option<&mut Status>) -> Re
         put(status, &Status::EMPTY);
         return Ok(());
     }
-    e.wait_request(*request, waiting("MPI_Wait", 1))?;
+    e.wait_request(*request, || waiting_for(e, "MPI_Wait", *request))?;
     let (done, result) = retire(e, request);
     put(status, &done);
     result
@@ -162,7 +173,7 @@ pub fn waitall(e: &Engine, count: i32, requests: Handles, statuses: Statuses) ->
     for i in 0..n {
         let handle = requests.get(i);
         if handle != consts::REQUEST_NULL {
-            e.wait_request(handle, waiting("MPI_Waitall", (n - i) as u64))?;
+            e.wait_request(handle, || waiting_for(e, "MPI_Waitall", handle))?;
         }
     }
     retire_all(e, n, requests, statuses)
@@ -221,7 +232,7 @@ pub fn waitany(
         return Ok(());
     }
     let mut found = None;
-    e.wait_until(waiting("MPI_Waitany", n as u64), |e| {
+    e.wait_until(waiting("MPI_Waitany"), |e| {
         found = find_done(e, n, requests);
         found.is_some()
     });
@@ -319,7 +330,7 @@ pub fn waitsome(
     if !any_live(e, n, requests) {
         return Ok(());
     }
-    e.wait_until(waiting("MPI_Waitsome", n as u64), |e| {
+    e.wait_until(waiting("MPI_Waitsome"), |e| {
         find_done(e, n, requests).is_some()
     });
     *outcount = count_done(e, n, requests);

@@ -8,7 +8,7 @@ use mtmi::{Completion, Context, Endpoint, SendMode, Source, Submit, TagSel, Tran
 use types::{Handle, Result, Status, consts, fault};
 
 use crate::comm::Comm;
-use crate::request::{Kind, SendKind, completed_status, cookie, failed};
+use crate::request::{Kind, Request, SendKind, completed_status, cookie, failed};
 use crate::state::Engine;
 use crate::typeobj::TypeObj;
 use crate::wait::Waiting;
@@ -216,6 +216,13 @@ impl Engine {
         submit
     }
 
+    /// Notes for the hang report whom `request` is about.
+    #[inline]
+    pub(crate) fn note_peer(&self, request: &Request, t: &Transfer) {
+        request.peer.set(t.peer);
+        request.tag.set(t.tag);
+    }
+
     /// Handles what MTMI could finish at once like what it finishes later.
     pub(crate) fn submitted(&self, submit: Submit) {
         if let Submit::Complete(done) = submit {
@@ -232,7 +239,8 @@ impl Engine {
             self.start_buffered(t)?;
             return self.done_request();
         }
-        let (handle, _) = self.new_request(Kind::Send, 1, Some(t.comm.clone()))?;
+        let (handle, request) = self.new_request(Kind::Send, 1, Some(t.comm.clone()))?;
+        self.note_peer(request, t);
         let submit = self.submit_send(t, t.data(), mode_of(kind), handle, 0);
         self.submitted(submit);
         Ok(handle)
@@ -246,6 +254,7 @@ impl Engine {
             request.status.set(Status::PROC_NULL);
             return Ok(handle);
         }
+        self.note_peer(request, t);
         let submit = self.submit_recv(t, handle, 0);
         self.submitted(submit);
         Ok(handle)

@@ -79,6 +79,7 @@ fn begin(e: &Engine, handle: Handle) -> Result<()> {
         return e.start_buffered(&t);
     }
     found.parts.set(1);
+    e.note_peer(found, &t);
     let submit = match mode {
         None => e.submit_recv(&t, handle, 0),
         Some(SendKind::Synchronous) => {

@@ -25,6 +25,7 @@ fn start_both(
     let parts = u32::from(sends) + u32::from(receives);
     let (handle, request) = e.new_request(Kind::SendRecv, parts, Some(recv.comm.clone()))?;
     request.body.replace(scratch);
+    e.note_peer(request, recv);
     if receives {
         let submit = e.submit_recv(recv, handle, 0);
         e.submitted(submit);
