@@ -38,7 +38,10 @@ const ARROWS: [(&str, &[&str]); 19] = [
         "capi-mpich",
         &["types", "boundary", "sys", "engine", "entry"],
     ),
-    ("launch", &["types", "sys", "cad", "shm", "report", "wireup", "bench"]),
+    (
+        "launch",
+        &["types", "sys", "cad", "shm", "report", "wireup", "bench"],
+    ),
     ("wrappers", &[]),
     ("bench", &["types", "sys"]),
     ("xtask", &[]),
