@@ -8,11 +8,14 @@ use crate::{Result, build};
 /// Runs the stage.
 pub fn run(options: &Options, tally: &mut Tally) -> Result {
     let mpich = peers::mpich()?;
-    let ours = Ground::ours();
+    let ours = Ground {
+        short: true,
+        ..Ground::ours()
+    };
     let theirs = Ground {
         launcher: mpich.join("bin/mpiexec.hydra"),
         library: mpich.join("lib"),
-        peer: true,
+        short: true,
     };
     let folder = build::target().join("test/c");
 
@@ -27,12 +30,12 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
     let hydra = Ground {
         launcher: theirs.launcher.clone(),
         library: ours.library.clone(),
-        peer: false,
+        short: true,
     };
     let mpiexec = Ground {
         launcher: ours.launcher.clone(),
         library: theirs.library.clone(),
-        peer: true,
+        short: true,
     };
     // What runs, where, what it shows, and on how many ranks.
     let runs = [

@@ -69,8 +69,8 @@ pub struct Ground {
     pub launcher: PathBuf,
     /// The folder of the library.
     pub library: PathBuf,
-    /// Whether it is not ours, so that the table's fields for peers hold.
-    pub peer: bool,
+    /// Whether the table's `peer_args` hold: for another implementation, and where a short run does.
+    pub short: bool,
 }
 
 impl Ground {
@@ -80,7 +80,7 @@ impl Ground {
         Ground {
             launcher: prefix.join("bin/mpiexec"),
             library: prefix.join("lib"),
-            peer: false,
+            short: false,
         }
     }
 }
@@ -100,7 +100,7 @@ impl Test {
     pub fn run(&self, bin: &Path, ground: &Ground, ranks: u32) -> Result {
         let expected = || vec![format!("ok {}", self.program())];
         let words = self.says.clone().unwrap_or_else(expected);
-        let args = if ground.peer {
+        let args = if ground.short {
             self.peer_args.as_ref().unwrap_or(&self.args)
         } else {
             &self.args
@@ -108,6 +108,7 @@ impl Test {
         let mut job = Job::new(&ground.launcher)
             .args(["-n".to_owned(), ranks.to_string()])
             .limit_s(self.limit_s)
+            .watches(&ground.library)
             .env("LD_LIBRARY_PATH", &ground.library);
         for (name, value) in &self.env {
             let value = match value.strip_prefix('@').and_then(|v| v.strip_suffix('@')) {

@@ -20,8 +20,10 @@ pub struct Job {
     command: Command,
     shown: String,
     limit: Duration,
-    /// Folder whose MPI library has to be the one mapped, if that is to be proved.
+    /// Folder whose MPI library has to be the one mapped, if that is watched.
     library: Option<PathBuf>,
+    /// Whether a run in which no process was seen with it fails.
+    proof: bool,
 }
 
 /// A run that is over.
@@ -60,6 +62,7 @@ impl Job {
             shown,
             limit: Duration::from_secs(60),
             library: None,
+            proof: false,
         }
     }
 
@@ -93,7 +96,15 @@ impl Job {
     }
 
     /// Demands proof that the MPI library in this folder, and no other, is mapped by the ranks.
-    pub fn proves(mut self, library: &Path) -> Job {
+    pub fn proves(self, library: &Path) -> Job {
+        Job {
+            proof: true,
+            ..self.watches(library)
+        }
+    }
+
+    /// Looks whether another MPI library is mapped; for runs that may be over before anybody looks.
+    pub fn watches(mut self, library: &Path) -> Job {
         self.library = Some(library.to_owned());
         self
     }
@@ -142,7 +153,7 @@ impl Job {
         };
         if let Some(library) = &self.library {
             watch
-                .verdict(library)
+                .verdict(library, self.proof)
                 .map_err(|why| format!("{}\n{why}\n{}", self.shown, tail(&output)))?;
         }
         Ok(Done {
@@ -237,7 +248,7 @@ impl Watch {
     }
 
     /// At least one process maps a library of `folder`, none maps another MPI library.
-    fn verdict(&self, folder: &Path) -> Result {
+    fn verdict(&self, folder: &Path, proof: bool) -> Result {
         let folder = folder
             .canonicalize()
             .map_err(|e| format!("{}: {e}", folder.display()))?;
@@ -248,7 +259,7 @@ impl Watch {
                 other.display()
             ));
         }
-        if all.is_empty() {
+        if proof && all.is_empty() {
             return Err(format!(
                 "no process was seen with the library of {}",
                 folder.display()

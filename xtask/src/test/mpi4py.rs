@@ -134,12 +134,14 @@ fn check(text: &str, list: &List, rank: u32, complaints: &mut Vec<String>) {
     let mut last = "";
     for line in text.lines() {
         if line.starts_with("FAIL: ") || line.starts_with("ERROR: ") {
-            complaints.push(format!("rank {rank}: {line}"));
+            // Subtests of one test differ behind its name, which stands in parentheses.
+            let end = line.find(')').map_or(line.len(), |at| at + 1);
+            complain(complaints, format!("rank {rank}: {}", &line[..end]));
         }
         if let Some((_, rest)) = line.split_once(" skipped '") {
             let reason = rest.trim_end().trim_end_matches('\'');
             if !list.skips.iter().any(|known| known == reason) {
-                complaints.push(format!("rank {rank}: skipped: {line}"));
+                complain(complaints, format!("rank {rank}: skipped: {line}"));
             }
         }
         if line.contains(" ... ") || line.starts_with("test") {
@@ -150,5 +152,11 @@ fn check(text: &str, list: &List, rank: u32, complaints: &mut Vec<String>) {
         complaints.push(format!(
             "rank {rank} did not come to the end; its last test: {last}"
         ));
+    }
+}
+
+fn complain(complaints: &mut Vec<String>, what: String) {
+    if complaints.last() != Some(&what) {
+        complaints.push(what);
     }
 }
