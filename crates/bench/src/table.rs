@@ -130,7 +130,7 @@ impl Comparison {
             };
             let _ = writeln!(
                 text,
-                "\n{}: {} pairs; flag one way {:.0} ns ({:.0} to {:.0})\n{:>9}  {:<28}{:<28}ours / peer (quartiles)",
+                "\n{}: {} pairs; flag one way {:.0} ns ({:.0} to {:.0})\n{:>9}  {:<36}{:<36}ours / peer (quartiles)",
                 regime.name(),
                 kept.len(),
                 flag.median,
@@ -143,7 +143,7 @@ impl Comparison {
             for row in rows.iter().filter(|r| r.regime == regime) {
                 let _ = writeln!(
                     text,
-                    "{:>9}  {:<28}{:<28}{}",
+                    "{:>9}  {:<36}{:<36}{}",
                     row.bytes,
                     shown(&row.ours),
                     shown(&row.peer),
