@@ -12,7 +12,6 @@ use types::{Handle, Result, Status, consts};
 
 static HOOKS: AbiHooks = AbiHooks {
     library: "a test",
-    abi_version: (1, 0),
     rank: |rank| rank,
     callback: CallbackAbi {
         handle: |handle| handle.0 as usize,

@@ -144,6 +144,9 @@ fn words(name: &str, text: &str) -> Vec<String> {
     found
 }
 
+/// How an unsafe block begins; in two pieces, so that this file doesn't contain one.
+const UNSAFE_BLOCK: &str = concat!("unsafe", " {");
+
 /// An unsafe block or implementation has an argument right above it or on its line.
 fn argued(name: &str, text: &str) -> Vec<String> {
     if !name.ends_with(".rs") || generated(name) {
@@ -153,7 +156,7 @@ fn argued(name: &str, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (number, line) in lines.iter().enumerate() {
         let code = line.split("//").next().unwrap_or("");
-        if !code.contains("unsafe {") && !code.trim_start().starts_with("unsafe impl") {
+        if !code.contains(UNSAFE_BLOCK) && !code.trim_start().starts_with("unsafe impl") {
             continue;
         }
         // Upwards over the comment, attributes and the lines of the same statement.
@@ -241,11 +244,14 @@ mod tests {
 
     #[test]
     fn unsafe_code_needs_an_argument() {
-        let bare = "fn f() {\n    unsafe { g() }\n}\n";
-        let good = "fn f() {\n    // SAFETY: g has no preconditions.\n    unsafe { g() }\n}\n";
-        assert_eq!(argued("a.rs", bare).len(), 1);
-        assert!(argued("a.rs", good).is_empty());
-        assert!(argued("crates/capi/src/gen/a.rs", bare).is_empty());
+        let bare = format!("fn f() {{\n    {UNSAFE_BLOCK} g() }}\n}}\n");
+        let good = bare.replace(
+            "    unsafe",
+            "    // SAFETY: g has no preconditions.\n    unsafe",
+        );
+        assert_eq!(argued("a.rs", &bare).len(), 1);
+        assert!(argued("a.rs", &good).is_empty());
+        assert!(argued("crates/capi/src/gen/a.rs", &bare).is_empty());
     }
 
     #[test]
