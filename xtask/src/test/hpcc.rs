@@ -40,7 +40,11 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
                     .arg(build::prefix(false)),
             )
         });
-        for (rows, columns) in GRIDS {
+        for (number, (rows, columns)) in GRIDS.into_iter().enumerate() {
+            // All grids for both ABIs take long: every other one, unless asked for more.
+            if !options.soak && (abi == "mpich") != matches!(number, 1 | 2) {
+                continue;
+            }
             let name = format!("hpcc/{abi} {rows}x{columns}");
             if options.wants(&name) {
                 tally.test(&name, || one(&home, rows, columns));
@@ -81,7 +85,7 @@ fn one(home: &Path, rows: u32, columns: u32) -> Result {
     }
     let residuals: Vec<_> = text
         .lines()
-        .filter(|line| line.contains("||Ax-b||_oo"))
+        .filter(|line| line.contains("||Ax-b||_oo") && line.contains("......"))
         .collect();
     if residuals.is_empty() || residuals.iter().any(|line| !line.contains("PASSED")) {
         return Err(format!("{}: {}", path.display(), residuals.join("\n")));
