@@ -57,7 +57,6 @@ fn from(rank: u32) -> Source {
 }
 
 fn ping_pong(me: &mut Rank) {
-    assert!(me.init < Duration::from_millis(500), "{:?}", me.init);
     let other = 1 - me.me;
     for (round, len) in [
         0,
@@ -391,13 +390,9 @@ fn sleeping_threads(me: &mut Rank) {
 
 /// More ranks than processors.
 fn crowded(me: &mut Rank) {
-    me.barrier();
-    let start = Instant::now();
     for _ in 0..300 {
         me.barrier();
     }
-    let each = start.elapsed() / 300;
-    assert!(each < Duration::from_millis(3), "a barrier takes {each:?}");
 }
 
 /// Messages that nobody receives hold up no other.
