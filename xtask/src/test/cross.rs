@@ -19,6 +19,7 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
     };
     let folder = build::target().join("test/c");
 
+    ctests::compile_ours(tally)?;
     for (abi, compiler) in [("standard", "mpicc_abi"), ("mpich", "mpicc")] {
         let bin = folder.join(format!("theirs-{abi}"));
         let compiler = mpich.join("bin").join(compiler);

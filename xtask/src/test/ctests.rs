@@ -183,19 +183,28 @@ pub fn compile(compiler: &[&str], bin: &Path, tally: &mut Tally, label: &str) ->
     Ok(())
 }
 
-/// Runs the stage.
-pub fn run(options: &Options, tally: &mut Tally) -> Result {
+/// Compiles them with our wrapper for both ABIs: the folders below `test/c`.
+pub fn compile_ours(tally: &mut Tally) -> Result {
     let mpicc = build::prefix(false).join("bin/mpicc");
     let mpicc = mpicc
         .to_str()
         .ok_or("the path of target/prefix is not text")?;
-    let ground = Ground::ours();
     for (abi, compiler) in [
         ("standard", &[mpicc][..]),
         ("mpich", &[mpicc, "-abi=mpich"]),
     ] {
         let bin = build::target().join("test/c").join(abi);
         compile(compiler, &bin, tally, &format!("c/{abi}"))?;
+    }
+    Ok(())
+}
+
+/// Runs the stage.
+pub fn run(options: &Options, tally: &mut Tally) -> Result {
+    compile_ours(tally)?;
+    let ground = Ground::ours();
+    for abi in ["standard", "mpich"] {
+        let bin = build::target().join("test/c").join(abi);
         for test in table()? {
             let ranks = if abi == "mpich" {
                 &test.mpich
