@@ -17,8 +17,8 @@ test: prepare
 soak: prepare
 	$(XTASK) soak
 
-bench: prepare
-	$(XTASK) bench
+bench: all
+	target/prefix/bin/yamabiko bench latency --against mpich --cache target/peers
 
 clean:
 	cargo clean
