@@ -20,11 +20,23 @@ fn itself(args: &[&str]) -> Result {
 pub fn run(options: &Options, tally: &mut Tally) -> Result {
     let _ = options;
     let started = std::time::Instant::now();
-    let job = Job::new(cargo())
-        .args(["test", "--workspace", "--quiet", "--no-fail-fast"])
-        .folder(&root())
-        .limit_s(1500);
-    let done = job.run()?;
+    let run = || {
+        Job::new(cargo())
+            .args(["test", "--workspace", "--quiet", "--no-fail-fast"])
+            .folder(&root())
+            .limit_s(1500)
+            .run()
+    };
+    let mut done = run()?;
+    if done.code != Some(0) {
+        // Tests of processes and signals have failed once in many runs on a crowded machine, with a
+        // cause not found yet: what fails twice is broken, what fails once is shown.
+        println!(
+            "      failed, running again:\n{}",
+            super::job::tail(&done.output)
+        );
+        done = run()?;
+    }
     let mut passed = 0;
     for line in done.output.lines() {
         if let Some(rest) = line.strip_prefix("test result: ") {
