@@ -9,17 +9,27 @@
 //! * [`Exchange`]: how fabrics of one job find each other at start;
 //! * [`matching`]: posted receives and unexpected messages, for fabrics that only move bytes.
 //!
+//! A fabric that only moves bytes implements [`Fabric`], and [`Matched`] makes a transport of it.
+//!
 //! Who calls it: an engine above (or a test, or any other program) calls the trait; fabrics
 //! (`shm`, later others) implement it and use the matching library inside.
 
 #![forbid(unsafe_code)]
 
 mod exchange;
+mod fabric;
+mod matched;
 pub mod matching;
+mod names;
+mod queues;
 mod transport;
 mod words;
 
 pub use exchange::{Exchange, ExchangeError};
+pub use fabric::{Fabric, Outgoing};
+pub use matched::Matched;
+pub use names::Names;
+pub use queues::{Body, Message, Queues, Receive, SHORT};
 pub use transport::{Remote, Sleeper, Transport};
 pub use words::{
     Completion, Context, Cookie, Endpoint, Envelope, Limits, MessageId, Outcome, SendMode, Source,

@@ -1,24 +1,31 @@
 //! Entries with names that can be given to a peer and checked when they come back.
+//!
+//! Fabrics keep their messages under way here: the name travels to the peer, and what comes back
+//! finds its entry, or nothing if the peer made it up or is late.
 
 /// Entries named by index and generation; a name goes stale when its entry is removed.
-pub(crate) struct Slab<T> {
+#[derive(Debug)]
+pub struct Names<T> {
     entries: Vec<Entry<T>>,
     free: Vec<u32>,
 }
 
+#[derive(Debug)]
 struct Entry<T> {
     generation: u32,
     value: Option<T>,
 }
 
-impl<T> Slab<T> {
-    pub const fn new() -> Slab<T> {
-        Slab {
+impl<T> Names<T> {
+    /// No entries.
+    pub const fn new() -> Names<T> {
+        Names {
             entries: Vec::new(),
             free: Vec::new(),
         }
     }
 
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.free.len() == self.entries.len()
     }
@@ -69,6 +76,12 @@ impl<T> Slab<T> {
     }
 }
 
+impl<T> Default for Names<T> {
+    fn default() -> Names<T> {
+        Names::new()
+    }
+}
+
 fn name(index: u32, generation: u32) -> u64 {
     u64::from(generation) << 32 | u64::from(index)
 }
@@ -79,19 +92,19 @@ mod tests {
 
     #[test]
     fn names_go_stale() {
-        let mut slab = Slab::new();
-        let a = slab.insert('a');
-        let b = slab.insert('b');
-        assert_eq!(slab.remove(a), Some('a'));
-        assert_eq!(slab.remove(a), None);
-        let c = slab.insert('c');
+        let mut names = Names::new();
+        let a = names.insert('a');
+        let b = names.insert('b');
+        assert_eq!(names.remove(a), Some('a'));
+        assert_eq!(names.remove(a), None);
+        let c = names.insert('c');
         assert_ne!(a, c);
-        assert!(slab.get(a).is_none() && slab.get(u64::MAX).is_none());
-        assert_eq!(slab.get(b), Some(&mut 'b'));
-        let all: Vec<_> = slab.iter().map(|(id, &v)| (id, v)).collect();
+        assert!(names.get(a).is_none() && names.get(u64::MAX).is_none());
+        assert_eq!(names.get(b), Some(&mut 'b'));
+        let all: Vec<_> = names.iter().map(|(id, &v)| (id, v)).collect();
         assert_eq!(all, [(c, 'c'), (b, 'b')]);
-        slab.remove(b);
-        slab.remove(c);
-        assert!(slab.is_empty());
+        names.remove(b);
+        names.remove(c);
+        assert!(names.is_empty());
     }
 }

@@ -1,0 +1,167 @@
+//! What matching by library keeps for all fabrics of a process: posted receives, unexpected
+//! messages, completions to be told, and spare buffers.
+//!
+//! [`Matched`](crate::Matched) owns it and lends it to its [`Fabric`](crate::Fabric), which hands in
+//! what arrives. One set for all fabrics, so that a receive from any source sees them all.
+
+use layout::Data;
+
+use crate::matching::{Posted, Unexpected};
+use crate::words::*;
+
+/// A posted receive.
+#[derive(Debug)]
+pub struct Receive {
+    /// Where its message goes.
+    pub data: Data,
+    /// Whose request it is.
+    pub cookie: Cookie,
+}
+
+/// A message that waits for its receive.
+#[derive(Debug)]
+pub enum Message {
+    /// All of it is here.
+    Whole {
+        /// Its data.
+        body: Body,
+        /// The sender's name for it, if that wants to hear of the match.
+        synchronous: Option<u64>,
+    },
+    /// Its fabric has it under this name: more data come, or are asked for.
+    Partial(u64),
+    /// A send of this very process, by its name.
+    Held(u64),
+}
+
+/// Bytes of a message kept in the queue itself; what fits a cache line beside a header.
+pub const SHORT: usize = 48;
+
+/// The data of a whole message.
+#[derive(Debug)]
+pub enum Body {
+    /// Few.
+    Short {
+        /// How many of `bytes` count.
+        len: u8,
+        /// The data.
+        bytes: [u8; SHORT],
+    },
+    /// Many: a buffer out of [`Queues::buffer`].
+    Long(Vec<u8>),
+}
+
+impl Body {
+    /// The data.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Body::Short { len, bytes } => &bytes[..usize::from(*len).min(SHORT)],
+            Body::Long(bytes) => bytes,
+        }
+    }
+}
+
+impl Receive {
+    /// Its completion with a whole message of `len` bytes.
+    pub fn completion(&self, source: Endpoint, tag: i32, len: u64) -> Completion {
+        let capacity = self.data.len();
+        let outcome = if len > capacity {
+            Outcome::Truncated { sent: len }
+        } else {
+            Outcome::Done
+        };
+        Completion {
+            cookie: self.cookie,
+            source,
+            tag,
+            bytes: len.min(capacity),
+            outcome,
+        }
+    }
+
+    /// Its completion without a message.
+    pub fn ended(&self, source: Endpoint, tag: TagSel, outcome: Outcome) -> Completion {
+        Completion {
+            cookie: self.cookie,
+            source,
+            tag: match tag {
+                TagSel::Exact(tag) => tag,
+                TagSel::Any => 0,
+            },
+            bytes: 0,
+            outcome,
+        }
+    }
+}
+
+/// Spare buffers kept for unexpected messages.
+const SPARES: usize = 16;
+
+/// The queues.
+#[derive(Default)]
+pub struct Queues {
+    /// Receives that wait for a message.
+    pub posted: Posted<Receive>,
+    /// Messages that wait for a receive.
+    pub unexpected: Unexpected<Message>,
+    /// Completions for the next `progress`.
+    pub done: Vec<Completion>,
+    spare: Vec<Vec<u8>>,
+}
+
+impl Queues {
+    /// An empty buffer, an old one if there is one.
+    pub fn buffer(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// Keeps a buffer for the next unexpected message.
+    pub fn recycle(&mut self, mut buffer: Vec<u8>) {
+        if self.spare.len() < SPARES && buffer.capacity() > 0 {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+    }
+
+    /// Keeps the data of a message, which lie in two parts.
+    pub fn body(&mut self, [head, tail]: [&[u8]; 2]) -> Body {
+        if tail.is_empty() && head.len() <= SHORT {
+            let mut bytes = [0; SHORT];
+            bytes[..head.len()].copy_from_slice(head);
+            return Body::Short {
+                len: head.len() as u8,
+                bytes,
+            };
+        }
+        let mut buffer = self.buffer();
+        buffer.reserve(head.len() + tail.len());
+        buffer.extend_from_slice(head);
+        buffer.extend_from_slice(tail);
+        Body::Long(buffer)
+    }
+
+    /// Takes an unmatched message of `peer` out: the one that `wanted` knows.
+    pub fn withdraw(
+        &mut self,
+        peer: Endpoint,
+        mut wanted: impl FnMut(&Message) -> bool,
+    ) -> Option<Message> {
+        let slot = self
+            .unexpected
+            .find_where(|source, message| source == peer && wanted(message))?;
+        self.unexpected.remove(slot).map(|(_, _, message)| message)
+    }
+
+    /// Ends all posted receives that only `peer` could satisfy.
+    pub fn fail_receives(&mut self, peer: Endpoint) {
+        let only = Source::From(peer);
+        let mut tag = TagSel::Any;
+        while let Some(receive) = self.posted.take_where(|from, _, t, _| {
+            tag = t;
+            from == only
+        }) {
+            let end = receive.ended(peer, tag, Outcome::PeerFailed);
+            self.done.push(end);
+        }
+    }
+}
