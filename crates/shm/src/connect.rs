@@ -23,10 +23,12 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// What a rank has to know to join.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// This rank, counted among those of the node.
+    /// This process, among those of the job.
     pub rank: u32,
-    /// How many ranks the node has.
-    pub ranks: u32,
+    /// The processes that share the segment, in ascending order; this one is among them.
+    pub members: Vec<u32>,
+    /// How many processes the job has.
+    pub endpoints: u32,
     /// Prefix of the keys used in the exchange, so that several nodes or fabrics can share it.
     pub key: String,
     /// The version that others must have too; [`VERSION`] but in tests.
@@ -36,11 +38,12 @@ pub struct Config {
 }
 
 impl Config {
-    /// Rank `rank` of `ranks`, with a minute's patience.
+    /// Rank `rank` of `ranks` that are all on one node, with a minute's patience.
     pub fn new(rank: u32, ranks: u32) -> Config {
         Config {
             rank,
-            ranks,
+            members: (0..ranks).collect(),
+            endpoints: ranks,
             key: "shm".to_string(),
             version: VERSION.to_string(),
             deadline: sys::clock::after(Duration::from_secs(60)),
@@ -102,28 +105,44 @@ const ONE: Duration = Duration::from_secs(5);
 const HELLO: &str = "yamabiko-shm";
 
 impl Shm {
-    /// Joins the node's ranks. All of them call it.
+    /// Joins the segment's processes. All processes of the job call it, whatever segment they share, as
+    /// it waits for all of them once.
     pub fn init(config: &Config, exchange: &mut dyn Exchange) -> Result<Shm, InitError> {
-        let (rank, ranks) = (config.rank, config.ranks);
-        if rank >= ranks || ranks > MOST_RANKS || config.version.len() >= LONGEST {
-            return Err(InitError::Ranks(rank, ranks));
+        let ranks = config.members.len() as u32;
+        let ordered = config.members.is_sorted_by(|a, b| a < b);
+        let inside = config.members.last().is_some_and(|&m| m < config.endpoints);
+        let place = config.members.binary_search(&config.rank);
+        let (Ok(place), true) = (place, ordered && inside && ranks <= MOST_RANKS) else {
+            return Err(InitError::Ranks(config.rank, ranks));
+        };
+        if config.version.len() >= LONGEST {
+            return Err(InitError::Protocol("the version's name is too long"));
         }
         let segment = if ranks == 1 {
+            if config.endpoints > 1 {
+                exchange.barrier()?;
+            }
             create(config)?.1
-        } else if rank == 0 {
+        } else if place == 0 {
             serve(config, exchange)?
         } else {
             exchange.barrier()?;
             join(config, &exchange.get(&config.key)?)?
         };
-        segment.bell(rank).open();
+        let local = place as u32;
+        segment.bell(local).open();
         segment.report_cpus(&sys::cpus::affinity());
-        Ok(Shm::new(segment, rank, ranks))
+        Ok(Shm::new(
+            segment,
+            local,
+            config.members.clone(),
+            config.endpoints,
+        ))
     }
 }
 
 fn create(config: &Config) -> Result<(std::os::fd::OwnedFd, Segment), InitError> {
-    Segment::create(config.ranks, &config.version)
+    Segment::create(config.members.len() as u32, &config.version)
         .map_err(|e| InitError::System("making the node's shared segment", e))
 }
 
@@ -137,7 +156,7 @@ fn random() -> Result<String, InitError> {
         .map_err(|e| InitError::System("getting random bytes", e))
 }
 
-/// Rank 0: makes the segment and hands it to all others.
+/// The first of them: makes the segment and hands it to all others.
 fn serve(config: &Config, exchange: &mut dyn Exchange) -> Result<Segment, InitError> {
     let failed = |e| InitError::System("listening for the node's ranks", e);
     let (fd, segment) = create(config)?;
@@ -145,12 +164,12 @@ fn serve(config: &Config, exchange: &mut dyn Exchange) -> Result<Segment, InitEr
     let listener = unix::listen(name.as_bytes(), Kind::Packets).map_err(failed)?;
     exchange.put(&config.key, &format!("{}/{name}/{secret}", config.version))?;
     exchange.barrier()?;
-    let mut joined = vec![false; config.ranks as usize];
+    let mut joined = vec![false; config.members.len()];
     joined[0] = true;
     while joined.contains(&false) {
         let socket = listener.accept(config.deadline).map_err(failed)?;
         // Whoever does not know the secret or says nothing is not one of us.
-        let Some((rank, version)) = greeting(config, &socket, &secret) else {
+        let Some((place, version)) = greeting(config, &socket, &secret) else {
             continue;
         };
         let deadline = sys::clock::after(ONE);
@@ -158,7 +177,7 @@ fn serve(config: &Config, exchange: &mut dyn Exchange) -> Result<Segment, InitEr
             let answer = format!("{HELLO} version {}", config.version);
             let _ = socket.send_all(answer.as_bytes(), None, deadline);
             return Err(InitError::Version {
-                rank,
+                rank: config.members[place],
                 theirs: version,
                 ours: config.version.clone(),
             });
@@ -167,13 +186,13 @@ fn serve(config: &Config, exchange: &mut dyn Exchange) -> Result<Segment, InitEr
         socket
             .send_all(answer.as_bytes(), Some(fd.as_fd()), deadline)
             .map_err(|e| InitError::System("passing the node's shared segment", e))?;
-        joined[rank as usize] = true;
+        joined[place] = true;
     }
     Ok(segment)
 }
 
-/// Reads a hello; its rank and version if it knows the secret.
-fn greeting(config: &Config, socket: &Socket, secret: &str) -> Option<(u32, String)> {
+/// Reads a hello; its sender's place and version if it knows the secret.
+fn greeting(config: &Config, socket: &Socket, secret: &str) -> Option<(usize, String)> {
     let mut packet = [0; 256];
     let n = socket
         .receive(&mut packet, sys::clock::after(ONE))
@@ -184,8 +203,9 @@ fn greeting(config: &Config, socket: &Socket, secret: &str) -> Option<(u32, Stri
     let (hello, version, rank) = (words.next()?, words.next()?, words.next()?);
     let rank: u32 = rank.parse().ok()?;
     let proof = words.next()?;
-    let known = hello == HELLO && equal(proof, secret) && (1..config.ranks).contains(&rank);
-    known.then(|| (rank, version.to_string()))
+    let place = config.members.binary_search(&rank).ok()?;
+    let known = hello == HELLO && equal(proof, secret) && place > 0;
+    known.then(|| (place, version.to_string()))
 }
 
 /// Compares in a time that does not tell where the difference is.
@@ -218,7 +238,7 @@ fn join(config: &Config, address: &str) -> Result<Segment, InitError> {
     }
     if verdict != Some("welcome") {
         return Err(InitError::Version {
-            rank: 0,
+            rank: config.members[0],
             theirs: version.unwrap_or("unknown").to_string(),
             ours: config.version.clone(),
         });
@@ -226,5 +246,5 @@ fn join(config: &Config, address: &str) -> Result<Segment, InitError> {
     let fd = got
         .fd
         .ok_or(InitError::Protocol("rank 0 passed no descriptor"))?;
-    Segment::open(fd, config.ranks, &config.version).map_err(failed)
+    Segment::open(fd, config.members.len() as u32, &config.version).map_err(failed)
 }

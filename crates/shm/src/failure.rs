@@ -1,34 +1,14 @@
 //! How operations end otherwise: cancelled, or because a peer is gone.
 
-use mtmi::{Cookie, Endpoint, Outcome, Source, TagSel};
+use mtmi::{Cookie, Endpoint, Message, Outcome, Queues};
 
 use crate::Shm;
-use crate::receive::ended;
-use crate::state::{Message, Queued, Sending, Sink};
+use crate::state::{Queued, Sending, Sink};
 use crate::wire::Kind;
 
 impl Shm {
-    /// Cancels a posted receive. Returns whether there was one.
-    pub(crate) fn cancel_posted(&mut self, cookie: Cookie) -> bool {
-        let mut selector = (Source::Any, TagSel::Any);
-        let taken = self.posted.take_where(|from, _, tag, receive| {
-            selector = (from, tag);
-            receive.cookie == cookie
-        });
-        let Some(receive) = taken else {
-            return false;
-        };
-        let source = match selector.0 {
-            Source::From(peer) => peer,
-            Source::Any => Endpoint(self.me),
-        };
-        self.done
-            .push(ended(&receive, source, selector.1, Outcome::Cancelled));
-        true
-    }
-
     /// Cancels a send that has not left, or asks the receiver of an unmatched one to drop it.
-    pub(crate) fn cancel_sent(&mut self, cookie: Cookie) -> bool {
+    pub(crate) fn cancel_sent(&mut self, queues: &mut Queues, cookie: Cookie) -> bool {
         let found = self.sends.iter().find(|(_, s)| s.cookie == cookie);
         let Some((id, send)) = found else {
             return false;
@@ -38,17 +18,7 @@ impl Shm {
             Sending::Queued => {
                 let queue = &mut self.peers[to as usize].queue;
                 queue.retain(|q| !matches!(q, Queued::Send(s) if *s == id));
-                self.end_send(id, Outcome::Cancelled);
-                true
-            }
-            Sending::Held => {
-                let held = |_, m: &Message| matches!(m, Message::Held(s) if *s == id);
-                let Some(slot) = self.unexpected.find_where(held) else {
-                    // `mprobe` has matched it.
-                    return false;
-                };
-                self.unexpected.remove(slot);
-                self.end_send(id, Outcome::Cancelled);
+                self.end_send(queues, id, Outcome::Cancelled);
                 true
             }
             Sending::AwaitsMatch | Sending::AwaitsClear => {
@@ -65,27 +35,23 @@ impl Shm {
     }
 
     /// A sender asks to drop its message, if nobody has matched it.
-    pub(crate) fn take_cancel(&mut self, peer: u32, send: u64) {
+    pub(crate) fn take_cancel(&mut self, queues: &mut Queues, peer: u32, send: u64) {
         let announced: Vec<u64> = self
             .announced
             .iter()
             .filter(|(_, m)| m.from == peer && m.send == send)
             .map(|(id, _)| id)
             .collect();
-        let slot = self.unexpected.find_where(|source, message| {
-            source.0 == peer
-                && match message {
-                    Message::Whole { synchronous, .. } => *synchronous == Some(send),
-                    Message::Announced(id) => announced.contains(id),
-                    Message::Held(_) => false,
-                }
+        let dropped = queues.withdraw(Endpoint(peer), |message| match message {
+            Message::Whole { synchronous, .. } => *synchronous == Some(send),
+            Message::Partial(id) => announced.contains(id),
+            Message::Held(_) => false,
         });
-        let dropped = slot.and_then(|slot| self.unexpected.remove(slot));
-        if let Some((_, _, Message::Announced(id))) = dropped {
+        if let Some(Message::Partial(id)) = dropped {
             if let Some(message) = self.announced.get(id) {
                 message.sink = Sink::Drop;
             }
-            self.end_announced(id);
+            self.end_announced(queues, id);
         }
         let kind = match dropped {
             Some(_) => Kind::Cancelled,
@@ -95,11 +61,12 @@ impl Shm {
     }
 
     /// Declares peers that broke the protocol failed. Returns whether there were any.
-    pub(crate) fn fail_suspects(&mut self) -> bool {
+    pub(crate) fn fail_suspects(&mut self, queues: &mut Queues) -> bool {
         let suspects = std::mem::take(&mut self.suspects);
         for &peer in &suspects {
             if !self.peers[peer as usize].failed {
-                self.fail(peer);
+                self.fail(queues, peer);
+                queues.fail_receives(Endpoint(peer));
                 self.failures.push_back(Endpoint(peer));
             }
         }
@@ -107,7 +74,7 @@ impl Shm {
     }
 
     /// Ends everything that needs a peer which is gone.
-    pub(crate) fn fail(&mut self, peer: u32) {
+    pub(crate) fn fail(&mut self, queues: &mut Queues, peer: u32) {
         let entry = &mut self.peers[peer as usize];
         entry.failed = true;
         entry.queue.clear();
@@ -122,22 +89,13 @@ impl Shm {
             .map(|(id, _)| id)
             .collect();
         for id in sends {
-            self.end_send(id, Outcome::PeerFailed);
+            self.end_send(queues, id, Outcome::PeerFailed);
         }
-        let only = Source::From(Endpoint(peer));
-        let mut tag = TagSel::Any;
-        while let Some(receive) = self.posted.take_where(|from, _, t, _| {
-            tag = t;
-            from == only
-        }) {
-            let end = ended(&receive, Endpoint(peer), tag, Outcome::PeerFailed);
-            self.done.push(end);
-        }
-        self.fail_announced(peer);
+        self.fail_announced(queues, peer);
     }
 
     /// Ends what a failed peer announced and did not send whole.
-    fn fail_announced(&mut self, peer: u32) {
+    fn fail_announced(&mut self, queues: &mut Queues, peer: u32) {
         let cut: Vec<u64> = self
             .announced
             .iter()
@@ -155,13 +113,13 @@ impl Shm {
                 let mut completion = message.completion(cookie, capacity);
                 completion.bytes = message.arrived.min(capacity);
                 completion.outcome = Outcome::PeerFailed;
-                self.done.push(completion);
+                queues.done.push(completion);
                 continue;
             }
-            let this = |_, m: &Message| matches!(m, Message::Announced(a) if *a == id);
-            if let Some(slot) = self.unexpected.find_where(this) {
-                self.unexpected.remove(slot);
-            }
+            queues.withdraw(
+                Endpoint(peer),
+                |m| matches!(m, Message::Partial(a) if *a == id),
+            );
         }
     }
 }

@@ -5,7 +5,9 @@ use std::sync::atomic::Ordering;
 
 use boundary::UserBuf;
 use layout::Data;
-use mtmi::{Completion, Context, Cookie, Endpoint, SendMode, Source, Submit, TagSel, Transport};
+use mtmi::{
+    Completion, Context, Cookie, Endpoint, Matched, SendMode, Source, Submit, TagSel, Transport,
+};
 
 use crate::Shm;
 use crate::lane::{ChunkHeader, Lane};
@@ -91,7 +93,7 @@ fn attack(seed: u64) {
     let (fd, mine) = Segment::create(2, "test").unwrap();
     let theirs = Segment::open(&fd, 2, "test").unwrap();
     theirs.senders(0)[0].fetch_or(2, Ordering::SeqCst);
-    let mut shm = Shm::new(mine, 0, 2);
+    let mut shm = Matched::new(Shm::new(mine, 0, vec![0, 1], 2));
     let (mut lane, mut next, mut chunk) = (theirs.lane(1, 0), 1, 0);
     let mut buffer = vec![0u8; 300_000];
     // SAFETY: the buffer outlives the fabric's use of it in this function.

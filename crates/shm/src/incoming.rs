@@ -1,11 +1,11 @@
 //! Out of the ring: messages from other processes, to their receives or to the unexpected queue.
 
-use mtmi::{Completion, Context, Endpoint, Outcome};
+use mtmi::{Context, Endpoint, Message, Outcome, Queues};
 
 use crate::Shm;
 use crate::lane::{Lane, WINDOW, drain};
 use crate::ring::Hostile;
-use crate::state::{Announced, Body, Message, Receive, Sending, Sink};
+use crate::state::{Announced, Sending, Sink};
 use crate::wire::{Header, INLINE, Kind, cells, decode};
 
 /// Messages taken from one ring before the next gets its turn.
@@ -16,14 +16,14 @@ const NAME: usize = 8;
 impl Shm {
     /// Takes what is in the ring of sender number `slot`. Returns whether there was anything.
     #[inline]
-    pub(crate) fn drain_ring(&mut self, slot: usize) -> bool {
+    pub(crate) fn drain_ring(&mut self, queues: &mut Queues, slot: usize) -> bool {
         if !self.ring_ready(slot) {
             return false;
         }
         let (lane, peer) = (self.inward[slot].lane, self.inward[slot].peer);
         for _ in 0..TURN {
             let number = self.inward[slot].rx.next();
-            let len = match self.take_message(peer, lane, number) {
+            let len = match self.take_message(queues, peer, lane, number) {
                 Ok(len) => len,
                 Err(Hostile) => {
                     self.suspect(peer);
@@ -49,26 +49,41 @@ impl Shm {
 
     /// Takes one message; returns the length of its payload.
     #[inline]
-    fn take_message(&mut self, peer: u32, lane: Lane, number: u32) -> Result<usize, Hostile> {
+    fn take_message(
+        &mut self,
+        queues: &mut Queues,
+        peer: u32,
+        lane: Lane,
+        number: u32,
+    ) -> Result<usize, Hostile> {
         let header = lane.read_header(number)?;
         if header.kind == Kind::Eager {
-            self.take_eager(peer, lane, number, &header);
+            self.take_eager(queues, peer, lane, number, &header);
         } else {
-            self.take_other(peer, lane, number, &header)?;
+            self.take_other(queues, peer, lane, number, &header)?;
         }
         Ok(header.len)
     }
 
     #[inline]
-    fn take_eager(&mut self, peer: u32, lane: Lane, number: u32, header: &Header) {
+    fn take_eager(
+        &mut self,
+        queues: &mut Queues,
+        peer: u32,
+        lane: Lane,
+        number: u32,
+        header: &Header,
+    ) {
         let (source, context) = (Endpoint(peer), Context(header.context));
-        let Some(receive) = self.posted.take(source, context, header.tag) else {
-            let body = self.body(lane.payload(number, header.len), 0);
+        let Some(receive) = queues.posted.take(source, context, header.tag) else {
+            let body = queues.body(lane.payload(number, header.len));
             let message = Message::Whole {
                 body,
                 synchronous: None,
             };
-            self.unexpected.arrive(source, context, header.tag, message);
+            queues
+                .unexpected
+                .arrive(source, context, header.tag, message);
             return;
         };
         let capacity = receive.data.len();
@@ -82,12 +97,14 @@ impl Shm {
                 drain(part, &mut writer);
             }
         }
-        self.done
-            .push(completion(&receive, source, header.tag, header.len as u64));
+        queues
+            .done
+            .push(receive.completion(source, header.tag, header.len as u64));
     }
 
     fn take_other(
         &mut self,
+        queues: &mut Queues,
         peer: u32,
         lane: Lane,
         number: u32,
@@ -95,18 +112,18 @@ impl Shm {
     ) -> Result<(), Hostile> {
         let payload = lane.payload(number, header.len);
         if header.kind == Kind::Synchronous {
-            return self.take_synchronous(peer, payload, header);
+            return self.take_synchronous(queues, peer, payload, header);
         }
         // Control messages fit a cell, so they never go round.
         let words = decode(payload[0])?;
         match header.kind {
-            Kind::Announce => self.take_announcement(peer, header, words),
-            Kind::Clear => self.take_clear(peer, words[0], words[1], words[2]),
-            Kind::Matched => self.take_reply(peer, words[0], Outcome::Done),
-            Kind::Cancelled => self.take_reply(peer, words[0], Outcome::Cancelled),
+            Kind::Announce => self.take_announcement(queues, peer, header, words),
+            Kind::Clear => self.take_clear(queues, peer, words[0], words[1], words[2]),
+            Kind::Matched => self.take_reply(queues, peer, words[0], Outcome::Done),
+            Kind::Cancelled => self.take_reply(queues, peer, words[0], Outcome::Cancelled),
             Kind::Kept => Ok(()),
             Kind::Cancel => {
-                self.take_cancel(peer, words[0]);
+                self.take_cancel(queues, peer, words[0]);
                 Ok(())
             }
             Kind::Eager | Kind::Synchronous => Err(Hostile),
@@ -115,6 +132,7 @@ impl Shm {
 
     fn take_synchronous(
         &mut self,
+        queues: &mut Queues,
         peer: u32,
         [head, tail]: [&[u8]; 2],
         header: &Header,
@@ -122,47 +140,33 @@ impl Shm {
         let (name, data) = head.split_first_chunk::<NAME>().ok_or(Hostile)?;
         let name = u64::from_ne_bytes(*name);
         let (source, context) = (Endpoint(peer), Context(header.context));
-        match self.posted.take(source, context, header.tag) {
+        match queues.posted.take(source, context, header.tag) {
             Some(receive) => {
                 let mut writer = receive.data.writer();
                 drain(data, &mut writer);
                 drain(tail, &mut writer);
                 let len = (data.len() + tail.len()) as u64;
-                self.done
-                    .push(completion(&receive, source, header.tag, len));
+                queues
+                    .done
+                    .push(receive.completion(source, header.tag, len));
                 self.control(peer, Kind::Matched, [name, 0, 0, 0]);
             }
             None => {
                 let message = Message::Whole {
-                    body: self.body([head, tail], NAME),
+                    body: queues.body([data, tail]),
                     synchronous: Some(name),
                 };
-                self.unexpected.arrive(source, context, header.tag, message);
+                queues
+                    .unexpected
+                    .arrive(source, context, header.tag, message);
             }
         }
         Ok(())
     }
 
-    /// Keeps a payload, less its first `skip` bytes.
-    fn body(&mut self, [head, tail]: [&[u8]; 2], skip: usize) -> Body {
-        let head = &head[skip..];
-        if tail.is_empty() && head.len() <= 48 {
-            let mut bytes = [0; 48];
-            bytes[..head.len()].copy_from_slice(head);
-            return Body::Short {
-                len: head.len() as u8,
-                bytes,
-            };
-        }
-        let mut buffer = self.buffer();
-        buffer.reserve(head.len() + tail.len());
-        buffer.extend_from_slice(head);
-        buffer.extend_from_slice(tail);
-        Body::Long(buffer)
-    }
-
     fn take_announcement(
         &mut self,
+        queues: &mut Queues,
         peer: u32,
         header: &Header,
         [send, total, early, synchronous]: [u64; 4],
@@ -171,7 +175,7 @@ impl Shm {
             return Err(Hostile);
         }
         let (source, context) = (Endpoint(peer), Context(header.context));
-        let receive = self.posted.take(source, context, header.tag);
+        let receive = queues.posted.take(source, context, header.tag);
         let matched = receive.is_some();
         let sink = match receive {
             Some(receive) => Sink::User {
@@ -180,7 +184,7 @@ impl Shm {
                 cookie: receive.cookie,
             },
             None => {
-                let mut buffer = self.buffer();
+                let mut buffer = queues.buffer();
                 buffer.reserve(early as usize);
                 Sink::Heap(buffer)
             }
@@ -203,17 +207,18 @@ impl Shm {
             self.mark_busy(peer);
         }
         if matched {
-            self.accept(id);
+            self.accept(queues, id);
         } else {
-            self.unexpected
-                .arrive(source, context, header.tag, Message::Announced(id));
+            queues
+                .unexpected
+                .arrive(source, context, header.tag, Message::Partial(id));
         }
         Ok(())
     }
 
     /// An announced message was matched: asks for the rest of its data, or tells the sender, and
     /// ends it if nothing is to come.
-    pub(crate) fn accept(&mut self, id: u64) {
+    pub(crate) fn accept(&mut self, queues: &mut Queues, id: u64) {
         let Some(message) = self.announced.get(id) else {
             return;
         };
@@ -232,17 +237,24 @@ impl Shm {
         } else if message.synchronous {
             self.control(peer, Kind::Matched, [send, 0, 0, 0]);
         }
-        self.end_announced(id);
+        self.end_announced(queues, id);
     }
 
     /// The receiver of an announced message asks for its data up to byte `wanted`.
-    fn take_clear(&mut self, peer: u32, id: u64, target: u64, wanted: u64) -> Result<(), Hostile> {
+    fn take_clear(
+        &mut self,
+        queues: &mut Queues,
+        peer: u32,
+        id: u64,
+        target: u64,
+        wanted: u64,
+    ) -> Result<(), Hostile> {
         let send = self.sends.get(id).ok_or(Hostile)?;
         if send.to != peer || send.state != Sending::AwaitsClear || wanted > send.total {
             return Err(Hostile);
         }
         if wanted <= send.sent {
-            self.end_send(id, Outcome::Done);
+            self.end_send(queues, id, Outcome::Done);
             return Ok(());
         }
         send.state = Sending::Streams {
@@ -251,12 +263,18 @@ impl Shm {
         };
         self.peers[peer as usize].streams.push_back(id);
         self.mark_busy(peer);
-        self.pump_streams(peer);
+        self.pump_streams(queues, peer);
         Ok(())
     }
 
     /// The receiver matched a synchronous send, or dropped a cancelled one.
-    fn take_reply(&mut self, peer: u32, id: u64, outcome: Outcome) -> Result<(), Hostile> {
+    fn take_reply(
+        &mut self,
+        queues: &mut Queues,
+        peer: u32,
+        id: u64,
+        outcome: Outcome,
+    ) -> Result<(), Hostile> {
         let send = self.sends.get(id).ok_or(Hostile)?;
         let expected = match outcome {
             Outcome::Done => send.state == Sending::AwaitsMatch,
@@ -267,24 +285,7 @@ impl Shm {
         if send.to != peer || !expected {
             return Err(Hostile);
         }
-        self.end_send(id, outcome);
+        self.end_send(queues, id, outcome);
         Ok(())
-    }
-}
-
-/// The completion of a receive that got a whole message of `len` bytes.
-pub(crate) fn completion(receive: &Receive, source: Endpoint, tag: i32, len: u64) -> Completion {
-    let capacity = receive.data.len();
-    let outcome = if len > capacity {
-        Outcome::Truncated { sent: len }
-    } else {
-        Outcome::Done
-    };
-    Completion {
-        cookie: receive.cookie,
-        source,
-        tag,
-        bytes: len.min(capacity),
-        outcome,
     }
 }

@@ -8,7 +8,6 @@
 //!   the rest waits until the receiver has matched the message and asks for it. So whatever is in a
 //!   pipe can be drained at once (unmatched data go to the heap, at most one pipe's worth per
 //!   message) and no message holds up another.
-//! * To oneself: matched at once, copied once.
 //!
 //! What finds a full ring waits in a queue per peer, in order.
 //!
@@ -17,15 +16,15 @@
 //! wake-up is never lost: whoever publishes rings the doorbell afterwards, whoever sleeps announces
 //! it and looks once more. What a peer wrote is read once and bounded before use.
 //!
-//! Called by the engine through [`mtmi::Transport`], and directly for [`Shm::try_push_small`].
+//! It implements [`mtmi::Fabric`]; [`mtmi::Matched`] makes a transport of it, alone or together with others.
 
 mod connect;
+mod fabric;
 mod failure;
 #[cfg(test)]
 mod hostile_tests;
 mod incoming;
 mod lane;
-mod myself;
 mod outgoing;
 mod pipe;
 mod receive;
@@ -34,9 +33,7 @@ mod ring;
 mod ring_loom;
 mod segment;
 mod send;
-mod slab;
 mod state;
-mod transport;
 mod tunables;
 mod waiting;
 mod wire;

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use boundary::UserBuf;
 use layout::Data;
-use mtmi::{Context, Endpoint};
+use mtmi::{Context, Endpoint, Queues};
 
 use crate::Shm;
 use crate::lane::fill;
@@ -56,8 +56,8 @@ impl Shm {
         if !peer.announced {
             peer.announced = true;
             out.bell.get().attach();
-            let bits = self.segment.senders(to);
-            bits[self.me as usize / 64].fetch_or(1 << (self.me % 64), Ordering::SeqCst);
+            let bits = self.segment.senders(peer.slot);
+            bits[self.local as usize / 64].fetch_or(1 << (self.local % 64), Ordering::SeqCst);
         }
         if out.tx.refresh(&out.lane).is_err() {
             self.suspect(to);
@@ -153,7 +153,7 @@ impl Shm {
     }
 
     /// Sends what is queued while there is room. Returns whether anything went out.
-    pub(crate) fn pump_queue(&mut self, to: u32) -> bool {
+    pub(crate) fn pump_queue(&mut self, queues: &mut Queues, to: u32) -> bool {
         let mut moved = false;
         while let Some(first) = self.peers[to as usize].queue.front() {
             match *first {
@@ -166,7 +166,7 @@ impl Shm {
                 Queued::Send(id) => match self.start(id) {
                     Started::NoRoom => break,
                     Started::Pending => {}
-                    Started::Complete(completion) => self.done.push(completion),
+                    Started::Complete(completion) => queues.done.push(completion),
                 },
             }
             self.peers[to as usize].queue.pop_front();

@@ -1,6 +1,6 @@
 //! Through the pipe: long messages, chunk by chunk, out and in.
 
-use mtmi::Outcome;
+use mtmi::{Outcome, Queues};
 
 use crate::Shm;
 use crate::lane::{CHUNK, CHUNKS, ChunkHeader, drain, fill};
@@ -64,7 +64,7 @@ impl Shm {
     }
 
     /// Moves the streams to a peer on. Returns whether anything moved.
-    pub(crate) fn pump_streams(&mut self, to: u32) -> bool {
+    pub(crate) fn pump_streams(&mut self, queues: &mut Queues, to: u32) -> bool {
         let mut moved = false;
         for _ in 0..TURN {
             let Some(&id) = self.peers[to as usize].streams.front() else {
@@ -89,20 +89,20 @@ impl Shm {
                 }
             }
             self.peers[to as usize].streams.pop_front();
-            self.end_send(id, Outcome::Done);
+            self.end_send(queues, id, Outcome::Done);
         }
         moved
     }
 
     /// Ends a send: its completion comes with the next `progress`.
-    pub(crate) fn end_send(&mut self, id: u64, outcome: Outcome) {
+    pub(crate) fn end_send(&mut self, queues: &mut Queues, id: u64, outcome: Outcome) {
         if let Some(send) = self.sends.remove(id) {
-            self.done.push(send.completion(outcome));
+            queues.done.push(send.completion(outcome));
         }
     }
 
     /// Takes the chunks that a peer's pipe holds. Returns whether there were any.
-    pub(crate) fn drain_pipe(&mut self, from: u32) -> Result<bool, Hostile> {
+    pub(crate) fn drain_pipe(&mut self, queues: &mut Queues, from: u32) -> Result<bool, Hostile> {
         let mut moved = false;
         for _ in 0..TURN {
             if !self.chunk_ready(from) {
@@ -111,7 +111,7 @@ impl Shm {
             let peer = &mut self.peers[from as usize];
             let header = peer.inward.read_chunk_header(peer.consumed)?;
             let id = match header.target {
-                EARLY => self.next_early(from)?,
+                EARLY => self.next_early(queues, from)?,
                 id => id,
             };
             self.take_chunk(from, id, header)?;
@@ -120,20 +120,20 @@ impl Shm {
             peer.inward.set_drained(peer.consumed);
             self.outward[from as usize].bell.get().ring();
             moved = true;
-            self.end_announced(id);
+            self.end_announced(queues, id);
         }
         Ok(moved)
     }
 
     /// The message of a chunk that comes with an announcement. That was published before, maybe
     /// after our last look at the ring.
-    fn next_early(&mut self, from: u32) -> Result<u64, Hostile> {
+    fn next_early(&mut self, queues: &mut Queues, from: u32) -> Result<u64, Hostile> {
         loop {
             if let Some(&id) = self.peers[from as usize].early.front() {
                 return Ok(id);
             }
             let slot = self.inward.iter().position(|i| i.peer == from);
-            if !self.drain_ring(slot.ok_or(Hostile)?) || !self.suspects.is_empty() {
+            if !self.drain_ring(queues, slot.ok_or(Hostile)?) || !self.suspects.is_empty() {
                 return Err(Hostile);
             }
         }
@@ -170,7 +170,7 @@ impl Shm {
     }
 
     /// Ends an announced message if all that is to come has come and somebody waits for it.
-    pub(crate) fn end_announced(&mut self, id: u64) {
+    pub(crate) fn end_announced(&mut self, queues: &mut Queues, id: u64) {
         let Some(message) = self.announced.get(id) else {
             return;
         };
@@ -183,7 +183,7 @@ impl Shm {
                 cookie, capacity, ..
             } => {
                 let completion = message.completion(cookie, capacity);
-                self.done.push(completion);
+                queues.done.push(completion);
             }
             Sink::Drop => {}
         }

@@ -1,7 +1,6 @@
 //! Sends: which way a message goes, and how it starts.
 
-use layout::Data;
-use mtmi::{Completion, Context, Cookie, Endpoint, Outcome, SendMode, Submit};
+use mtmi::{Completion, Outcome, Outgoing, SendMode, Submit};
 
 use crate::Shm;
 use crate::lane::WINDOW;
@@ -24,15 +23,15 @@ const NAME: usize = 8;
 impl Shm {
     /// Sends to another process.
     #[inline]
-    pub(crate) fn send(
-        &mut self,
-        to: Endpoint,
-        context: Context,
-        tag: i32,
-        mode: SendMode,
-        data: Data,
-        cookie: Cookie,
-    ) -> Submit {
+    pub(crate) fn start_send(&mut self, message: Outgoing) -> Submit {
+        let Outgoing {
+            to,
+            context,
+            tag,
+            mode,
+            data,
+            cookie,
+        } = message;
         let total = data.len();
         let mut completion = Completion {
             cookie,

@@ -1,17 +1,15 @@
-//! What the fabric holds: one entry per peer, the operations under way, and the matching queues.
+//! What the fabric holds: one entry per peer, and the operations under way.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use layout::{Data, Reader, Writer};
-use mtmi::matching::{Posted, Unexpected};
-use mtmi::{Completion, Context, Cookie, Endpoint, Outcome, SendMode};
+use mtmi::{Completion, Context, Cookie, Endpoint, Names, Outcome, SendMode};
 
 use crate::lane::Lane;
 use crate::ring::{Rx, Tx};
 use crate::segment::{BellRef, Segment, SendersRef};
-use crate::slab::Slab;
 use crate::waiting::Patience;
 use crate::wire::{Kind, Words};
 
@@ -27,21 +25,18 @@ pub struct Shm {
     pub(crate) senders: SendersRef,
     /// and whom of them we know.
     pub(crate) seen: Vec<u64>,
-    pub(crate) sends: Slab<Send>,
-    pub(crate) announced: Slab<Announced>,
-    pub(crate) posted: Posted<Receive>,
-    pub(crate) unexpected: Unexpected<Message>,
-    /// Messages that `mprobe` took.
-    pub(crate) probed: Slab<Probed>,
-    /// Completions for the next `progress`.
-    pub(crate) done: Vec<Completion>,
+    pub(crate) sends: Names<Send>,
+    pub(crate) announced: Names<Announced>,
     /// Peers caught doing what no correct one does; declared failed by the next `progress`.
     pub(crate) suspects: Vec<u32>,
     pub(crate) failures: VecDeque<Endpoint>,
-    pub(crate) spare: Vec<Vec<u8>>,
     pub(crate) patience: Patience,
+    /// This process, among those of the job,
     pub(crate) me: u32,
-    pub(crate) ranks: u32,
+    /// and among those of the segment,
+    pub(crate) local: u32,
+    /// which are these, in order.
+    pub(crate) members: Vec<u32>,
     pub(crate) segment: Arc<Segment>,
 }
 
@@ -75,6 +70,8 @@ pub(crate) struct Peer {
     pub due: u64,
     /// The lane from the peer.
     pub inward: Lane,
+    /// Its place in the segment.
+    pub slot: u32,
     /// Whether its sender bits know of us.
     pub announced: bool,
     /// Whether it is in `Shm::busy`.
@@ -110,56 +107,12 @@ pub(crate) struct Send {
 pub(crate) enum Sending {
     /// Waits for room in the ring.
     Queued,
-    /// Is an unexpected message of this very process.
-    Held,
     /// All sent; waits to be matched.
     AwaitsMatch,
     /// Announced; waits to be asked for the rest.
     AwaitsClear,
     /// Streams up to byte `until` to the receiver's entry `target`.
     Streams { target: u64, until: u64 },
-}
-
-/// A posted receive.
-pub(crate) struct Receive {
-    pub data: Data,
-    pub cookie: Cookie,
-}
-
-/// A message that waits for its receive.
-pub(crate) enum Message {
-    /// All of it is here.
-    Whole {
-        body: Body,
-        /// The name of the synchronous send that wants to hear of the match.
-        synchronous: Option<u64>,
-    },
-    /// An entry of `Shm::announced`.
-    Announced(u64),
-    /// An entry of `Shm::sends`: our own.
-    Held(u64),
-}
-
-/// The data of a whole message.
-pub(crate) enum Body {
-    Short { len: u8, bytes: [u8; 48] },
-    Long(Vec<u8>),
-}
-
-impl Body {
-    pub fn bytes(&self) -> &[u8] {
-        match self {
-            Body::Short { len, bytes } => &bytes[..usize::from(*len).min(48)],
-            Body::Long(bytes) => bytes,
-        }
-    }
-}
-
-/// A message that `mprobe` took.
-pub(crate) struct Probed {
-    pub source: Endpoint,
-    pub tag: i32,
-    pub message: Message,
 }
 
 /// A message whose data come through the pipe.
@@ -227,21 +180,24 @@ impl Send {
     }
 }
 
-/// Spare buffers kept for unexpected messages.
-const SPARES: usize = 16;
-
 impl Shm {
-    /// Rank `me` of `ranks` on a segment that all of them map.
-    pub(crate) fn new(segment: Segment, me: u32, ranks: u32) -> Shm {
+    /// Number `local` of the processes on a segment that all of them map. `members` are their numbers
+    /// in the job, of `endpoints`; who is no member counts as failed here.
+    pub(crate) fn new(segment: Segment, local: u32, members: Vec<u32>, endpoints: u32) -> Shm {
         let segment = Arc::new(segment);
-        let outward = (0..ranks)
-            .map(|to| Outward {
-                lane: segment.lane(me, to),
-                tx: Tx::NEW,
-                bell: segment.bell_ref(to),
+        let place = |endpoint| members.binary_search(&endpoint).ok().map(|i| i as u32);
+        let outward = (0..endpoints)
+            .map(|to| {
+                // The way to oneself stands in for those that are not there: it is never opened.
+                let slot = place(to).unwrap_or(local);
+                Outward {
+                    lane: segment.lane(local, slot),
+                    tx: Tx::NEW,
+                    bell: segment.bell_ref(slot),
+                }
             })
             .collect();
-        let peers = (0..ranks)
+        let peers = (0..endpoints)
             .map(|from| Peer {
                 queue: VecDeque::new(),
                 streams: VecDeque::new(),
@@ -249,10 +205,11 @@ impl Shm {
                 early: VecDeque::new(),
                 consumed: 0,
                 due: 0,
-                inward: segment.lane(from, me),
+                inward: segment.lane(place(from).unwrap_or(local), local),
+                slot: place(from).unwrap_or(local),
                 announced: false,
                 busy: false,
-                failed: false,
+                failed: place(from).is_none(),
             })
             .collect();
         Shm {
@@ -260,20 +217,16 @@ impl Shm {
             inward: Vec::new(),
             peers,
             busy: Vec::new(),
-            senders: segment.senders_ref(me),
-            seen: vec![0; segment.senders(me).len()],
-            sends: Slab::new(),
-            announced: Slab::new(),
-            posted: Posted::new(),
-            unexpected: Unexpected::new(),
-            probed: Slab::new(),
-            done: Vec::new(),
+            senders: segment.senders_ref(local),
+            seen: vec![0; segment.senders(local).len()],
+            sends: Names::new(),
+            announced: Names::new(),
             suspects: Vec::new(),
             failures: VecDeque::new(),
-            spare: Vec::new(),
             patience: Patience::UNSETTLED,
-            me,
-            ranks,
+            me: members[local as usize],
+            local,
+            members,
             segment,
         }
     }
@@ -311,9 +264,10 @@ impl Shm {
             let mut new = bits & !self.seen[i];
             self.seen[i] |= new;
             while new != 0 {
-                let peer = i as u32 * 64 + new.trailing_zeros();
+                let slot = i * 64 + new.trailing_zeros() as usize;
                 new &= new - 1;
-                if peer < self.ranks && peer != self.me && !self.peers[peer as usize].failed {
+                let peer = self.members.get(slot).copied().unwrap_or(self.me);
+                if peer != self.me && !self.peers[peer as usize].failed {
                     let lane = self.peers[peer as usize].inward;
                     let rx = Rx::NEW;
                     self.inward.push(Inward { lane, rx, peer });
@@ -322,18 +276,5 @@ impl Shm {
             }
         }
         found
-    }
-
-    /// An empty buffer, an old one if there is one.
-    pub(crate) fn buffer(&mut self) -> Vec<u8> {
-        self.spare.pop().unwrap_or_default()
-    }
-
-    /// Keeps a buffer for the next unexpected message.
-    pub(crate) fn recycle(&mut self, mut buffer: Vec<u8>) {
-        if self.spare.len() < SPARES && buffer.capacity() > 0 {
-            buffer.clear();
-            self.spare.push(buffer);
-        }
     }
 }

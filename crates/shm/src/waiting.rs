@@ -74,7 +74,6 @@ impl Shm {
     pub(crate) fn has_work(&self) -> bool {
         (0..self.inward.len()).any(|slot| self.ring_ready(slot))
             || self.has_news()
-            || !self.done.is_empty()
             || (!self.busy.is_empty() && self.has_busy_work())
             || !self.suspects.is_empty()
     }
@@ -96,7 +95,7 @@ impl Shm {
         if !self.patience.settled
             && let Some(together) = self.segment.cpus_of_all()
         {
-            self.patience = Patience::new(self.ranks, together);
+            self.patience = Patience::new(self.members.len() as u32, together);
         }
         let start = Instant::now();
         loop {
@@ -123,7 +122,7 @@ impl Shm {
                 pause();
             }
         }
-        let armed = self.segment.bell(self.me).prepare();
+        let armed = self.segment.bell(self.local).prepare();
         if self.has_work() {
             armed.cancel();
         } else {
@@ -136,12 +135,12 @@ impl Shm {
 #[derive(Clone)]
 pub struct Sleeper {
     segment: Arc<Segment>,
-    me: u32,
+    local: u32,
 }
 
 impl fmt::Debug for Sleeper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Sleeper of rank {}", self.me)
+        write!(f, "Sleeper of process {} of the node", self.local)
     }
 }
 
@@ -149,7 +148,7 @@ impl Sleeper {
     pub(crate) fn of(shm: &Shm) -> Sleeper {
         Sleeper {
             segment: shm.segment.clone(),
-            me: shm.me,
+            local: shm.local,
         }
     }
 }
@@ -162,7 +161,7 @@ impl mtmi::Sleeper for Sleeper {
     type Armed<'a> = Armed<'a>;
 
     fn arm(&self) -> Armed<'_> {
-        Armed(self.segment.bell(self.me).prepare())
+        Armed(self.segment.bell(self.local).prepare())
     }
 
     fn sleep(armed: Armed<'_>, deadline: Option<Instant>) {
@@ -170,6 +169,6 @@ impl mtmi::Sleeper for Sleeper {
     }
 
     fn wake(&self) {
-        self.segment.bell(self.me).ring();
+        self.segment.bell(self.local).ring();
     }
 }

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use boundary::UserBuf;
 use layout::{Bounds, Data, Kind, Program, Tree};
 use mtmi::{
-    Completion, Context, Cookie, Endpoint, Exchange, ExchangeError, MessageId, SendMode, Source,
-    Submit, TagSel, Transport,
+    Completion, Context, Cookie, Endpoint, Exchange, ExchangeError, Matched, MessageId, SendMode,
+    Source, Submit, TagSel, Transport,
 };
 use shm::{Config, Shm};
 use std::rc::Rc;
@@ -75,7 +75,7 @@ pub fn run(name: &str, ranks: u32, body: impl Fn(&mut Rank)) {
         let mut exchange = Inherited::new(map, ranks);
         let start = Instant::now();
         let shm = Shm::init(&Config::new(rank, ranks), &mut exchange).unwrap();
-        let mut me = Rank::new(shm, rank, ranks);
+        let mut me = Rank::new(Matched::new(shm), rank, ranks);
         me.init = start.elapsed();
         body(&mut me);
         me.finish();
@@ -128,7 +128,7 @@ pub fn launch(name: &str, ranks: u32, body: impl Fn(u32, &Rc<Mapping>)) {
 
 /// A rank of a test.
 pub struct Rank {
-    pub t: Shm,
+    pub t: Matched<Shm>,
     pub me: u32,
     pub ranks: u32,
     pub init: Duration,
@@ -172,7 +172,7 @@ pub fn typed(v: &mut [u8], program: &Rc<Program>, count: u64) -> Data {
 }
 
 impl Rank {
-    fn new(t: Shm, me: u32, ranks: u32) -> Rank {
+    fn new(t: Matched<Shm>, me: u32, ranks: u32) -> Rank {
         Rank {
             t,
             me,
