@@ -24,16 +24,17 @@
 //! with its deadline, nothing else.
 //!
 //! # Sleeping on sockets too
-//! A process that has sockets as well needs one sleep for both. Two ways fit this layout without
-//! changing what ringers do in the usual case: an `io_uring` futex wait on `turn` beside the
-//! sockets' polls (Linux 6.7), for which [`Sleeper`] would hand out the word and its value; or a
-//! second flag bit in the word that tells ringers to write to an eventfd, which they got over the
-//! Unix socket when they attached, in place of the futex call.
+//! A process that has sockets as well needs one sleep for both. It calls [`Doorbell::listen`] once, and
+//! from then on ringers that find it asleep write to a socket ([`crate::knock`]) in place of the
+//! futex call; what ringers do in the usual case is the same. The owner then sleeps in `poll` on
+//! that socket and its others, between [`Doorbell::prepare`] and dropping what that returned.
+//! (An `io_uring` futex wait would do without the second socket, but needs Linux 6.7 and a ring that
+//! one thread at a time may submit to, and does not help where `io_uring` is refused.)
 
 use std::time::Instant;
 
 #[cfg(not(all(test, loom)))]
-use std::sync::atomic::{AtomicU32, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 #[cfg(all(test, loom))]
 use loom::sync::atomic::{AtomicU32, fence};
@@ -52,6 +53,9 @@ const FENCE: u32 = 1 << 31;
 pub struct Doorbell {
     word: AtomicU32,
     turn: AtomicU32,
+    /// The name of the socket to knock at; zero: the owner watches `turn`.
+    #[cfg(not(all(test, loom)))]
+    socket: [AtomicU64; 2],
     #[cfg(all(test, loom))]
     futex: park::Futex,
 }
@@ -59,7 +63,7 @@ pub struct Doorbell {
 #[cfg(not(all(test, loom)))]
 const _: () = assert!(size_of::<Doorbell>() == 64);
 
-// SAFETY: two atomic words of which every value is valid, and padding that is never read.
+// SAFETY: atomic words of which every value is valid, and padding that is never read.
 #[cfg(not(all(test, loom)))]
 unsafe impl crate::memfd::Shared for Doorbell {}
 
@@ -69,6 +73,8 @@ impl Doorbell {
         Doorbell {
             word: AtomicU32::new(0),
             turn: AtomicU32::new(0),
+            #[cfg(not(all(test, loom)))]
+            socket: [const { AtomicU64::new(0) }; 2],
             #[cfg(all(test, loom))]
             futex: park::Futex::default(),
         }
@@ -78,6 +84,16 @@ impl Doorbell {
     /// already has several threads, registering may wait for all processors to be scheduled.
     pub fn open(&self) {
         self.attach();
+    }
+
+    /// Has ringers write to a socket when they find the owner asleep. Called once by the owner,
+    /// before it sleeps for the first time.
+    #[cfg(not(all(test, loom)))]
+    pub fn listen(&self) -> std::io::Result<crate::knock::Knocks> {
+        let (knocks, name) = crate::knock::Knocks::listen()?;
+        self.socket[1].store(name[1], Relaxed);
+        self.socket[0].store(name[0], Release);
+        Ok(knocks)
     }
 
     /// Called by each process before it rings the bell for the first time. Cheap after the first
@@ -175,7 +191,7 @@ mod park {
     use std::sync::OnceLock;
     use std::time::Instant;
 
-    use super::Doorbell;
+    use super::{Acquire, Doorbell, Relaxed, fence};
     use rustix::thread::{MembarrierCommand, futex, membarrier};
 
     static REGISTERED: OnceLock<bool> = OnceLock::new();
@@ -206,6 +222,13 @@ mod park {
     }
 
     pub fn wake(bell: &Doorbell) {
+        // Pairs with the sleeper's announcement, before which it named its socket.
+        fence(Acquire);
+        let name = bell.socket.each_ref().map(|word| word.load(Relaxed));
+        if name[0] != 0 {
+            crate::knock::knock(name);
+            return;
+        }
         let _ = futex::wake(&bell.turn, futex::Flags::empty(), i32::MAX as u32);
     }
 }
@@ -352,8 +375,21 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn rings_between_processes() {
+    /// Sleeps in `poll` until somebody knocks.
+    fn sleep_on(knocks: &crate::knock::Knocks, sleeper: Sleeper<'_>) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let minute = Timespec {
+            tv_sec: 60,
+            tv_nsec: 0,
+        };
+        let knocked = poll(&mut [PollFd::new(knocks, PollFlags::IN)], Some(&minute)) == Ok(1);
+        drop(sleeper);
+        knocks.drain();
+        knocked
+    }
+
+    /// Two processes wake each other in turn, by futex or by knocking.
+    fn play(knocking: bool) {
         let (_fd, map) = crate::memfd::create_sealed("doorbell-test", 4096).unwrap();
         let ping: &Doorbell = map.get(0).unwrap();
         let pong: &Doorbell = map.get(64).unwrap();
@@ -363,6 +399,7 @@ mod tests {
         const ROUNDS: u64 = 2_000;
         let deadline = crate::clock::after(Duration::from_secs(60));
         let play = |mine: &Doorbell, theirs: &Doorbell, first: u64| {
+            let knocks = knocking.then(|| mine.listen().unwrap());
             theirs.attach();
             let mut turn = first;
             while turn < ROUNDS {
@@ -370,7 +407,13 @@ mod tests {
                     let sleeper = mine.prepare();
                     if count.load(Acquire) == turn {
                         sleeper.cancel();
-                    } else if !sleeper.wait(deadline) {
+                        continue;
+                    }
+                    let woken = match &knocks {
+                        Some(knocks) => sleep_on(knocks, sleeper),
+                        None => sleeper.wait(deadline),
+                    };
+                    if !woken {
                         return false;
                     }
                 }
@@ -393,6 +436,16 @@ mod tests {
         unsafe { libc::waitpid(child, &mut status, 0) };
         assert!(ok && status == 0);
         assert_eq!(ping.word.load(Relaxed) & !FENCE, 0);
+    }
+
+    #[test]
+    fn rings_between_processes() {
+        play(false);
+    }
+
+    #[test]
+    fn knocks_between_processes() {
+        play(true);
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod clock;
 pub mod copy;
 pub mod cpus;
 pub mod doorbell;
+pub mod knock;
 pub mod lock;
 pub mod memfd;
 pub mod process;
