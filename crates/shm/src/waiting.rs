@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sys::copy::pause;
+use sys::doorbell::Doorbell;
 
 use crate::Shm;
 use crate::segment::Segment;
 
 /// How long to poll before sleeping.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub struct Patience {
     /// Spinning, without giving up the processor.
     spin: Duration,
     /// Calls of `sched_yield` after that.
@@ -50,7 +51,7 @@ impl Patience {
         settled: true,
     };
     /// Before all ranks have said where they may run.
-    pub const UNSETTLED: Patience = Patience {
+    pub(crate) const UNSETTLED: Patience = Patience {
         settled: false,
         ..Patience::SHARED
     };
@@ -65,6 +66,36 @@ impl Patience {
         } else {
             Patience::SHARED
         }
+    }
+
+    /// Polls until something is ready or the deadline passes (`true`), or it is time to sleep.
+    pub fn poll(self, ready: impl Fn() -> bool, deadline: Option<Instant>) -> bool {
+        let start = Instant::now();
+        loop {
+            for _ in 0..POLLS {
+                if ready() {
+                    return true;
+                }
+                pause();
+            }
+            let now = Instant::now();
+            if deadline.is_some_and(|d| now >= d) {
+                return true;
+            }
+            if now - start >= self.spin {
+                break;
+            }
+        }
+        for _ in 0..self.yields {
+            rustix::thread::sched_yield();
+            for _ in 0..self.polls {
+                if ready() {
+                    return true;
+                }
+                pause();
+            }
+        }
+        false
     }
 }
 
@@ -86,48 +117,31 @@ impl Shm {
 
     /// Waits until there is work or the deadline passes.
     pub(crate) fn wait_for_work(&mut self, deadline: Option<Instant>) {
-        for _ in 0..POLLS {
-            if self.has_work() {
-                return;
-            }
-            pause();
+        let patience = self.patience();
+        if patience.poll(|| self.has_work(), deadline) {
+            return;
         }
-        if !self.patience.settled
-            && let Some(together) = self.segment.cpus_of_all()
-        {
-            self.patience = Patience::new(self.members.len() as u32, together);
-        }
-        let start = Instant::now();
-        loop {
-            for _ in 0..POLLS {
-                if self.has_work() {
-                    return;
-                }
-                pause();
-            }
-            let now = Instant::now();
-            if deadline.is_some_and(|d| now >= d) {
-                return;
-            }
-            if now - start >= self.patience.spin {
-                break;
-            }
-        }
-        for _ in 0..self.patience.yields {
-            rustix::thread::sched_yield();
-            for _ in 0..self.patience.polls {
-                if self.has_work() {
-                    return;
-                }
-                pause();
-            }
-        }
-        let armed = self.segment.bell(self.local).prepare();
+        let armed = self.bell().prepare();
         if self.has_work() {
             armed.cancel();
         } else {
             armed.wait(deadline);
         }
+    }
+
+    /// How long to poll before sleeping, as things stand.
+    pub fn patience(&mut self) -> Patience {
+        if !self.patience.settled
+            && let Some(together) = self.segment.cpus_of_all()
+        {
+            self.patience = Patience::new(self.members.len() as u32, together);
+        }
+        self.patience
+    }
+
+    /// This process's doorbell.
+    pub fn bell(&self) -> &Doorbell {
+        self.segment.bell(self.local)
     }
 }
 
