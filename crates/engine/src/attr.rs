@@ -248,8 +248,8 @@ fn predefined_value(e: &Engine, id: i32) -> Option<i32> {
         consts::TAG_UB => Some(i32::MAX),
         consts::IO => Some((e.hooks.rank)(consts::ANY_SOURCE)),
         consts::HOST => Some((e.hooks.rank)(consts::PROC_NULL)),
-        // Every process of the job reads the clock of the one machine they share.
-        consts::WTIME_IS_GLOBAL => Some(1),
+        // Processes of one machine read the same clock.
+        consts::WTIME_IS_GLOBAL => Some(i32::from(e.transport(|m| m.fabric().on_one_machine()))),
         consts::LASTUSEDCODE => {
             let added = e.error_texts.borrow().added.len() as i32;
             Some((e.hooks.callback.error)(FIRST_ADDED_ERROR - 1 + added))

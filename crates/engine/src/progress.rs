@@ -1,16 +1,16 @@
 //! Progress: letting MTMI move data and recording what completed.
 
 use mtmi::{Completion, Cookie, Sleeper, Transport};
-use shm::Shm;
 use types::{Handle, Result, consts};
 
 use crate::request::{Kind, cookie};
 use crate::state::Engine;
+use crate::world::Fabric;
 
 impl Engine {
     /// Uses the transport. Its borrow ends before anything else of the engine runs.
     #[inline]
-    pub(crate) fn transport<R>(&self, f: impl FnOnce(&mut Shm) -> R) -> R {
+    pub(crate) fn transport<R>(&self, f: impl FnOnce(&mut Fabric) -> R) -> R {
         let mut world = self.world.borrow_mut();
         f(&mut world.as_mut().expect("MPI is running").fabric)
     }
@@ -40,7 +40,11 @@ impl Engine {
     }
 
     /// Cancels part 0 of a request in the way `how`; its completion tells whether that worked.
-    pub(crate) fn cancel_part(&self, request: Handle, how: impl FnOnce(&mut Shm, Cookie) -> bool) {
+    pub(crate) fn cancel_part(
+        &self,
+        request: Handle,
+        how: impl FnOnce(&mut Fabric, Cookie) -> bool,
+    ) {
         self.transport(|m| how(m, cookie(request, 0)));
         self.progress();
     }

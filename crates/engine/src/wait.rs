@@ -6,7 +6,7 @@ use types::{Handle, Result, consts};
 use crate::state::{Engine, lock};
 
 /// How a thread sleeps outside the engine's lock.
-type Asleep = <shm::Shm as Transport>::Sleeper;
+type Asleep = <crate::world::Fabric as Transport>::Sleeper;
 
 /// Progress passes before a wait is written to the hang report and may sleep. A message that is
 /// under way arrives within a few; a longer spin of its own is the fabric's business, which knows

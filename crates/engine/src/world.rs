@@ -3,9 +3,9 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use mtmi::{Exchange, ExchangeError, Transport};
+use fabrics::{Fabrics, Place};
+use mtmi::{Exchange, ExchangeError, Matched, Transport};
 use report::{Phase as ReportPhase, ReportPage};
-use shm::{Config, Shm};
 use types::{Fault, Result, consts, fault};
 use wireup::Job;
 
@@ -13,10 +13,13 @@ use crate::comm::{Comm, context};
 use crate::group::Group;
 use crate::state::{Engine, Phase, lock};
 
+/// What carries this process's messages.
+pub(crate) type Fabric = Matched<Fabrics>;
+
 /// What exists between `MPI_Init` and `MPI_Finalize`.
 pub struct World {
     pub(crate) job: Job,
-    pub(crate) fabric: Shm,
+    pub(crate) fabric: Fabric,
     pub(crate) report: Option<ReportPage>,
 }
 
@@ -58,18 +61,15 @@ fn two_libraries(first: &str, second: &str) -> Box<Fault> {
     fault(consts::ERR_OTHER, text)
 }
 
-/// Refuses a job that the launcher spread over several hosts.
-fn one_node(job: &Job) -> Result<()> {
-    let local = job.local_ranks().len() as u32;
-    if job.nodes().is_none() || local == job.size() {
-        return Ok(());
-    }
-    let (size, rank) = (job.size(), job.rank());
-    let text = format!(
-        "the job has {size} ranks, but only {local} run on the host of rank {rank}, and ranks on \
-         different hosts can't talk yet (no network fabric is built); start all on one host"
-    );
-    Err(fault(consts::ERR_UNSUPPORTED_OPERATION, text))
+fn start_fabrics(job: &mut Job) -> Result<Fabric> {
+    let place = Place {
+        rank: job.rank(),
+        size: job.size(),
+        together: job.local_ranks().len() as u32 == job.size(),
+    };
+    let secret = |kvs: &mut Kvs| kvs.0.secret().map_err(exchange_error);
+    let fabrics = Fabrics::start(place, &mut Kvs(job), secret).map_err(startup_fault)?;
+    Ok(Matched::new(fabrics))
 }
 
 impl Engine {
@@ -85,9 +85,7 @@ impl Engine {
             true => ReportPage::absent(),
             false => ReportPage::join(rank),
         };
-        one_node(&job)?;
-        let fabric =
-            Shm::init(&Config::new(rank, size), &mut Kvs(&mut job)).map_err(startup_fault)?;
+        let fabric = start_fabrics(&mut job)?;
         page.phase(ReportPhase::Running);
         let report = page.is_present().then_some(page);
         self.world.replace(Some(World {

@@ -40,7 +40,7 @@ pub fn passed(deadline: Option<Instant>) -> bool {
 }
 
 /// Time left until `deadline` in the form that system calls take.
-pub(crate) fn timespec_left(deadline: Option<Instant>) -> Option<Timespec> {
+pub fn timespec_left(deadline: Option<Instant>) -> Option<Timespec> {
     remaining(deadline).map(|d| Timespec {
         tv_sec: i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(d.subsec_nanos()),

@@ -124,6 +124,22 @@ pub fn pair(kind: Kind) -> io::Result<(Socket, Socket)> {
     Ok((Socket { fd: a }, Socket { fd: b }))
 }
 
+/// A number that two processes share if one can reach the other's sockets here: it stands for the
+/// running kernel, the network namespace (in which abstract names live) and the user.
+///
+/// # Errors
+/// When `/proc` does not tell.
+pub fn neighbourhood() -> io::Result<u64> {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    use std::os::unix::fs::MetadataExt;
+    let boot = std::fs::read("/proc/sys/kernel/random/boot_id")?;
+    let space = std::fs::metadata("/proc/self/ns/net")?;
+    let user = rustix::process::geteuid().as_raw();
+    let mut hasher = DefaultHasher::new();
+    (boot, space.dev(), space.ino(), user).hash(&mut hasher);
+    Ok(hasher.finish())
+}
+
 fn same_user(socket: &Socket) -> io::Result<bool> {
     Ok(socket.peer()?.uid == rustix::process::geteuid().as_raw())
 }

@@ -13,7 +13,7 @@ const LINES_MAX: usize = 700;
 
 /// Which crates of the workspace each crate may use. An arrow that is not here is a change of the
 /// architecture: `ARCHITECTURE.md` then changes too.
-const ARROWS: [(&str, &[&str]); 19] = [
+const ARROWS: [(&str, &[&str]); 21] = [
     ("types", &[]),
     ("sys", &["types"]),
     ("boundary", &["types"]),
@@ -23,12 +23,17 @@ const ARROWS: [(&str, &[&str]); 19] = [
     ("cad", &["types"]),
     ("mtmi", &["types", "boundary", "layout"]),
     ("shm", &["types", "boundary", "layout", "mtmi", "sys"]),
+    (
+        "tcp",
+        &["types", "boundary", "layout", "mtmi", "sys"],
+    ),
+    ("fabrics", &["types", "sys", "mtmi", "shm", "tcp"]),
     ("report", &["types", "sys"]),
     ("wireup", &["types", "sys"]),
     (
         "engine",
         &[
-            "types", "sys", "boundary", "layout", "datatype", "op", "cad", "mtmi", "shm", "report",
+            "types", "sys", "boundary", "layout", "datatype", "op", "cad", "mtmi", "fabrics", "report",
             "wireup",
         ],
     ),

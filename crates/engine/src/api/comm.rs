@@ -253,7 +253,7 @@ pub fn comm_split(
     give(e, &parent, part, newcomm)
 }
 
-/// `MPI_Comm_split_type`. All processes of a job share memory, and no smaller resource is known.
+/// `MPI_Comm_split_type`. No resource smaller than the memory that processes share is known.
 pub fn comm_split_type(
     e: &Engine,
     comm: Handle,
@@ -266,12 +266,13 @@ pub fn comm_split_type(
     let info = e.hints(info)?;
     let asked = |key: &str| info.as_ref().and_then(|i| i.get(key));
     let resource = asked(RESOURCE_TYPE);
+    let machine = e.transport(|m| m.fabric().machine()) as i32;
     let color = match split_type {
-        consts::COMM_TYPE_SHARED => 0,
+        consts::COMM_TYPE_SHARED => machine,
         consts::COMM_TYPE_HW_GUIDED | consts::COMM_TYPE_RESOURCE_GUIDED
             if resource.as_deref() == Some(SHARED_MEMORY) =>
         {
-            0
+            machine
         }
         consts::COMM_TYPE_RESOURCE_GUIDED => match asked(PROCESS_SET).as_deref() {
             Some("mpi://WORLD") => 0,

@@ -1,0 +1,28 @@
+//! The fabrics of a process as one: which of them reaches whom, and one wait for all.
+//!
+//! A process talks to itself (`self`), to those it shares memory with (`shm`), and to the others over
+//! the network (`tcp`). [`Fabrics`] implements [`mtmi::Fabric`] by handing each message to the fabric that
+//! reaches its peer; [`mtmi::Matched`] above keeps one set of queues for all of them, so a receive from any
+//! source sees every message.
+//!
+//! * [`Selection`]: what `YAMABIKO_FABRICS` allows;
+//! * [`start`](Fabrics::start): processes tell each other their *cards* (where they are, how to reach
+//!   them), those of one machine join a segment, the others a network;
+//! * [`Route`]: what is used to whom, and why, for people.
+//!
+//! Invariants: `shm` is always there, be it with this process alone, as its doorbell is what everything
+//! sleeps on; `tcp` is there only where somebody needs it, and a job inside one machine that may use
+//! shared memory pays nothing for it. Who calls it: the engine.
+
+#![forbid(unsafe_code)]
+
+mod card;
+mod routes;
+mod selection;
+mod sleep;
+mod start;
+
+pub use routes::{Fabrics, Route};
+pub use selection::Selection;
+pub use sleep::{Armed, Sleeper};
+pub use start::{Place, StartError};

@@ -1,0 +1,236 @@
+//! Each message to the fabric that reaches its peer.
+
+use std::time::Instant;
+
+use mtmi::{Cookie, Endpoint, Fabric, Limits, Outgoing, Queues, Receive, Submit};
+use shm::Shm;
+use tcp::Tcp;
+
+use crate::sleep::Sleeper;
+
+/// Which fabric reaches a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Via {
+    /// Shared memory (and to oneself, what `mtmi` does above any fabric).
+    Shm,
+    /// The network.
+    Tcp,
+}
+
+/// How one process reaches some others, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The fabric's name, as in `YAMABIKO_FABRICS`.
+    pub fabric: &'static str,
+    /// The processes it reaches.
+    pub peers: Vec<u32>,
+    /// Why it was chosen.
+    pub why: &'static str,
+}
+
+/// All fabrics of a process.
+pub struct Fabrics {
+    pub(crate) shm: Shm,
+    pub(crate) tcp: Option<Tcp>,
+    via: Vec<Via>,
+    /// The processes of each machine; empty if all are on this one.
+    machines: Vec<Vec<u32>>,
+    pub(crate) sleeper: Sleeper,
+}
+
+impl Fabrics {
+    pub(crate) fn new(
+        shm: Shm,
+        tcp: Option<Tcp>,
+        via: Vec<Via>,
+        machines: Vec<Vec<u32>>,
+    ) -> std::io::Result<Fabrics> {
+        let sleeper = Sleeper::new(&shm, tcp.as_ref())?;
+        Ok(Fabrics {
+            shm,
+            tcp,
+            via,
+            machines,
+            sleeper,
+        })
+    }
+
+    /// Whether all processes of the job run on one machine.
+    pub fn on_one_machine(&self) -> bool {
+        self.machines.len() <= 1
+    }
+
+    /// The number of this process's machine, counted in the order of their first processes.
+    pub fn machine(&self) -> u32 {
+        let me = self.endpoint().0;
+        let place = self.machines.iter().position(|m| m.contains(&me));
+        place.unwrap_or(0) as u32
+    }
+
+    /// How this process reaches the others.
+    pub fn routes(&self) -> Vec<Route> {
+        let me = self.endpoint().0;
+        let through = |via: Via| -> Vec<u32> {
+            let all = (0u32..).zip(&self.via);
+            all.filter(|&(peer, v)| peer != me && *v == via)
+                .map(|(peer, _)| peer)
+                .collect()
+        };
+        let routes = [
+            Route {
+                fabric: "self",
+                peers: vec![me],
+                why: "the same process",
+            },
+            Route {
+                fabric: "shm",
+                peers: through(Via::Shm),
+                why: "the same machine and user: memory could be shared",
+            },
+            Route {
+                fabric: "tcp",
+                peers: through(Via::Tcp),
+                why: "another machine, or shared memory not allowed",
+            },
+        ];
+        routes.into_iter().filter(|r| !r.peers.is_empty()).collect()
+    }
+
+    #[inline(always)]
+    fn network(&mut self, peer: Endpoint) -> Option<&mut Tcp> {
+        match self.via.get(peer.index()) {
+            Some(Via::Tcp) => self.tcp.as_mut(),
+            _ => None,
+        }
+    }
+}
+
+impl Fabric for Fabrics {
+    type Sleeper = Sleeper;
+
+    fn endpoint(&self) -> Endpoint {
+        self.shm.endpoint()
+    }
+
+    fn limits(&self) -> Limits {
+        let shm = self.shm.limits();
+        match self.tcp.as_ref().map(Fabric::limits) {
+            None => shm,
+            Some(tcp) => Limits {
+                tag_bits: shm.tag_bits.min(tcp.tag_bits),
+                context_bits: shm.context_bits.min(tcp.context_bits),
+                inline_bytes: shm.inline_bytes.min(tcp.inline_bytes),
+                eager_bytes: shm.eager_bytes.min(tcp.eager_bytes),
+                endpoints: shm.endpoints,
+            },
+        }
+    }
+
+    fn connect(&mut self, to: Endpoint) {
+        match self.network(to) {
+            Some(tcp) => tcp.connect(to),
+            None => self.shm.connect(to),
+        }
+    }
+
+    fn failed(&self, peer: Endpoint) -> bool {
+        match (self.via.get(peer.index()), &self.tcp) {
+            (Some(Via::Tcp), Some(tcp)) => tcp.failed(peer),
+            _ => self.shm.failed(peer),
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, queues: &mut Queues, message: Outgoing) -> Submit {
+        match self.network(message.to) {
+            None => self.shm.send(queues, message),
+            Some(tcp) => tcp.send(queues, message),
+        }
+    }
+
+    fn cancel_send(&mut self, queues: &mut Queues, cookie: Cookie) -> bool {
+        self.shm.cancel_send(queues, cookie)
+            || self
+                .tcp
+                .as_mut()
+                .is_some_and(|tcp| tcp.cancel_send(queues, cookie))
+    }
+
+    fn partial_bytes(&mut self, source: Endpoint, name: u64) -> Option<u64> {
+        match self.network(source) {
+            Some(tcp) => tcp.partial_bytes(source, name),
+            None => self.shm.partial_bytes(source, name),
+        }
+    }
+
+    fn claim(
+        &mut self,
+        queues: &mut Queues,
+        source: Endpoint,
+        tag: i32,
+        name: u64,
+        receive: Receive,
+    ) -> Submit {
+        match self.network(source) {
+            Some(tcp) => tcp.claim(queues, source, tag, name, receive),
+            None => self.shm.claim(queues, source, tag, name, receive),
+        }
+    }
+
+    fn matched(
+        &mut self,
+        queues: &mut Queues,
+        source: Endpoint,
+        bytes: u64,
+        synchronous: Option<u64>,
+    ) {
+        match self.network(source) {
+            Some(tcp) => tcp.matched(queues, source, bytes, synchronous),
+            None => self.shm.matched(queues, source, bytes, synchronous),
+        }
+    }
+
+    #[inline]
+    fn progress(&mut self, queues: &mut Queues) -> bool {
+        let moved = self.shm.progress(queues);
+        match &mut self.tcp {
+            None => moved,
+            Some(tcp) => tcp.progress(queues) | moved,
+        }
+    }
+
+    fn ready(&self) -> bool {
+        self.shm.ready() || self.tcp.as_ref().is_some_and(Fabric::ready)
+    }
+
+    fn wait(&mut self, deadline: Option<Instant>) {
+        self.wait_for_any(deadline);
+    }
+
+    fn sleeper(&self) -> Sleeper {
+        self.sleeper.clone()
+    }
+
+    fn peer_failed(&mut self, queues: &mut Queues, peer: Endpoint) {
+        match self.network(peer) {
+            Some(tcp) => tcp.peer_failed(queues, peer),
+            None => self.shm.peer_failed(queues, peer),
+        }
+    }
+
+    fn next_failure(&mut self) -> Option<Endpoint> {
+        let own = self.shm.next_failure();
+        own.or_else(|| self.tcp.as_mut().and_then(Fabric::next_failure))
+    }
+
+    fn flushed(&self) -> bool {
+        self.shm.flushed() && self.tcp.as_ref().is_none_or(Fabric::flushed)
+    }
+
+    fn close(&mut self) {
+        self.shm.close();
+        if let Some(tcp) = &mut self.tcp {
+            tcp.close();
+        }
+    }
+}
