@@ -20,23 +20,11 @@ fn itself(args: &[&str]) -> Result {
 pub fn run(options: &Options, tally: &mut Tally) -> Result {
     let _ = options;
     let started = std::time::Instant::now();
-    let run = || {
-        Job::new(cargo())
-            .args(["test", "--workspace", "--quiet", "--no-fail-fast"])
-            .folder(&root())
-            .limit_s(1500)
-            .run()
-    };
-    let mut done = run()?;
-    if done.code != Some(0) {
-        // Tests of processes and signals have failed once in many runs on a crowded machine, with a
-        // cause not found yet: what fails twice is broken, what fails once is shown.
-        println!(
-            "      failed, running again:\n{}",
-            super::job::tail(&done.output)
-        );
-        done = run()?;
-    }
+    let job = Job::new(cargo())
+        .args(["test", "--workspace", "--quiet", "--no-fail-fast"])
+        .folder(&root())
+        .limit_s(1500);
+    let done = job.run()?;
     let mut passed = 0;
     for line in done.output.lines() {
         if let Some(rest) = line.strip_prefix("test result: ") {
@@ -60,7 +48,52 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
     if done.code == Some(0) {
         Ok(())
     } else {
-        Err(super::job::tail(&done.output))
+        Err(complaints(&done.output))
+    }
+}
+
+/// What failed tests said: under `---- NAME stdout ----`, up to the list of their names. The end of the
+/// output alone is that of the crates that came later. Without any (a compiler's error), the end.
+fn complaints(output: &str) -> String {
+    const LINES_OF_ONE: usize = 20;
+    let mut shown = Vec::new();
+    let mut left = 0;
+    for line in output.lines() {
+        if line.starts_with("---- ") {
+            left = LINES_OF_ONE;
+        } else if line == "failures:" {
+            left = 0;
+        }
+        let rerun = line.starts_with("error: ") || line.starts_with("    `-p ");
+        if left > 0 || rerun {
+            shown.push(line);
+        }
+        left = left.saturating_sub(1);
+    }
+    if shown.iter().any(|line| line.starts_with("---- ")) {
+        shown.join("\n")
+    } else {
+        super::job::tail(output)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::complaints;
+
+    #[test]
+    fn failed_tests_are_heard() {
+        let output = "running 2 tests\n\nfailures:\n\n---- a::b stdout ----\n\nthread panicked\n\n\n\
+                      failures:\n    a::b\n\ntest result: FAILED. 1 passed\n\nrunning 0 tests\n\
+                      error: 1 target failed:\n    `-p x --lib`\n";
+        assert_eq!(
+            complaints(output),
+            "---- a::b stdout ----\n\nthread panicked\n\n\nerror: 1 target failed:\n    `-p x --lib`"
+        );
+        assert_eq!(
+            complaints("error: it does not compile\n  at x"),
+            "error: it does not compile\n  at x"
+        );
     }
 }
 
