@@ -1,7 +1,8 @@
 //! `yamabiko report PID`: where each rank of a running job waits, read from outside.
 //!
 //! mpiexec holds the job's report page open, and /proc shows the files a process holds; so nobody
-//! has to be asked, and a job whose mpiexec itself is stopped can be read as well.
+//! has to be asked, and a job whose mpiexec itself is stopped can be read as well. What ranks on other
+//! hosts noted, mpiexec copies there every few seconds.
 
 use report::{Book, FILE_NAME, Phase};
 use std::fmt::Write;
@@ -14,9 +15,11 @@ pub fn report_of(pid: u32) -> Result<String, String> {
     let mut text = String::new();
     for rank in 0..book.ranks() {
         let Some(record) = book.read(rank) else { break };
-        let process = match (record.phase, record.pid) {
-            (Phase::NotStarted, _) | (_, 0) => String::new(),
-            (_, pid) => format!(" (pid {pid}{})", state_of(pid)),
+        let process = match (record.phase, record.pid, book.host(rank)) {
+            (Phase::NotStarted, _, None) | (_, 0, None) => String::new(),
+            (Phase::NotStarted, _, Some(host)) | (_, 0, Some(host)) => format!(" (on {host})"),
+            (_, pid, None) => format!(" (pid {pid}{})", state_of(pid)),
+            (_, pid, Some(host)) => format!(" (pid {pid} on {host})"),
         };
         // Writing to a string does not fail.
         let _ = writeln!(text, "rank {rank}{process}: {record}");
@@ -66,6 +69,9 @@ mod tests {
         let text = report_of(std::process::id()).unwrap();
         assert_eq!(text, "rank 0: before MPI_Init\nrank 1: before MPI_Init\n");
         assert_eq!(book.ranks(), 2);
+        book.set_host(1, "node7");
+        let text = report_of(std::process::id()).unwrap();
+        assert_eq!(text, "rank 0: before MPI_Init\nrank 1 (on node7): before MPI_Init\n");
         assert!(report_of(1).is_err());
         assert!(report_of(u32::MAX).unwrap_err().contains("no process"));
     }

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::FILE_NAME;
-use crate::record::{Record, WORDS};
+use crate::record::{Own, Record, WORDS, plain, put_text};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::{Errno, Result};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
@@ -11,36 +11,55 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// First word of the file; the last digits are the layout's version.
-const MAGIC: u64 = u64::from_le_bytes(*b"YMBKrep1");
+const MAGIC: u64 = u64::from_le_bytes(*b"YMBKrep2");
+/// Words of the header, which is a record's size: magic, number of ranks, number of deaths.
+const RANKS: usize = 1;
+const DEATHS: usize = 2;
+/// Words of a host's name.
+const HOST_WORDS: usize = 8;
 /// More ranks than one machine runs; bounds what a hostile header can ask for.
 const RANKS_MAX: usize = 1 << 16;
 
-/// The whole file, as the launcher and the report command see it: one record per rank.
+/// The whole file, as the launcher and the report command see it: a header, one record per rank, a bit
+/// per dead rank, and the name of each rank's host if that is another one.
 pub struct Book {
     words: &'static [AtomicU64],
     ranks: usize,
+    /// Whether this process made the file; otherwise the mapping can only be read.
+    made: bool,
 }
 
 impl Book {
-    /// Makes the file for `ranks` ranks, sealed; the descriptor is close-on-exec.
+    /// Makes the file for `ranks` ranks, sealed; the descriptor is close-on-exec. Parts that nobody
+    /// writes to cost no memory.
     pub fn create(ranks: usize) -> Result<(OwnedFd, Book)> {
         if ranks == 0 || ranks > RANKS_MAX {
             return Err(Errno::INVAL);
         }
         let fd =
             rustix::fs::memfd_create(FILE_NAME, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        rustix::fs::ftruncate(&fd, ((1 + ranks) * WORDS * 8) as u64)?;
+        let count = words_for(ranks);
+        rustix::fs::ftruncate(&fd, (count * 8) as u64)?;
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        let words = map(&fd, ProtFlags::READ | ProtFlags::WRITE, (1 + ranks) * WORDS)?;
-        words[1].store(ranks as u64, Ordering::Relaxed);
+        let words = map(&fd, ProtFlags::READ | ProtFlags::WRITE, count)?;
+        words[RANKS].store(ranks as u64, Ordering::Relaxed);
         words[0].store(MAGIC, Ordering::Release);
-        Ok((fd, Book { words, ranks }))
+        let book = Book {
+            words,
+            ranks,
+            made: true,
+        };
+        Ok((fd, book))
     }
 
     /// Opens somebody's file for reading. `None` if it is not such a file.
     pub fn open(fd: impl AsFd) -> Option<Book> {
         let (words, ranks) = check_and_map(fd, ProtFlags::READ)?;
-        Some(Book { words, ranks })
+        Some(Book {
+            words,
+            ranks,
+            made: false,
+        })
     }
 
     /// The number of ranks in the job.
@@ -55,18 +74,61 @@ impl Book {
         }
         Some(Record::read(record_of(self.words, rank)))
     }
+
+    /// Notes what `rank` noted on its own host. Only the page's maker can.
+    pub fn store(&self, rank: usize, record: &Record) {
+        if rank < self.ranks && self.made {
+            record.write(record_of(self.words, rank));
+        }
+    }
+
+    /// Tells all ranks that `rank` is dead. Only the page's maker can.
+    pub fn mark_dead(&self, rank: usize) {
+        if rank >= self.ranks || !self.made {
+            return;
+        }
+        let bit = 1 << (rank % 64);
+        let before = dead_of(self.words, self.ranks)[rank / 64].fetch_or(bit, Ordering::Relaxed);
+        if before & bit == 0 {
+            self.words[DEATHS].fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Notes that `rank` runs on the host called `name`; a long name is cut. Only the page's
+    /// maker can.
+    pub fn set_host(&self, rank: usize, name: &str) {
+        if rank < self.ranks && self.made {
+            let name = &name.as_bytes()[..name.len().min(HOST_WORDS * 8)];
+            put_text(host_of(self.words, self.ranks, rank), name);
+        }
+    }
+
+    /// The name of the host of `rank`, if it is another than the launcher's: visible ASCII.
+    pub fn host(&self, rank: usize) -> Option<String> {
+        if rank >= self.ranks {
+            return None;
+        }
+        let words = host_of(self.words, self.ranks, rank).iter();
+        let bytes = words.flat_map(|w| w.load(Ordering::Relaxed).to_le_bytes());
+        let name: String = bytes.take_while(|b| *b != 0).map(plain).collect();
+        (!name.is_empty()).then_some(name)
+    }
 }
 
-/// The record of `rank` in the file behind `fd`, for writing. `None` if the file is not a report
-/// page or has no such rank.
-pub(crate) fn own_record(fd: impl AsFd, rank: usize) -> Option<&'static [AtomicU64]> {
+/// What `rank` may write and read in the file behind `fd`. `None` if the file is not a report page or
+/// has no such rank.
+pub(crate) fn own(fd: impl AsFd, rank: usize) -> Option<Own> {
     let (words, ranks) = check_and_map(fd, ProtFlags::READ | ProtFlags::WRITE)?;
-    (rank < ranks).then(|| record_of(words, rank))
+    (rank < ranks).then(|| Own {
+        record: record_of(words, rank),
+        deaths: &words[DEATHS],
+        dead: dead_of(words, ranks),
+    })
 }
 
-/// The record of `rank` if `variable` names an inherited report page; the descriptor is closed once
+/// The part of `rank` if `variable` names an inherited report page; the descriptor is closed once
 /// the page is mapped, and left alone if it is something else.
-pub(crate) fn inherited_record(variable: &str, rank: usize) -> Option<&'static [AtomicU64]> {
+pub(crate) fn inherited(variable: &str, rank: usize) -> Option<Own> {
     use std::os::fd::{BorrowedFd, FromRawFd};
     let number: i32 = std::env::var(variable).ok()?.trim().parse().ok()?;
     if number < 0 {
@@ -74,15 +136,30 @@ pub(crate) fn inherited_record(variable: &str, rank: usize) -> Option<&'static [
     }
     // SAFETY: the descriptor is only asked about; if it is closed, the questions fail with EBADF.
     let fd = unsafe { BorrowedFd::borrow_raw(number) };
-    let record = own_record(fd, rank)?;
+    let own = own(fd, rank)?;
     // SAFETY: it is a report page, so the launcher opened it for this process and named it in the
     // environment for this one reader; nothing else in the process uses it.
     drop(unsafe { OwnedFd::from_raw_fd(number) });
-    Some(record)
+    Some(own)
+}
+
+/// Words of the file for so many ranks.
+fn words_for(ranks: usize) -> usize {
+    (1 + ranks) * WORDS + ranks.div_ceil(64) + ranks * HOST_WORDS
 }
 
 fn record_of(words: &'static [AtomicU64], rank: usize) -> &'static [AtomicU64] {
     &words[(1 + rank) * WORDS..(2 + rank) * WORDS]
+}
+
+fn dead_of(words: &'static [AtomicU64], ranks: usize) -> &'static [AtomicU64] {
+    let start = (1 + ranks) * WORDS;
+    &words[start..start + ranks.div_ceil(64)]
+}
+
+fn host_of(words: &'static [AtomicU64], ranks: usize, rank: usize) -> &'static [AtomicU64] {
+    let start = (1 + ranks) * WORDS + ranks.div_ceil(64) + rank * HOST_WORDS;
+    &words[start..start + HOST_WORDS]
 }
 
 fn check_and_map(fd: impl AsFd, access: ProtFlags) -> Option<(&'static [AtomicU64], usize)> {
@@ -92,14 +169,14 @@ fn check_and_map(fd: impl AsFd, access: ProtFlags) -> Option<(&'static [AtomicU6
     }
     let size = usize::try_from(rustix::fs::fstat(&fd).ok()?.st_size).ok()?;
     let count = size / 8;
-    if !(2 * WORDS..=(1 + RANKS_MAX) * WORDS).contains(&count) {
+    if !(words_for(1)..=words_for(RANKS_MAX)).contains(&count) {
         return None;
     }
     let words = map(&fd, access, count).ok()?;
     // Read once: other holders can write here at any time.
-    let ranks = usize::try_from(words[1].load(Ordering::Relaxed)).ok()?;
+    let ranks = usize::try_from(words[RANKS].load(Ordering::Relaxed)).ok()?;
     let known = words[0].load(Ordering::Acquire) == MAGIC;
-    let fits = ranks >= 1 && ranks < count / WORDS;
+    let fits = (1..=RANKS_MAX).contains(&ranks) && words_for(ranks) <= count;
     (known && fits).then_some((words, ranks))
 }
 

@@ -25,9 +25,10 @@ pub const NONE: i32 = i32::MIN;
 
 /// What a rank is doing, as far as MPI knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Phase {
     /// MPI is not initialised (perhaps never will be).
-    NotStarted,
+    NotStarted = 0,
     /// MPI is initialised and the rank computes, or is in a call that need not wait.
     Running,
     /// A call waits; the record's other fields say which.
@@ -39,23 +40,14 @@ pub enum Phase {
 }
 
 impl Phase {
-    fn from_bits(bits: u64) -> Phase {
-        match bits & 0xff {
+    /// The phase of this number (`phase as u8`); of any other, [`Phase::NotStarted`].
+    pub fn from_number(number: u8) -> Phase {
+        match number {
             1 => Phase::Running,
             2 => Phase::Waiting,
             3 => Phase::Finalized,
             4 => Phase::Aborted,
             _ => Phase::NotStarted,
-        }
-    }
-
-    fn bits(self) -> u64 {
-        match self {
-            Phase::NotStarted => 0,
-            Phase::Running => 1,
-            Phase::Waiting => 2,
-            Phase::Finalized => 3,
-            Phase::Aborted => 4,
         }
     }
 }
@@ -66,32 +58,55 @@ impl Phase {
 /// One thread at a time writes (the engine holds its lock); concurrent writers would only garble
 /// what a reader sees.
 pub struct ReportPage {
-    words: Option<&'static [AtomicU64]>,
+    own: Option<Own>,
     pid: u32,
+}
+
+/// A rank's part of the page, and what the launcher tells all ranks in it.
+#[derive(Clone, Copy)]
+pub(crate) struct Own {
+    pub(crate) record: &'static [AtomicU64],
+    pub(crate) deaths: &'static AtomicU64,
+    pub(crate) dead: &'static [AtomicU64],
 }
 
 impl ReportPage {
     /// Maps the record of `rank` from the page the launcher passed, if it did. To be called only in
     /// a job that a launcher started: a job of one may have inherited somebody else's page.
     pub fn join(rank: u32) -> ReportPage {
-        let words = map::inherited_record(FD_VARIABLE, rank as usize);
         ReportPage {
-            words,
+            own: map::inherited(FD_VARIABLE, rank as usize),
             pid: std::process::id(),
         }
     }
 
     /// A writer that writes nowhere: a job of one.
     pub fn absent() -> ReportPage {
-        ReportPage {
-            words: None,
-            pid: 0,
-        }
+        ReportPage { own: None, pid: 0 }
     }
 
     /// Whether a launcher reads this.
     pub fn is_present(&self) -> bool {
-        self.words.is_some()
+        self.own.is_some()
+    }
+
+    /// How many deaths of ranks the launcher has announced so far: when it changes, look with
+    /// [`is_dead`](ReportPage::is_dead) whose they are. One load. Always 0 unless the job was
+    /// started with `-disable-auto-cleanup` ([`KEEPS_RUNNING_VARIABLE`](crate::KEEPS_RUNNING_VARIABLE)).
+    pub fn deaths(&self) -> u32 {
+        // Acquire: whoever sees the number sees the marks made before.
+        self.own
+            .map_or(0, |own| own.deaths.load(Ordering::Acquire) as u32)
+    }
+
+    /// Whether the launcher has announced that `rank` is dead: it ended without finalising MPI.
+    pub fn is_dead(&self, rank: u32) -> bool {
+        let word = |own: Own| {
+            own.dead
+                .get(rank as usize / 64)
+                .map(|w| w.load(Ordering::Relaxed))
+        };
+        self.own.and_then(word).unwrap_or(0) >> (rank % 64) & 1 == 1
     }
 
     /// The call named `call` starts to wait for `bytes` bytes from or to `peer` with `tag` (either
@@ -102,13 +117,17 @@ impl ReportPage {
 
     /// Like [`waiting`](ReportPage::waiting), naming the communicator's context as well.
     pub fn waiting_in(&self, context: u32, call: &'static str, peer: i32, tag: i32, bytes: u64) {
-        let Some(words) = self.words else { return };
-        self.write(words, Phase::Waiting, call, |words| {
-            let envelope = u64::from(peer.cast_unsigned()) | u64::from(tag.cast_unsigned()) << 32;
-            words[ENVELOPE].store(envelope, Ordering::Relaxed);
-            words[BYTES].store(bytes, Ordering::Relaxed);
-            words[CONTEXT].store(u64::from(context), Ordering::Relaxed);
-        });
+        let Some(own) = self.own else { return };
+        write(
+            own.record,
+            self.pid,
+            Phase::Waiting,
+            call,
+            now_ns(),
+            |words| {
+                put_envelope(words, peer, tag, bytes, context);
+            },
+        );
     }
 
     /// The call that waited goes on.
@@ -118,35 +137,54 @@ impl ReportPage {
 
     /// The rank enters `phase`.
     pub fn phase(&self, phase: Phase) {
-        let Some(words) = self.words else { return };
-        self.write(words, phase, "", |_| {});
+        let Some(own) = self.own else { return };
+        write(own.record, self.pid, phase, "", now_ns(), |_| {});
     }
+}
 
-    #[inline(never)]
-    fn write(
-        &self,
-        words: &[AtomicU64],
-        phase: Phase,
-        name: &str,
-        rest: impl FnOnce(&[AtomicU64]),
-    ) {
-        let odd = words[SEQUENCE].load(Ordering::Relaxed) | 1;
-        words[SEQUENCE].store(odd, Ordering::Relaxed);
-        fence(Ordering::Release);
-        let length = name.len().min(NAME_MAX);
-        let who = u64::from(self.pid) | phase.bits() << 32 | (length as u64) << 40;
-        words[WHO].store(who, Ordering::Relaxed);
-        for (word, chunk) in words[NAME..]
-            .iter()
-            .zip(name.as_bytes()[..length].chunks(8))
-        {
-            let mut bytes = [0; 8];
-            bytes[..chunk.len()].copy_from_slice(chunk);
-            word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
-        }
-        words[SINCE].store(now_ns(), Ordering::Relaxed);
-        rest(words);
-        words[SEQUENCE].store(odd.wrapping_add(1), Ordering::Release);
+#[inline(never)]
+fn write(
+    words: &[AtomicU64],
+    pid: u32,
+    phase: Phase,
+    name: &str,
+    since_ns: u64,
+    rest: impl FnOnce(&[AtomicU64]),
+) {
+    let odd = words[SEQUENCE].load(Ordering::Relaxed) | 1;
+    words[SEQUENCE].store(odd, Ordering::Relaxed);
+    fence(Ordering::Release);
+    let length = name.len().min(NAME_MAX);
+    let who = u64::from(pid) | (phase as u64) << 32 | (length as u64) << 40;
+    words[WHO].store(who, Ordering::Relaxed);
+    put_text(&words[NAME..], &name.as_bytes()[..length]);
+    words[SINCE].store(since_ns, Ordering::Relaxed);
+    rest(words);
+    words[SEQUENCE].store(odd.wrapping_add(1), Ordering::Release);
+}
+
+fn put_envelope(words: &[AtomicU64], peer: i32, tag: i32, bytes: u64, context: u32) {
+    let envelope = u64::from(peer.cast_unsigned()) | u64::from(tag.cast_unsigned()) << 32;
+    words[ENVELOPE].store(envelope, Ordering::Relaxed);
+    words[BYTES].store(bytes, Ordering::Relaxed);
+    words[CONTEXT].store(u64::from(context), Ordering::Relaxed);
+}
+
+/// Writes text into words, eight bytes each.
+pub(crate) fn put_text(words: &[AtomicU64], text: &[u8]) {
+    for (word, chunk) in words.iter().zip(text.chunks(8)) {
+        let mut bytes = [0; 8];
+        bytes[..chunk.len()].copy_from_slice(chunk);
+        word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
+    }
+}
+
+/// A byte of somebody's text made fit for a terminal.
+pub(crate) fn plain(byte: u8) -> char {
+    if byte.is_ascii_graphic() {
+        char::from(byte)
+    } else {
+        '?'
     }
 }
 
@@ -172,6 +210,20 @@ pub struct Record {
 }
 
 impl Record {
+    /// Writes this record, as read on another host, into a page of this one.
+    pub(crate) fn write(&self, words: &[AtomicU64]) {
+        write(
+            words,
+            self.pid,
+            self.phase,
+            &self.call,
+            self.since_ns,
+            |words| {
+                put_envelope(words, self.peer, self.tag, self.bytes, self.context);
+            },
+        );
+    }
+
     pub(crate) fn read(words: &[AtomicU64]) -> Record {
         // A writer needs some 20 ns, so a few tries suffice, or, if it was preempted half-way, letting
         // it run; one that died half-way leaves the number odd for ever, and then what is there is
@@ -200,17 +252,10 @@ impl Record {
         let name = (NAME..WORDS)
             .flat_map(|i| word(i).to_le_bytes())
             .take(length);
-        let plain = |b: u8| {
-            if b.is_ascii_graphic() {
-                char::from(b)
-            } else {
-                '?'
-            }
-        };
         let envelope = word(ENVELOPE);
         Record {
             pid: low(who),
-            phase: Phase::from_bits(who >> 32),
+            phase: Phase::from_number((who >> 32 & 0xff) as u8),
             call: name.map(plain).collect(),
             peer: low(envelope).cast_signed(),
             tag: low(envelope >> 32).cast_signed(),
@@ -255,7 +300,8 @@ impl fmt::Display for Record {
     }
 }
 
-fn now_ns() -> u64 {
+/// This host's `CLOCK_MONOTONIC` in nanoseconds, which records tell time by.
+pub fn now_ns() -> u64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     (t.tv_sec.unsigned_abs()) * 1_000_000_000 + t.tv_nsec.unsigned_abs()
 }
@@ -268,7 +314,7 @@ mod tests {
 
     fn writer(fd: &std::os::fd::OwnedFd, rank: usize) -> ReportPage {
         ReportPage {
-            words: map::own_record(fd, rank),
+            own: map::own(fd, rank),
             pid: 77,
         }
     }
@@ -307,8 +353,50 @@ mod tests {
         rustix::fs::fcntl_add_seals(&plain, seals).unwrap();
         assert!(Book::open(&plain).is_none(), "no magic");
         assert!(Book::open(std::fs::File::open("/dev/null").unwrap()).is_none());
-        assert!(map::own_record(&Book::create(2).unwrap().0, 2).is_none());
+        assert!(map::own(&Book::create(2).unwrap().0, 2).is_none());
         assert!(Book::create(0).is_err());
+    }
+
+    #[test]
+    fn deaths_are_seen() {
+        let (fd, book) = Book::create(130).unwrap();
+        let page = writer(&fd, 0);
+        assert_eq!(page.deaths(), 0);
+        for rank in [0, 64, 129, 129, 130] {
+            book.mark_dead(rank);
+        }
+        assert_eq!(
+            page.deaths(),
+            3,
+            "a rank dies once, and only a rank of the job"
+        );
+        let dead: Vec<u32> = (0..200).filter(|r| page.is_dead(*r)).collect();
+        assert_eq!(dead, [0, 64, 129]);
+        assert_eq!(
+            (
+                ReportPage::absent().deaths(),
+                ReportPage::absent().is_dead(0)
+            ),
+            (0, false)
+        );
+    }
+
+    #[test]
+    fn records_of_other_hosts() {
+        let (fd, book) = Book::create(3).unwrap();
+        writer(&fd, 1).waiting_in(5, "MPI_Recv", 2, 7, 40);
+        let (copy, record) = (Book::create(3).unwrap().1, book.read(1).unwrap());
+        copy.store(1, &record);
+        copy.store(3, &record);
+        copy.set_host(
+            1,
+            "node7\u{1b}.a.very.long.name.of.a.host.in.a.domain.somewhere.in.the.world",
+        );
+        assert_eq!(copy.read(1), Some(record));
+        assert_eq!(copy.read(0).unwrap().phase, Phase::NotStarted);
+        assert_eq!(copy.host(1).unwrap().len(), 64);
+        assert!(copy.host(1).unwrap().starts_with("node7?.a"));
+        assert_eq!((copy.host(0), copy.host(3)), (None, None));
     }
 
     #[test]

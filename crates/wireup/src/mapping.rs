@@ -3,9 +3,36 @@
 //! The text is `(vector,(first_node,nodes,ranks_per_node),...)`: each block gives ranks to `nodes`
 //! consecutive nodes, `ranks_per_node` to each; the blocks repeat until every rank has a node.
 
-/// The text for a job of `size` ranks on one node.
-pub fn one_node(size: u32) -> String {
-    format!("(vector,(0,1,{size}))")
+/// The text for a job whose ranks are on these nodes: ranks dealt out evenly need one block, whatever
+/// their number; an irregular layout needs more, and its text may be longer than a PMI value.
+pub fn text(nodes: &[u32]) -> String {
+    let blocks = blocks(nodes);
+    // Blocks repeat, so the first few may say everything.
+    let enough = |count: &usize| dealt(&blocks[..*count], nodes.len()).as_deref() == Some(nodes);
+    let count = (1..blocks.len()).find(enough).unwrap_or(blocks.len());
+    let shown: Vec<String> = blocks[..count]
+        .iter()
+        .map(|(first, nodes, ranks)| format!("({first},{nodes},{ranks})"))
+        .collect();
+    format!("(vector,{})", shown.join(","))
+}
+
+/// First node, number of nodes, ranks on each.
+type Block = (u32, u32, u32);
+
+/// Joins neighbours: ranks on one node to a run, runs of one length on consecutive nodes to a block.
+fn blocks(nodes: &[u32]) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    for run in nodes.chunk_by(|a, b| a == b) {
+        let (node, length) = (run[0], u32::try_from(run.len()).unwrap_or(u32::MAX));
+        match blocks.last_mut() {
+            Some((first, count, ranks)) if *first + *count == node && *ranks == length => {
+                *count += 1
+            }
+            _ => blocks.push((node, 1, length)),
+        }
+    }
+    blocks
 }
 
 /// The node of each of `size` ranks. `None` if the text is malformed or gives nobody a node; the
@@ -24,11 +51,15 @@ pub fn nodes(text: &str, size: u32) -> Option<Vec<u32>> {
         }
         blocks.push((first, count, per));
     }
-    let size = usize::try_from(size).ok()?;
+    dealt(&blocks, usize::try_from(size).ok()?)
+}
+
+/// Deals `size` ranks out to blocks that give every one of their nodes some.
+fn dealt(blocks: &[Block], size: usize) -> Option<Vec<u32>> {
     let mut nodes = Vec::new();
     while nodes.len() < size {
-        for &(first, count, per) in &blocks {
-            for node in first..first + count {
+        for &(first, count, per) in blocks {
+            for node in first..first.checked_add(count)? {
                 for _ in 0..per {
                     if nodes.len() == size {
                         return Some(nodes);
@@ -47,8 +78,12 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn one_node_round_trips() {
-        assert_eq!(nodes(&one_node(4), 4), Some(vec![0; 4]));
+    fn texts_are_short() {
+        assert_eq!(text(&[0, 0, 0, 0]), "(vector,(0,1,4))");
+        assert_eq!(text(&[0, 0, 1, 1, 2, 2]), "(vector,(0,3,2))");
+        assert_eq!(text(&[0, 1, 2, 0, 1, 2, 0]), "(vector,(0,3,1))");
+        assert_eq!(text(&[0, 0, 0, 1, 0, 0]), "(vector,(0,1,3),(1,1,1))");
+        assert_eq!(text(&[0, 0, 1]), "(vector,(0,2,2))");
     }
 
     #[test]
@@ -77,6 +112,11 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn every_layout_round_trips(layout in proptest::collection::vec(0u32..4, 1..40)) {
+            prop_assert_eq!(nodes(&text(&layout), layout.len() as u32), Some(layout));
+        }
+
         #[test]
         fn huge_numbers_cost_nothing(a in any::<u32>(), b in any::<u32>(), c in any::<u32>(), size in 0u32..100) {
             if let Some(nodes) = nodes(&format!("(vector,({a},{b},{c}))"), size) {
