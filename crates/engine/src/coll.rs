@@ -58,6 +58,8 @@ pub(crate) struct Call {
 pub struct Running {
     call: Call,
     run: Run,
+    /// Whether a process it needs is gone: nothing more is moved, and it ends with an error.
+    failed: bool,
     tag: i32,
     temps: Vec<(AlignedBuf, UserBuf)>,
 }
@@ -97,6 +99,7 @@ impl Running {
         let mut running = Running {
             call,
             run,
+            failed: false,
             tag,
             temps: Vec::new(),
         };
@@ -203,6 +206,7 @@ impl Running {
 impl Engine {
     /// Starts a collective and gives its request.
     pub(crate) fn start_collective(&self, call: Call) -> Result<Handle> {
+        self.check_whole(&call.comm)?;
         let comm = call.comm.clone();
         let running = Running::new(call)?;
         let (handle, request) = self.new_request(Kind::Collective, 1, Some(comm))?;
@@ -234,8 +238,46 @@ impl Engine {
         done: &Completion,
     ) {
         self.note_outcome(request, done);
+        if done.outcome == Outcome::PeerFailed {
+            self.stop_collective(handle, request);
+        }
         self.complete_node(request, node);
         self.advance(handle, request);
+    }
+
+    /// Ends a collective that needs a process which is gone: its transfers with others too, as those
+    /// end theirs.
+    pub(crate) fn fail_collective(&self, handle: Handle, request: &Request, endpoint: u32) {
+        let done = Completion {
+            cookie: cookie(handle, 0),
+            source: Endpoint(endpoint),
+            tag: 0,
+            bytes: 0,
+            outcome: Outcome::PeerFailed,
+        };
+        self.note_outcome(request, &done);
+        self.stop_collective(handle, request);
+        self.advance(handle, request);
+    }
+
+    /// Starts no further transfer of a collective and cancels those under way; their completions
+    /// lead it to its end.
+    fn stop_collective(&self, handle: Handle, request: &Request) {
+        let graph = match &mut *request.body.borrow_mut() {
+            Body::Collective(running) if !running.failed => {
+                running.failed = true;
+                running.call.graph.clone()
+            }
+            _ => return,
+        };
+        for node in 0..graph.nodes().len() as NodeId {
+            let cookie = cookie(handle, node);
+            match graph.node(node).kind {
+                cad::Kind::Recv => self.transport(|m| m.cancel_recv(cookie)),
+                cad::Kind::Send => self.transport(|m| m.cancel_send(cookie)),
+                cad::Kind::Copy | cad::Kind::Calc => false,
+            };
+        }
     }
 
     fn note_outcome(&self, request: &Request, done: &Completion) {
@@ -244,6 +286,10 @@ impl Engine {
             Outcome::Truncated { .. } => consts::ERR_TRUNCATE,
             Outcome::PeerFailed | Outcome::Cancelled => consts::ERR_PROC_ABORTED,
         };
+        // What came first is the cause; what is cancelled because of it is not.
+        if request.status.get().error != consts::SUCCESS {
+            return;
+        }
         let rank = request
             .comm
             .borrow()
@@ -274,8 +320,13 @@ impl Engine {
                 _ => return,
             };
             let Some((node, step)) = next else { break };
-            if let Some(done) = self.start_step(handle, request, node, step) {
+            if self.has_stopped(request) {
+                // Nobody wants what it would move.
+            } else if let Some(done) = self.start_step(handle, request, node, step) {
                 self.note_outcome(request, &done);
+                if done.outcome == Outcome::PeerFailed {
+                    self.stop_collective(handle, request);
+                }
             } else if self.is_pending(request, node) {
                 continue;
             }
@@ -288,6 +339,10 @@ impl Engine {
         if ended && !request.is_done() {
             self.end_collective(handle, request);
         }
+    }
+
+    fn has_stopped(&self, request: &Request) -> bool {
+        matches!(&*request.body.borrow(), Body::Collective(running) if running.failed)
     }
 
     /// Whether the node's transfer is under way: it was submitted and did not complete at once.

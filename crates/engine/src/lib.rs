@@ -14,6 +14,7 @@ mod attr;
 mod coll;
 mod comm;
 mod errhandler;
+mod failure;
 mod group;
 mod info;
 mod ops;

@@ -26,7 +26,11 @@ impl Engine {
         }
         self.completions.replace(done);
         if moved {
+            self.notice_failures();
             self.wake_waiters();
+        }
+        if self.failures.told.get() {
+            self.hear_of_deaths();
         }
         moved
     }

@@ -263,12 +263,15 @@ pub(crate) fn completed_status(source: i32, done: &Completion) -> Status {
 /// The fault of an operation that completed with an error.
 #[cold]
 pub(crate) fn failed(class: i32, status: &Status, on: Option<Handle>) -> Box<types::Fault> {
+    if class == consts::ERR_PROC_ABORTED {
+        let fault = crate::failure::lost_rank(status.source);
+        return Box::new(types::Fault { on, ..*fault });
+    }
     let text = match class {
         consts::ERR_TRUNCATE => format!(
             "the message from rank {} with tag {} is longer than the {} bytes of the receive buffer",
             status.source, status.tag, status.bytes
         ),
-        consts::ERR_PROC_ABORTED => format!("the process with rank {} is gone", status.source),
         _ => "the operation failed".to_string(),
     };
     Box::new(types::Fault { class, text, on })

@@ -12,6 +12,7 @@ use types::{Handle, Result, consts, fault};
 use crate::attr::Keyval;
 use crate::comm::{Comm, ContextIds};
 use crate::errhandler::{Errhandler, ErrorTexts};
+use crate::failure::Failures;
 use crate::group::Group;
 use crate::info::Info;
 use crate::ops::Op;
@@ -84,6 +85,7 @@ pub struct Engine {
     pub(crate) bsend: RefCell<crate::api::bsend::Pools>,
     pub(crate) completions: RefCell<Vec<mtmi::Completion>>,
     pub(crate) shared_done: Cell<Option<Handle>>,
+    pub(crate) failures: Failures,
     /// Threads of this process that sleep outside the lock until something completes.
     pub(crate) sleeping: Cell<u32>,
 }
@@ -147,6 +149,7 @@ impl Engine {
             bsend: RefCell::default(),
             completions: RefCell::new(Vec::new()),
             shared_done: Cell::new(None),
+            failures: Failures::default(),
             sleeping: Cell::new(0),
         }
     }

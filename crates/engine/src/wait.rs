@@ -3,6 +3,7 @@
 use mtmi::{Sleeper, Transport};
 use types::{Handle, Result, consts};
 
+use crate::failure::LOOK;
 use crate::state::{Engine, lock};
 
 /// How a thread sleeps outside the engine's lock.
@@ -71,8 +72,12 @@ impl Engine {
 
     /// Sleeps until the transport may have something to do.
     fn sleep(&self) {
+        let deadline = match self.failures.told.get() {
+            true => sys::clock::after(LOOK),
+            false => None,
+        };
         if !self.is_threaded() {
-            self.transport(|m| m.wait(None));
+            self.transport(|m| m.wait(deadline));
             return;
         }
         lock().relax();
@@ -84,7 +89,7 @@ impl Engine {
             return;
         }
         self.sleeping.set(self.sleeping.get() + 1);
-        lock().unlocked(|| Asleep::sleep(armed, None));
+        lock().unlocked(|| Asleep::sleep(armed, deadline));
         self.sleeping.set(self.sleeping.get() - 1);
     }
 

@@ -87,6 +87,8 @@ impl Engine {
         };
         let fabric = start_fabrics(&mut job)?;
         page.phase(ReportPhase::Running);
+        let keeps_running = std::env::var_os(report::KEEPS_RUNNING_VARIABLE).is_some();
+        self.failures.told.set(keeps_running && page.is_present());
         let report = page.is_present().then_some(page);
         self.world.replace(Some(World {
             job,
@@ -122,7 +124,11 @@ impl Engine {
         let world = self.comm(consts::COMM_WORLD)?;
         crate::attr::delete_all(self, &world.attributes, consts::COMM_WORLD)?;
         self.drain("MPI_Finalize");
-        self.barrier_on("MPI_Finalize", &world)?;
+        match self.barrier_on("MPI_Finalize", &world) {
+            // Who is left ends without those who are gone.
+            Err(_) if self.has_lost_any() => {}
+            end => end?,
+        }
         self.phase.set(Phase::Finalized);
         let Some(World {
             mut job,

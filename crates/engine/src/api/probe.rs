@@ -8,6 +8,7 @@ use types::{Handle, Result, Status, consts, fault};
 
 use super::p2p::{check_buffer, check_source, outcome, tag_selector};
 use crate::comm::Comm;
+use crate::failure::lost_rank;
 use crate::request::{Kind, cookie};
 use crate::state::{Engine, out_of_objects};
 use crate::wait::Waiting;
@@ -115,10 +116,13 @@ pub fn probe(
         || probe.waiting("MPI_Probe"),
         |e| {
             found = probe.look(e);
-            found.is_some()
+            found.is_some() || e.is_gone(probe.source)
         },
     );
-    put(status, probe.status(&found.expect("waited for it")));
+    put(
+        status,
+        probe.status(&found.ok_or_else(|| lost_rank(source))?),
+    );
     Ok(())
 }
 
@@ -141,6 +145,7 @@ pub fn iprobe(
     *flag = found.is_some();
     match found {
         Some(envelope) => put(status, probe.status(&envelope)),
+        None if e.is_gone(probe.source) => return Err(lost_rank(source)),
         None => e.relax(),
     }
     Ok(())
@@ -177,10 +182,10 @@ pub fn mprobe(
         || probe.waiting("MPI_Mprobe"),
         |e| {
             found = probe.take(e);
-            found.is_some()
+            found.is_some() || e.is_gone(probe.source)
         },
     );
-    let (id, envelope) = found.expect("waited for it");
+    let (id, envelope) = found.ok_or_else(|| lost_rank(source))?;
     *message = matched(e, &probe, id, &envelope)?;
     put(status, probe.status(&envelope));
     Ok(())
@@ -211,6 +216,9 @@ pub fn improbe(
         }
         None => {
             *message = consts::MESSAGE_NULL;
+            if e.is_gone(probe.source) {
+                return Err(lost_rank(source));
+            }
             e.relax();
         }
     }

@@ -1,0 +1,117 @@
+//! Ranks that are gone: learning of it, and ending what needs them.
+//!
+//! A fabric notices that a peer's connection broke, and the launcher says so in the report page if it
+//! was told not to end the job (`mpiexec -disable-auto-cleanup`). Either way transfers with that process
+//! end with `MPI_ERR_PROC_ABORTED`, and so do collectives of all communicators it is in, also where this rank
+//! exchanges nothing with it: whoever does has stopped. Receives from any source stay, as others
+//! may satisfy them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use mtmi::{Endpoint, Source, Transport};
+use types::{Handle, Result, consts, fault};
+
+use crate::comm::Comm;
+use crate::request::Kind;
+use crate::state::Engine;
+
+/// How often a sleeping rank looks at the launcher's page, where that may tell of deaths.
+pub(crate) const LOOK: Duration = Duration::from_millis(100);
+
+/// What is known of ranks that are gone.
+#[derive(Default)]
+pub struct Failures {
+    /// Whether the launcher lets the job go on when a rank dies, and tells of it.
+    pub(crate) told: Cell<bool>,
+    /// Deaths that the launcher has told of and we have looked at.
+    seen: Cell<u32>,
+    gone: RefCell<BTreeSet<u32>>,
+}
+
+impl Engine {
+    /// Takes note of ranks that the launcher says are dead.
+    #[cold]
+    pub(crate) fn hear_of_deaths(&self) {
+        let dead: Vec<u32> = match self.world.borrow().as_ref() {
+            Some(world) => {
+                let Some(page) = &world.report else { return };
+                let deaths = page.deaths();
+                if deaths == self.failures.seen.replace(deaths) {
+                    return;
+                }
+                let ranks = 0..world.job.size();
+                ranks.filter(|&rank| page.is_dead(rank)).collect()
+            }
+            None => return,
+        };
+        for rank in dead {
+            self.lose(rank);
+        }
+    }
+
+    /// Takes note of ranks whose connection broke.
+    #[inline]
+    pub(crate) fn notice_failures(&self) {
+        while let Some(peer) = self.transport(|m| m.next_failure()) {
+            self.lose(peer.0);
+        }
+    }
+
+    /// Ends what needs a process that is gone.
+    #[cold]
+    fn lose(&self, endpoint: u32) {
+        if !self.failures.gone.borrow_mut().insert(endpoint) {
+            return;
+        }
+        self.transport(|m| m.peer_failed(Endpoint(endpoint)));
+        let requests: Vec<Handle> = self.requests.handles().map(Handle).collect();
+        for handle in requests {
+            let Ok(request) = self.request(handle) else {
+                continue;
+            };
+            let concerned = request.kind.get() == Kind::Collective
+                && !request.is_done()
+                && request
+                    .comm
+                    .borrow()
+                    .as_ref()
+                    .is_some_and(|c| c.group.rank_of(endpoint).is_some());
+            if concerned {
+                self.fail_collective(handle, request, endpoint);
+            }
+        }
+    }
+
+    /// Whether the only process that could send what `from` accepts is gone.
+    pub(crate) fn is_gone(&self, from: Source) -> bool {
+        match from {
+            Source::From(peer) => self.failures.gone.borrow().contains(&peer.0),
+            Source::Any => false,
+        }
+    }
+
+    /// Refuses a collective on a communicator that lost a process.
+    #[inline]
+    pub(crate) fn check_whole(&self, comm: &Comm) -> Result<()> {
+        let gone = self.failures.gone.borrow();
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let lost = gone.iter().find_map(|&e| comm.group.rank_of(e));
+        lost.map_or(Ok(()), |rank| Err(lost_rank(rank as i32)))
+    }
+
+    /// Whether any process of the job is gone.
+    pub(crate) fn has_lost_any(&self) -> bool {
+        !self.failures.gone.borrow().is_empty()
+    }
+}
+
+/// The fault of an operation that needs a rank which is gone.
+#[cold]
+pub(crate) fn lost_rank(rank: i32) -> Box<types::Fault> {
+    let text = format!("the process with rank {rank} is gone");
+    fault(consts::ERR_PROC_ABORTED, text)
+}
