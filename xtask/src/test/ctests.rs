@@ -35,6 +35,8 @@ pub struct Test {
     limit_s: u64,
     #[serde(default)]
     env: BTreeMap<String, String>,
+    #[serde(default)]
+    mpiexec: Vec<String>,
     says: Option<Vec<String>>,
     #[serde(default)]
     shows: bool,
@@ -93,7 +95,7 @@ impl Test {
 
     /// Whether other implementations can be expected to pass it.
     pub fn for_peers(&self) -> bool {
-        self.peer && !self.soak
+        self.peer && !self.soak && self.mpiexec.is_empty()
     }
 
     /// Runs it once with the programs in `bin`.
@@ -106,6 +108,7 @@ impl Test {
             &self.args
         };
         let mut job = Job::new(&ground.launcher)
+            .args(&self.mpiexec)
             .args(["-n".to_owned(), ranks.to_string()])
             .limit_s(self.limit_s)
             .watches(&ground.library)

@@ -1,0 +1,83 @@
+/* A rank is killed while the others go on (mpiexec -disable-auto-cleanup): what needs it ends with
+ * MPI_ERR_PROC_ABORTED, pending or started later; what doesn't need it works.
+ *
+ * Rank 1 dies. Everybody else has, at that moment, a receive from it, a synchronous send to it and a
+ * collective of all ranks under way.
+ */
+#include "check.h"
+#include <signal.h>
+#include <unistd.h>
+
+enum { VICTIM = 1, BIG = 1 << 20 };
+
+int main(int argc, char **argv)
+{
+    t_init(&argc, &argv);
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+
+    MPI_Comm survivors;
+    OK(MPI_Comm_split(MPI_COMM_WORLD, t_rank == VICTIM, t_rank, &survivors));
+    OK(MPI_Comm_set_errhandler(survivors, MPI_ERRORS_RETURN));
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+    if (t_rank == VICTIM) {
+        /* The others shall be waiting by then. */
+        usleep(300000);
+        kill(getpid(), SIGKILL);
+    }
+
+    char small, *large = t_alloc(BIG), *other = t_alloc(BIG);
+    memset(large, 7, BIG);
+    int one = 1, sum = 0, flag = 0;
+    MPI_Request pending[4];
+    MPI_Status s;
+    OK(MPI_Irecv(&small, 1, MPI_CHAR, VICTIM, 1, MPI_COMM_WORLD, &pending[0]));
+    OK(MPI_Issend(&one, 1, MPI_INT, VICTIM, 2, MPI_COMM_WORLD, &pending[1]));
+    OK(MPI_Isend(large, BIG, MPI_CHAR, VICTIM, 3, MPI_COMM_WORLD, &pending[2]));
+    OK(MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &pending[3]));
+
+    /* Traffic among the survivors goes on meanwhile. */
+    int me, n;
+    OK(MPI_Comm_rank(survivors, &me));
+    OK(MPI_Comm_size(survivors, &n));
+    for (int i = 0; i < 50; i++) {
+        OK(MPI_Sendrecv(large, BIG, MPI_CHAR, (me + 1) % n, i, other, BIG, MPI_CHAR,
+                        (me + n - 1) % n, i, survivors, &s));
+        SAME(other[BIG - 1], 7);
+    }
+
+    for (int i = 0; i < 4; i++)
+        FAILS(MPI_Wait(&pending[i], &s), MPI_ERR_PROC_ABORTED);
+
+    /* Later calls. */
+    FAILS(MPI_Recv(&small, 1, MPI_CHAR, VICTIM, 1, MPI_COMM_WORLD, &s), MPI_ERR_PROC_ABORTED);
+    FAILS(MPI_Send(&one, 1, MPI_INT, VICTIM, 1, MPI_COMM_WORLD), MPI_ERR_PROC_ABORTED);
+    FAILS(MPI_Ssend(large, BIG, MPI_CHAR, VICTIM, 1, MPI_COMM_WORLD), MPI_ERR_PROC_ABORTED);
+    FAILS(MPI_Probe(VICTIM, 9, MPI_COMM_WORLD, &s), MPI_ERR_PROC_ABORTED);
+    FAILS(MPI_Iprobe(VICTIM, 9, MPI_COMM_WORLD, &flag, &s), MPI_ERR_PROC_ABORTED);
+    FAILS(MPI_Barrier(MPI_COMM_WORLD), MPI_ERR_PROC_ABORTED);
+    FAILS(MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD), MPI_ERR_PROC_ABORTED);
+
+    /* What doesn't need it. */
+    OK(MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, survivors));
+    SAME(sum, n);
+    if (n > 1) {
+        /* From anybody: others may send. */
+        MPI_Request any;
+        int got = -1;
+        OK(MPI_Irecv(&got, 1, MPI_INT, MPI_ANY_SOURCE, 5, MPI_COMM_WORLD, &any));
+        int to;
+        OK(MPI_Barrier(survivors));
+        to = (me + 1) % n;
+        OK(MPI_Send(&me, 1, MPI_INT, to + (to >= VICTIM), 5, MPI_COMM_WORLD));
+        OK(MPI_Wait(&any, &s));
+        SAME(got, (me + n - 1) % n);
+    }
+    OK(MPI_Barrier(survivors));
+    OK(MPI_Comm_free(&survivors));
+    free(large);
+    free(other);
+    if (t_rank == 0)
+        printf("ok lost\n");
+    OK(MPI_Finalize());
+    return 0;
+}
