@@ -235,7 +235,7 @@ fn server(options: &Options, appnums: &[u32]) -> Result<Server, StartError> {
         });
     }
     let preset = vec![
-        ("PMI_process_mapping".into(), mapping::one_node(size)),
+        ("PMI_process_mapping".into(), mapping::text(&vec![0; size as usize])),
         (SECRET_KEY.into(), wire::to_hex(&secret[..32])),
     ];
     let name = format!(
