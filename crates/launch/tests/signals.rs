@@ -3,6 +3,7 @@
 mod common;
 
 use common::{END_LIMIT, mpiexec, send, start};
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
@@ -109,6 +110,28 @@ fn quit_and_the_report_command_tell_where_ranks_wait() {
         .output()
         .unwrap();
     assert!(!nobody.status.success() && !nobody.stderr.is_empty());
+}
+
+#[test]
+fn in_the_background_interrupts_are_ignored_and_reports_are_given() {
+    let mut job = common::start_with("-n 2 PROBE wait", std::process::Stdio::null(), |command| {
+        // As a shell script starts `mpiexec ... &`.
+        // SAFETY: between fork and exec only system calls are made.
+        unsafe {
+            command.pre_exec(|| {
+                libc::signal(libc::SIGINT, libc::SIG_IGN);
+                libc::signal(libc::SIGQUIT, libc::SIG_IGN);
+                Ok(())
+            });
+        }
+    });
+    job.wait_for("ready", 2);
+    job.signal("INT");
+    job.signal("QUIT");
+    job.wait_for_error("rank 1 (pid ");
+    assert!(job.child.try_wait().unwrap().is_none());
+    job.signal("TERM");
+    assert_eq!(job.finish().code, Some(143));
 }
 
 #[test]

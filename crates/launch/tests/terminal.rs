@@ -26,6 +26,7 @@ fn at_terminal(script: &str) -> (Child, File) {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
+    common::with_default_signals(&mut command);
     // SAFETY: between fork and exec only system calls are made.
     unsafe {
         command.pre_exec(move || {

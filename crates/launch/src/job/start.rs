@@ -23,7 +23,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Instant;
 use wireup::{SECRET_KEY, mapping, wire};
 
-/// Signals mpiexec acts on or passes on. Those it was started with ignored stay ignored.
+/// Signals mpiexec acts on or passes on. Those it was started with ignored stay ignored, but for SIGQUIT:
+/// it ends nothing and asks for the report, and a job in a script's background can be asked as well.
 const HANDLED: &[i32] = &[
     libc::SIGINT,
     libc::SIGTERM,
@@ -64,7 +65,7 @@ pub(super) fn start(options: &Options) -> Result<Job, StartError> {
     let handled: Vec<i32> = HANDLED
         .iter()
         .copied()
-        .filter(|s| !is_ignored(*s))
+        .filter(|s| *s == libc::SIGQUIT || !is_ignored(*s))
         .collect();
     let (signals, mask) = Signals::new(&[&handled[..], HELD_BACK].concat(), &handled)
         .map_err(|e| system("signals", e))?;

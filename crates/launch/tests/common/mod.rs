@@ -2,6 +2,7 @@
 #![allow(dead_code)] // each test file uses its part
 
 use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -98,6 +99,7 @@ pub fn start_with(line: &str, stdin: Stdio, adjust: impl FnOnce(&mut Command)) -
         .stdin(stdin)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    with_default_signals(&mut command);
     adjust(&mut command);
     let mut child = command.spawn().expect("mpiexec starts");
     let (sender, output) = channel();
@@ -126,6 +128,20 @@ pub fn start_with(line: &str, stdin: Stdio, adjust: impl FnOnce(&mut Command)) -
         output: Some(output),
         stdout: Vec::new(),
         stderr: Vec::new(),
+    }
+}
+
+/// A shell without job control starts what it puts in the background with SIGINT and SIGQUIT ignored,
+/// and a test run in the background must not pass that on: mpiexec would rightly keep it so.
+pub fn with_default_signals(command: &mut Command) {
+    // SAFETY: between fork and exec only system calls are made.
+    unsafe {
+        command.pre_exec(|| {
+            for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTERM] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            Ok(())
+        });
     }
 }
 
@@ -257,6 +273,14 @@ impl Running {
             assert!(begin.elapsed() < PATIENCE, "still there: {left:?}");
             thread::sleep(Duration::from_millis(5));
         }
+    }
+}
+
+/// A failed test leaves nothing running either: the keeper ends the ranks.
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
