@@ -6,6 +6,7 @@
 mod apt;
 mod cross;
 mod ctests;
+mod ground;
 mod guest;
 mod hpcc;
 mod imb;
@@ -17,6 +18,7 @@ mod tidy;
 mod unit;
 
 use crate::Result;
+use ground::{Ground, Over};
 use std::time::Instant;
 
 /// Arguments of `test`.
@@ -30,15 +32,32 @@ pub struct Args {
     /// The long form of each stage
     #[arg(long)]
     soak: bool,
+    /// Which way messages take in the stages c, imb, mpi4py and hpcc
+    #[arg(long, value_enum, default_value_t)]
+    over: Over,
 }
 
 /// What a stage may be told.
 pub struct Options {
     only: Option<String>,
     soak: bool,
+    over: Over,
 }
 
 impl Options {
+    /// Where the stage's programs run.
+    fn ground(&self) -> Ground {
+        Ground::ours(self.over)
+    }
+
+    /// What to add to a stage's name to tell it from its usual form.
+    fn way(&self) -> String {
+        match self.over {
+            Over::Shm => String::new(),
+            over => format!(" over {}", over.name()),
+        }
+    }
+
     /// Whether the test of this name was asked for.
     fn wants(&self, name: &str) -> bool {
         self.only
@@ -111,6 +130,7 @@ pub fn run(args: &Args) -> Result {
     let options = Options {
         only: args.only.clone(),
         soak: args.soak,
+        over: args.over,
     };
     let mut tally = Tally::default();
     let mut times = Vec::new();
@@ -144,5 +164,6 @@ pub fn soak() -> Result {
         stages: vec!["build".into(), "c".into()],
         only: None,
         soak: true,
+        over: Over::Shm,
     })
 }

@@ -1,7 +1,8 @@
 //! Stage `cross`: programs compiled by one implementation run on the other, both ways, and each
 //! implementation's programs run under the other's launcher. The other one is MPICH as PyPI has it.
 
-use super::ctests::{self, Ground};
+use super::ctests;
+use super::ground::{Ground, Over};
 use super::{Options, Tally, peers};
 use crate::{Result, build};
 
@@ -10,12 +11,13 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
     let mpich = peers::mpich()?;
     let ours = Ground {
         short: true,
-        ..Ground::ours()
+        ..Ground::ours(Over::Shm)
     };
     let theirs = Ground {
         launcher: mpich.join("bin/mpiexec.hydra"),
         library: mpich.join("lib"),
         short: true,
+        over: Over::Shm,
     };
     let folder = build::target().join("test/c");
 
@@ -32,11 +34,13 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
         launcher: theirs.launcher.clone(),
         library: ours.library.clone(),
         short: true,
+        over: Over::Shm,
     };
     let mpiexec = Ground {
         launcher: ours.launcher.clone(),
         library: theirs.library.clone(),
         short: true,
+        over: Over::Shm,
     };
     // What runs, where, what it shows, and on how many ranks.
     let runs = [

@@ -3,13 +3,14 @@
 //! The table `tests/c/tests.toml` says what is run; its head explains the fields. Stage `cross` uses the
 //! same table with another implementation's compilers, libraries and launchers.
 
+use super::ground::Ground;
 use super::job::Job;
 use super::{Options, Tally};
 use crate::spec::root;
 use crate::{Result, build, process};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 /// The table.
@@ -65,28 +66,6 @@ fn yes() -> bool {
     true
 }
 
-/// Where programs run: a launcher, and the folder of the MPI library they get.
-pub struct Ground {
-    /// The mpiexec.
-    pub launcher: PathBuf,
-    /// The folder of the library.
-    pub library: PathBuf,
-    /// Whether the table's `peer_args` hold: for another implementation, and where a short run does.
-    pub short: bool,
-}
-
-impl Ground {
-    /// Our own.
-    pub fn ours() -> Ground {
-        let prefix = build::prefix(false);
-        Ground {
-            launcher: prefix.join("bin/mpiexec"),
-            library: prefix.join("lib"),
-            short: false,
-        }
-    }
-}
-
 impl Test {
     /// Name of its C file, without the ending.
     pub fn program(&self) -> &str {
@@ -109,7 +88,7 @@ impl Test {
         };
         let mut job = Job::new(&ground.launcher)
             .args(&self.mpiexec)
-            .args(["-n".to_owned(), ranks.to_string()])
+            .args(ground.start(ranks))
             .limit_s(self.limit_s)
             .watches(&ground.library)
             .env("LD_LIBRARY_PATH", &ground.library);
@@ -205,7 +184,7 @@ pub fn compile_ours(tally: &mut Tally) -> Result {
 /// Runs the stage.
 pub fn run(options: &Options, tally: &mut Tally) -> Result {
     compile_ours(tally)?;
-    let ground = Ground::ours();
+    let ground = options.ground();
     for abi in ["standard", "mpich"] {
         let bin = build::target().join("test/c").join(abi);
         for test in table()? {
@@ -215,7 +194,7 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
                 &test.ranks
             };
             for &n in ranks {
-                let name = format!("c/{abi}/{} -n {n}", test.name);
+                let name = format!("c{}/{abi}/{} -n {n}", options.way(), test.name);
                 if options.wants(&name) && test.soak == options.soak {
                     tally.test(&name, || test.run(&bin, &ground, n));
                 }

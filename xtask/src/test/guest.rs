@@ -1,7 +1,7 @@
 //! Stage `guest`: what MPI must leave alone in the process that it is a guest in, and where it must
 //! run although the system gives little. The programs are those of `tests/guest`.
 
-use super::ctests::Ground;
+use super::ground::{Ground, Over};
 use super::job::Job;
 use super::{Options, Tally, apt};
 use crate::spec::root;
@@ -219,7 +219,7 @@ fn nothing_writable(place: &Place, apart: &str, change: &str) -> Result {
 /// Python's multiprocessing and subprocess in ranks.
 fn python(place: &Place) -> Result {
     apt::need_python()?;
-    let job = Job::new(Ground::ours().launcher)
+    let job = Job::new(Ground::ours(Over::Shm).launcher)
         .args(["-n", "2", "python3"])
         .args([root().join("tests/guest/guest.py")])
         .args([place.lib("libmpi.so.12")]);

@@ -1,7 +1,7 @@
 //! Stage `hpcc`: the HPC Challenge benchmark from Debian's sources, built for both ABIs, on four grids.
 //! `tests/hpcc/run` gets, builds and prepares it; the results are judged here.
 
-use super::ctests::Ground;
+use super::ground::Ground;
 use super::job::Job;
 use super::{Options, Tally, apt};
 use crate::spec::root;
@@ -45,17 +45,16 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
             if !options.soak && (abi == "mpich") != matches!(number, 1 | 2) {
                 continue;
             }
-            let name = format!("hpcc/{abi} {rows}x{columns}");
+            let name = format!("hpcc{}/{abi} {rows}x{columns}", options.way());
             if options.wants(&name) {
-                tally.test(&name, || one(&home, rows, columns));
+                tally.test(&name, || one(&options.ground(), &home, rows, columns));
             }
         }
     }
     Ok(())
 }
 
-fn one(home: &Path, rows: u32, columns: u32) -> Result {
-    let ground = Ground::ours();
+fn one(ground: &Ground, home: &Path, rows: u32, columns: u32) -> Result {
     let folder = home.join(format!("{rows}x{columns}"));
     let mut script = Command::new(root().join("tests/hpcc/run"));
     process::run(
@@ -65,7 +64,7 @@ fn one(home: &Path, rows: u32, columns: u32) -> Result {
             .args([rows.to_string(), columns.to_string()]),
     )?;
     let job = Job::new(&ground.launcher)
-        .args(["-n", &(rows * columns).to_string()])
+        .args(ground.start(rows * columns))
         .args([home.join("hpcc")])
         .folder(&folder)
         .env("LD_LIBRARY_PATH", &ground.library)

@@ -2,22 +2,23 @@
 //!
 //! They check no data; what is tested is that every benchmark runs to its end.
 
-use super::ctests::Ground;
+use super::ground::Ground;
 use super::job::Job;
 use super::{Options, Tally, peers};
-use crate::{Result, build};
+use crate::Result;
 use std::path::Path;
 
 /// Runs the stage.
 pub fn run(options: &Options, tally: &mut Tally) -> Result {
     let bin = peers::intel()?.join("bin");
+    let (ground, way) = (options.ground(), options.way());
     for suite in ["IMB-MPI1", "IMB-NBC"] {
-        let names = benchmarks(&bin.join(suite))?;
+        let names = benchmarks(&ground, &bin.join(suite))?;
         for ranks in [2, 4] {
-            let name = format!("imb/{suite}, {} benchmarks, -n {ranks}", names.len());
+            let name = format!("imb{way}/{suite}, {} benchmarks, -n {ranks}", names.len());
             if options.wants(&name) {
                 tally.test(&name, || {
-                    suite_of(&bin.join(suite), &names, ranks, options.soak)
+                    suite_of(&ground, &bin.join(suite), &names, ranks, options.soak)
                 });
             }
         }
@@ -26,11 +27,10 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
 }
 
 /// All benchmarks of a suite, also those not run by default.
-fn benchmarks(program: &Path) -> Result<Vec<String>> {
-    let ground = Ground::ours();
+fn benchmarks(ground: &Ground, program: &Path) -> Result<Vec<String>> {
     let job = Job::new(program)
         .args(["-list"])
-        .env("LD_LIBRARY_PATH", ground.library);
+        .env("LD_LIBRARY_PATH", &ground.library);
     let done = job.passes(&["List of benchmarks".to_owned()])?;
     let lines = done.output.lines().filter(|line| line.starts_with("    "));
     let mut names: Vec<_> = lines
@@ -46,9 +46,7 @@ fn benchmarks(program: &Path) -> Result<Vec<String>> {
     }
 }
 
-fn suite_of(program: &Path, names: &[String], ranks: u32, long: bool) -> Result {
-    let ground = Ground::ours();
-    let library = build::prefix(false).join("lib");
+fn suite_of(ground: &Ground, program: &Path, names: &[String], ranks: u32, long: bool) -> Result {
     // Repetitions, seconds for each size, sizes as powers of two.
     let (iter, time, sizes) = if long {
         ("1000", "10", "0:22")
@@ -56,7 +54,7 @@ fn suite_of(program: &Path, names: &[String], ranks: u32, long: bool) -> Result 
         ("20,8,20", "0.1", "2:20")
     };
     let job = Job::new(&ground.launcher)
-        .args(["-n", &ranks.to_string()])
+        .args(ground.start(ranks))
         .args([program])
         .args([
             "-npmin",
@@ -69,9 +67,9 @@ fn suite_of(program: &Path, names: &[String], ranks: u32, long: bool) -> Result 
             sizes,
         ])
         .args(names)
-        .env("LD_LIBRARY_PATH", &library)
+        .env("LD_LIBRARY_PATH", &ground.library)
         .limit_s(if long { 3600 } else { 180 })
-        .proves(&library);
+        .proves(&ground.library);
     let done = job.passes(&["# All processes entering MPI_Finalize".to_owned()])?;
     let begun = done
         .output

@@ -1,7 +1,7 @@
 //! Stage `mpi4py`: the wheel from PyPI on our `libmpi.so.12`: its benchmarks, and its own tests for what is
 //! built, from the list in `tests/py/mpi4py-tests.txt`. No failure, and no skip but for the listed reasons.
 
-use super::ctests::Ground;
+use super::ground::Ground;
 use super::job::{Done, Job};
 use super::{Options, Tally, peers};
 use crate::spec::root;
@@ -46,17 +46,21 @@ impl List {
 pub fn run(options: &Options, tally: &mut Tally) -> Result {
     let home = peers::mpi4py()?;
     let python = home.join("bin/python");
+    let (ground, way) = (options.ground(), options.way());
     for (bench, ranks) in [
         ("helloworld", 1),
         ("helloworld", 4),
         ("ringtest", 4),
         ("pingpong", 2),
     ] {
-        let name = format!("mpi4py/bench {bench} -n {ranks}");
+        let name = format!("mpi4py{way}/bench {bench} -n {ranks}");
         if options.wants(&name) {
             let rest = ["-m", "mpi4py.bench", bench].map(str::to_owned);
             tally.test(&name, || {
-                job(&python, ranks, &rest).limit_s(60).passes(&[]).map(drop)
+                job(&ground, &python, ranks, &rest)
+                    .limit_s(60)
+                    .passes(&[])
+                    .map(drop)
             });
         }
     }
@@ -65,20 +69,21 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
     let logs = build::target().join("test/mpi4py");
     for ranks in 1..=4 {
         let name = format!(
-            "mpi4py/its own tests, {} files, -n {ranks}",
+            "mpi4py{way}/its own tests, {} files, -n {ranks}",
             list.files.len()
         );
         if options.wants(&name) {
-            tally.test(&name, || suite(&python, &sources, &list, &logs, ranks));
+            tally.test(&name, || {
+                suite(&ground, &python, &sources, &list, &logs, ranks)
+            });
         }
     }
     Ok(())
 }
 
-fn job(python: &Path, ranks: u32, rest: &[String]) -> Job {
-    let ground = Ground::ours();
+fn job(ground: &Ground, python: &Path, ranks: u32, rest: &[String]) -> Job {
     Job::new(&ground.launcher)
-        .args(["-n", &ranks.to_string()])
+        .args(ground.start(ranks))
         .args([python])
         .args(rest)
         // The wheel would rather take an MPI library inside its own environment.
@@ -88,7 +93,14 @@ fn job(python: &Path, ranks: u32, rest: &[String]) -> Job {
 }
 
 /// Its own tests. Each rank writes what it has to say to a file of its own.
-fn suite(python: &Path, sources: &Path, list: &List, logs: &Path, ranks: u32) -> Result {
+fn suite(
+    ground: &Ground,
+    python: &Path,
+    sources: &Path,
+    list: &List,
+    logs: &Path,
+    ranks: u32,
+) -> Result {
     std::fs::create_dir_all(logs).map_err(|e| format!("{}: {e}", logs.display()))?;
     let script = root().join("tests/py/log_per_rank.py");
     let log = logs.join(format!("{ranks}."));
@@ -100,7 +112,10 @@ fn suite(python: &Path, sources: &Path, list: &List, logs: &Path, ranks: u32) ->
     for pattern in &list.without {
         rest.extend(["-x".to_owned(), pattern.clone()]);
     }
-    let done = job(python, ranks, &rest).folder(sources).limit_s(400).run();
+    let done = job(ground, python, ranks, &rest)
+        .folder(sources)
+        .limit_s(400)
+        .run();
     let mut complaints = Vec::new();
     let mut summary = String::new();
     for rank in 0..ranks {

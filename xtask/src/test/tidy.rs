@@ -23,18 +23,15 @@ const ARROWS: [(&str, &[&str]); 21] = [
     ("cad", &["types"]),
     ("mtmi", &["types", "boundary", "layout"]),
     ("shm", &["types", "boundary", "layout", "mtmi", "sys"]),
-    (
-        "tcp",
-        &["types", "boundary", "layout", "mtmi", "sys"],
-    ),
+    ("tcp", &["types", "boundary", "layout", "mtmi", "sys"]),
     ("fabrics", &["types", "sys", "mtmi", "shm", "tcp"]),
     ("report", &["types", "sys"]),
     ("wireup", &["types", "sys"]),
     (
         "engine",
         &[
-            "types", "sys", "boundary", "layout", "datatype", "op", "cad", "mtmi", "fabrics", "report",
-            "wireup",
+            "types", "sys", "boundary", "layout", "datatype", "op", "cad", "mtmi", "fabrics",
+            "report", "wireup",
         ],
     ),
     ("entry", &["types", "boundary", "engine"]),
