@@ -60,21 +60,6 @@ pub(crate) fn machine() -> Option<u64> {
     unix::neighbourhood().ok()
 }
 
-/// The processes of each machine, in order; one that does not know its machine is alone.
-pub(crate) fn groups(cards: &[Card]) -> Vec<Vec<u32>> {
-    let mut groups: Vec<(Option<u64>, Vec<u32>)> = Vec::new();
-    for (rank, card) in (0u32..).zip(cards) {
-        let known = groups
-            .iter_mut()
-            .find(|(machine, _)| machine.is_some() && *machine == card.machine);
-        match known {
-            Some((_, members)) => members.push(rank),
-            None => groups.push((card.machine, vec![rank])),
-        }
-    }
-    groups.into_iter().map(|(_, members)| members).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,11 +92,5 @@ mod tests {
         ] {
             assert_eq!(Card::decode(text), None, "{text}");
         }
-    }
-
-    #[test]
-    fn groups_are_machines() {
-        let cards = [Some(1), Some(2), None, Some(1), None].map(|m| card(m, None));
-        assert_eq!(groups(&cards), [vec![0, 3], vec![1], vec![2], vec![4]]);
     }
 }

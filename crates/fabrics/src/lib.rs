@@ -8,7 +8,7 @@
 //! * [`Selection`]: what `YAMABIKO_FABRICS` allows;
 //! * [`start`](Fabrics::start): processes tell each other their *cards* (where they are, how to reach
 //!   them), those of one machine join a segment, the others a network;
-//! * [`Route`]: what is used to whom, and why, for people.
+//! * [`Fabrics::describe`]: what is used between which ranks, and why, for people.
 //!
 //! Invariants: `shm` is always there, be it with this process alone, as its doorbell is what everything
 //! sleeps on; `tcp` is there only where somebody needs it, and a job inside one machine that may use
@@ -17,12 +17,13 @@
 #![forbid(unsafe_code)]
 
 mod card;
+mod map;
 mod routes;
 mod selection;
 mod sleep;
 mod start;
 
-pub use routes::{Fabrics, Route};
+pub use routes::Fabrics;
 pub use selection::Selection;
 pub use sleep::{Armed, Sleeper};
 pub use start::{Place, StartError};

@@ -6,6 +6,7 @@ use mtmi::{Cookie, Endpoint, Fabric, Limits, Outgoing, Queues, Receive, Submit};
 use shm::Shm;
 use tcp::Tcp;
 
+use crate::map::JobMap;
 use crate::sleep::Sleeper;
 
 /// Which fabric reaches a process.
@@ -17,24 +18,12 @@ pub(crate) enum Via {
     Tcp,
 }
 
-/// How one process reaches some others, for people.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Route {
-    /// The fabric's name, as in `YAMABIKO_FABRICS`.
-    pub fabric: &'static str,
-    /// The processes it reaches.
-    pub peers: Vec<u32>,
-    /// Why it was chosen.
-    pub why: &'static str,
-}
-
 /// All fabrics of a process.
 pub struct Fabrics {
     pub(crate) shm: Shm,
     pub(crate) tcp: Option<Tcp>,
     via: Vec<Via>,
-    /// The processes of each machine; empty if all are on this one.
-    machines: Vec<Vec<u32>>,
+    map: JobMap,
     pub(crate) sleeper: Sleeper,
 }
 
@@ -43,57 +32,33 @@ impl Fabrics {
         shm: Shm,
         tcp: Option<Tcp>,
         via: Vec<Via>,
-        machines: Vec<Vec<u32>>,
+        map: JobMap,
     ) -> std::io::Result<Fabrics> {
         let sleeper = Sleeper::new(&shm, tcp.as_ref())?;
         Ok(Fabrics {
             shm,
             tcp,
             via,
-            machines,
+            map,
             sleeper,
         })
     }
 
     /// Whether all processes of the job run on one machine.
     pub fn on_one_machine(&self) -> bool {
-        self.machines.len() <= 1
+        self.map.machines.len() <= 1
     }
 
     /// The number of this process's machine, counted in the order of their first processes.
     pub fn machine(&self) -> u32 {
         let me = self.endpoint().0;
-        let place = self.machines.iter().position(|m| m.contains(&me));
+        let place = self.map.machines.iter().position(|m| m.contains(&me));
         place.unwrap_or(0) as u32
     }
 
-    /// How this process reaches the others.
-    pub fn routes(&self) -> Vec<Route> {
-        let me = self.endpoint().0;
-        let through = |via: Via| -> Vec<u32> {
-            let all = (0u32..).zip(&self.via);
-            all.filter(|&(peer, v)| peer != me && *v == via)
-                .map(|(peer, _)| peer)
-                .collect()
-        };
-        let routes = [
-            Route {
-                fabric: "self",
-                peers: vec![me],
-                why: "the same process",
-            },
-            Route {
-                fabric: "shm",
-                peers: through(Via::Shm),
-                why: "the same machine and user: memory could be shared",
-            },
-            Route {
-                fabric: "tcp",
-                peers: through(Via::Tcp),
-                why: "another machine, or shared memory not allowed",
-            },
-        ];
-        routes.into_iter().filter(|r| !r.peers.is_empty()).collect()
+    /// What is used between which ranks of the job, and why: a sentence a line, for people.
+    pub fn describe(&self) -> Vec<String> {
+        self.map.describe()
     }
 
     #[inline(always)]

@@ -8,6 +8,7 @@ use shm::{Config, InitError, Shm};
 use tcp::{Listening, Tcp};
 
 use crate::card::{self, Card};
+use crate::map::JobMap;
 use crate::routes::{Fabrics, Via};
 use crate::selection::{Selection, VARIABLE};
 
@@ -82,7 +83,8 @@ impl Fabrics {
             let everybody = (0..place.size).collect();
             let shm = share(place, everybody, exchange)?;
             let via = vec![Via::Shm; place.size as usize];
-            return Fabrics::new(shm, None, via, Vec::new()).map_err(StartError::System);
+            let map = JobMap::together(place.size);
+            return Fabrics::new(shm, None, via, map).map_err(StartError::System);
         }
         let secret = secret(exchange)?;
         let listening = match selection.tcp {
@@ -90,8 +92,8 @@ impl Fabrics {
             false => None,
         };
         let cards = introduce(place, selection, listening.as_ref(), exchange)?;
-        let groups = card::groups(&cards);
-        let mine = segment(place, &groups, &cards);
+        let map = JobMap::of(&cards);
+        let mine = map.segment(place.rank);
         let via = routes(place, &mine, &cards, selection)?;
         let shm = share(place, mine, exchange)?;
         let tcp = listening.map(|listening| {
@@ -101,7 +103,7 @@ impl Fabrics {
             listening.join(Endpoint(place.rank), addresses.collect(), secret)
         });
         let tcp: Option<Tcp> = tcp.transpose().map_err(StartError::Tcp)?;
-        Fabrics::new(shm, tcp, via, groups).map_err(StartError::System)
+        Fabrics::new(shm, tcp, via, map).map_err(StartError::System)
     }
 }
 
@@ -141,18 +143,6 @@ fn introduce(
         cards.push(card);
     }
     Ok(cards)
-}
-
-/// The processes that share memory with this one, itself included.
-fn segment(place: Place, groups: &[Vec<u32>], cards: &[Card]) -> Vec<u32> {
-    let machine = groups.iter().find(|members| members.contains(&place.rank));
-    let shares = |rank: u32| cards.get(rank as usize).is_some_and(|card| card.shares);
-    match machine {
-        Some(members) if shares(place.rank) => {
-            members.iter().copied().filter(|&r| shares(r)).collect()
-        }
-        _ => vec![place.rank],
-    }
 }
 
 /// Which fabric reaches whom.
