@@ -15,6 +15,7 @@ mod coll;
 mod comm;
 mod errhandler;
 mod failure;
+mod graphs;
 mod group;
 mod info;
 mod ops;

@@ -13,6 +13,7 @@ use crate::attr::Keyval;
 use crate::comm::{Comm, ContextIds};
 use crate::errhandler::{Errhandler, ErrorTexts};
 use crate::failure::Failures;
+use crate::graphs::Graphs;
 use crate::group::Group;
 use crate::info::Info;
 use crate::ops::Op;
@@ -86,6 +87,7 @@ pub struct Engine {
     pub(crate) completions: RefCell<Vec<mtmi::Completion>>,
     pub(crate) shared_done: Cell<Option<Handle>>,
     pub(crate) failures: Failures,
+    pub(crate) graphs: Graphs,
     /// Threads of this process that sleep outside the lock until something completes.
     pub(crate) sleeping: Cell<u32>,
 }
@@ -150,6 +152,7 @@ impl Engine {
             completions: RefCell::new(Vec::new()),
             shared_done: Cell::new(None),
             failures: Failures::default(),
+            graphs: Graphs::default(),
             sleeping: Cell::new(0),
         }
     }

@@ -8,14 +8,15 @@ use std::rc::Rc;
 use boundary::{Handles, Ints, UserBuf};
 use cad::alltoall::BlockW;
 use cad::{
-    Block, Graph, Part, Shape, allgather, alltoall as alltoall_graphs, barrier as barrier_graphs,
-    bcast as bcast_graphs, gather as gather_graphs, scatter as scatter_graphs,
+    Block, Graph, Part, Shape, allgather, alltoall as alltoall_graphs, bcast as bcast_graphs,
+    gather as gather_graphs, scatter as scatter_graphs,
 };
 use types::{Handle, Result, consts, fault};
 
 use super::p2p::check_buffer;
 use crate::coll::{Call, team};
 use crate::comm::Comm;
+use crate::graphs::Plan;
 use crate::state::Engine;
 use crate::typeobj::TypeObj;
 
@@ -121,9 +122,9 @@ pub(crate) fn check_root(comm: &Comm, root: i32) -> Result<u32> {
         })
 }
 
-fn call(comm: &Rc<Comm>, graph: Graph, send: Side, recv: Side) -> Call {
+fn call(comm: &Rc<Comm>, graph: impl Into<Rc<Graph>>, send: Side, recv: Side) -> Call {
     Call {
-        graph: Rc::new(graph),
+        graph: graph.into(),
         comm: comm.clone(),
         group: comm.group.clone(),
         send: send.buf,
@@ -142,7 +143,12 @@ impl Engine {
     pub(crate) fn barrier_on(&self, name: &'static str, comm: &Rc<Comm>) -> Result<()> {
         self.run_collective(
             name,
-            call(comm, barrier_graphs::graph(&team(comm)), NOWHERE, NOWHERE),
+            call(
+                comm,
+                self.graph(Plan::Barrier(team(comm))),
+                NOWHERE,
+                NOWHERE,
+            ),
         )
     }
 }
@@ -151,7 +157,7 @@ pub(crate) fn prepare_barrier(e: &Engine, comm: Handle) -> Result<Call> {
     let comm = e.comm(comm)?;
     Ok(call(
         &comm,
-        barrier_graphs::graph(&team(&comm)),
+        e.graph(Plan::Barrier(team(&comm))),
         NOWHERE,
         NOWHERE,
     ))
@@ -169,12 +175,12 @@ pub(crate) fn prepare_bcast(
     let root = check_root(&comm, root)?;
     let data = side(e, buffer, count, datatype)?;
     let Part { count, ty } = data.part;
-    let graph = bcast_graphs::graph(&bcast_graphs::Params {
+    let graph = e.graph(Plan::Bcast(bcast_graphs::Params {
         team: team(&comm),
         root,
         count,
         ty,
-    });
+    }));
     Ok(call(&comm, graph, NOWHERE, data))
 }
 
@@ -216,7 +222,7 @@ pub(crate) fn prepare_gather(
         recv: recv.part,
         in_place,
     };
-    Ok(call(&comm, gather_graphs::graph(&params), send, recv))
+    Ok(call(&comm, e.graph(Plan::Gather(params)), send, recv))
 }
 
 #[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
@@ -289,7 +295,7 @@ pub(crate) fn prepare_scatter(
         recv: recv.part,
         in_place,
     };
-    Ok(call(&comm, scatter_graphs::graph(&params), send, recv))
+    Ok(call(&comm, e.graph(Plan::Scatter(params)), send, recv))
 }
 
 #[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
@@ -359,7 +365,7 @@ pub(crate) fn prepare_allgather(
         recv: recv.part,
         in_place,
     };
-    Ok(call(&comm, allgather::graph(&params), send, recv))
+    Ok(call(&comm, e.graph(Plan::Allgather(params)), send, recv))
 }
 
 #[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
@@ -422,7 +428,7 @@ pub(crate) fn prepare_alltoall(
         recv: recv.part,
         in_place,
     };
-    Ok(call(&comm, alltoall_graphs::graph(&params), send, recv))
+    Ok(call(&comm, e.graph(Plan::Alltoall(params)), send, recv))
 }
 
 #[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]

@@ -17,6 +17,7 @@ use super::coll_args::{check_distinct, check_root, shape};
 use super::p2p::check_buffer;
 use crate::coll::{Call, team};
 use crate::comm::Comm;
+use crate::graphs::Plan;
 use crate::ops::Op;
 use crate::state::Engine;
 use crate::typeobj::TypeObj;
@@ -51,9 +52,9 @@ impl Reduction {
         })
     }
 
-    fn call(self, graph: Graph, sendbuf: UserBuf, recvbuf: UserBuf) -> Call {
+    fn call(self, graph: impl Into<Rc<Graph>>, sendbuf: UserBuf, recvbuf: UserBuf) -> Call {
         Call {
-            graph: Rc::new(graph),
+            graph: graph.into(),
             group: self.comm.group.clone(),
             comm: self.comm,
             send: sendbuf,
@@ -115,7 +116,7 @@ fn prepare_reduce(
         commutative: r.op.is_commutative(),
         in_place,
     };
-    Ok(r.call(reduce_graphs::graph(&params), sendbuf, recvbuf))
+    Ok(r.call(e.graph(Plan::Reduce(params)), sendbuf, recvbuf))
 }
 
 fn prepare_allreduce(
@@ -137,7 +138,7 @@ fn prepare_allreduce(
         commutative: r.op.is_commutative(),
         in_place: sendbuf.is_in_place(),
     };
-    Ok(r.call(allreduce_graphs::graph(&params), sendbuf, recvbuf))
+    Ok(r.call(e.graph(Plan::Allreduce(params)), sendbuf, recvbuf))
 }
 
 fn prepare_reduce_scatter_block(
@@ -241,7 +242,7 @@ fn prepare_scan(
     comm: Handle,
 ) -> Result<Call> {
     let (r, params) = scan_params(e, sendbuf, recvbuf, count, datatype, op, comm)?;
-    Ok(r.call(scan_graphs::graph(&params), sendbuf, recvbuf))
+    Ok(r.call(e.graph(Plan::Scan(params)), sendbuf, recvbuf))
 }
 
 fn prepare_exscan(
@@ -254,7 +255,7 @@ fn prepare_exscan(
     comm: Handle,
 ) -> Result<Call> {
     let (r, params) = scan_params(e, sendbuf, recvbuf, count, datatype, op, comm)?;
-    Ok(r.call(scan_graphs::graph_exclusive(&params), sendbuf, recvbuf))
+    Ok(r.call(e.graph(Plan::Exscan(params)), sendbuf, recvbuf))
 }
 
 /// `MPI_Reduce`.

@@ -1,0 +1,81 @@
+//! Graphs of collectives that were built before: a program calls the same ones again and again.
+//!
+//! A graph depends on its parameters only (which rank of how many, counts, sizes of types, the root), not
+//! on the communicator or the buffers, so one cache serves all communicators. Collectives with a
+//! count for each process are built anew: their parameters are as large as their graphs.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use cad::{Graph, Team};
+
+use crate::state::Engine;
+
+/// What a cached graph was built from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Plan {
+    /// A barrier.
+    Barrier(Team),
+    /// A broadcast.
+    Bcast(cad::bcast::Params),
+    /// A gather.
+    Gather(cad::gather::Params),
+    /// A scatter.
+    Scatter(cad::scatter::Params),
+    /// An allgather.
+    Allgather(cad::allgather::Params),
+    /// An alltoall.
+    Alltoall(cad::alltoall::Params),
+    /// A reduce.
+    Reduce(cad::reduce::Params),
+    /// An allreduce.
+    Allreduce(cad::allreduce::Params),
+    /// A scan.
+    Scan(cad::scan::Params),
+    /// An exclusive scan.
+    Exscan(cad::scan::Params),
+}
+
+impl Plan {
+    fn build(&self) -> Graph {
+        match self {
+            Plan::Barrier(team) => cad::barrier::graph(team),
+            Plan::Bcast(p) => cad::bcast::graph(p),
+            Plan::Gather(p) => cad::gather::graph(p),
+            Plan::Scatter(p) => cad::scatter::graph(p),
+            Plan::Allgather(p) => cad::allgather::graph(p),
+            Plan::Alltoall(p) => cad::alltoall::graph(p),
+            Plan::Reduce(p) => cad::reduce::graph(p),
+            Plan::Allreduce(p) => cad::allreduce::graph(p),
+            Plan::Scan(p) => cad::scan::graph(p),
+            Plan::Exscan(p) => cad::scan::graph_exclusive(p),
+        }
+    }
+}
+
+/// Most nodes of all cached graphs together (about 100 bytes each); beyond, the cache starts anew.
+const NODES: usize = 1 << 15;
+
+/// The cache.
+#[derive(Default)]
+pub struct Graphs {
+    known: RefCell<HashMap<Plan, Rc<Graph>>>,
+}
+
+impl Engine {
+    /// The graph of a plan.
+    pub(crate) fn graph(&self, plan: Plan) -> Rc<Graph> {
+        let mut known = self.graphs.known.borrow_mut();
+        if let Some(graph) = known.get(&plan) {
+            return graph.clone();
+        }
+        let graph = Rc::new(plan.build());
+        let nodes = |g: &Rc<Graph>| g.nodes().len();
+        if known.values().map(nodes).sum::<usize>() + nodes(&graph) > NODES {
+            known.clear();
+        }
+        known.insert(plan, graph.clone());
+        graph
+    }
+}
