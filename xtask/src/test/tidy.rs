@@ -13,7 +13,7 @@ const LINES_MAX: usize = 700;
 
 /// Which crates of the workspace each crate may use. An arrow that is not here is a change of the
 /// architecture: `ARCHITECTURE.md` then changes too.
-const ARROWS: [(&str, &[&str]); 19] = [
+const ARROWS: [(&str, &[&str]); 20] = [
     ("types", &[]),
     ("sys", &["types"]),
     ("boundary", &["types"]),
@@ -23,6 +23,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
     ("cad", &["types"]),
     ("mtmi", &["types", "boundary", "layout"]),
     ("shm", &["types", "boundary", "layout", "mtmi", "sys"]),
+    ("tcp", &["types", "boundary", "layout", "mtmi", "sys"]),
     ("report", &["types", "sys"]),
     ("wireup", &["types", "sys"]),
     (
@@ -48,13 +49,14 @@ const ARROWS: [(&str, &[&str]); 19] = [
 ];
 
 /// Crates that may hold unsafe code; all others forbid it.
-const UNSAFE: [&str; 11] = [
+const UNSAFE: [&str; 12] = [
     "sys",
     "boundary",
     "entry",
     "capi",
     "capi-mpich",
     "shm",
+    "tcp",
     "report",
     "wireup",
     "launch",
