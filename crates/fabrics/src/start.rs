@@ -36,7 +36,7 @@ pub enum StartError {
     /// Sharing memory failed.
     Shm(InitError),
     /// Joining the network failed.
-    Tcp(String),
+    Tcp(tcp::Error),
     /// The system refused a descriptor.
     System(std::io::Error),
     /// No fabric reaches a process.
@@ -60,6 +60,12 @@ impl std::error::Error for StartError {}
 impl From<ExchangeError> for StartError {
     fn from(e: ExchangeError) -> StartError {
         StartError::Exchange(e)
+    }
+}
+
+impl From<tcp::Error> for StartError {
+    fn from(e: tcp::Error) -> StartError {
+        StartError::Tcp(e)
     }
 }
 
@@ -88,7 +94,7 @@ impl Fabrics {
         }
         let secret = secret(exchange)?;
         let listening = match selection.tcp {
-            true => Some(Listening::open().map_err(StartError::Tcp)?),
+            true => Some(Tcp::listen(tcp::Config::from_environment()?)?),
             false => None,
         };
         let cards = introduce(place, selection, listening.as_ref(), exchange)?;
@@ -96,13 +102,10 @@ impl Fabrics {
         let mine = map.segment(place.rank);
         let via = routes(place, &mine, &cards, selection)?;
         let shm = share(place, mine, exchange)?;
-        let tcp = listening.map(|listening| {
-            let addresses = (0u32..)
-                .zip(cards)
-                .map(|(rank, card)| card.address.filter(|_| via[rank as usize] == Via::Tcp));
-            listening.join(Endpoint(place.rank), addresses.collect(), secret)
-        });
-        let tcp: Option<Tcp> = tcp.transpose().map_err(StartError::Tcp)?;
+        let by_network = |(card, &via): (Card, &Via)| card.address.filter(|_| via == Via::Tcp);
+        let addresses: Vec<_> = cards.into_iter().zip(&via).map(by_network).collect();
+        let tcp = listening
+            .map(|listening| listening.join(Endpoint(place.rank), place.size, &addresses, secret));
         Fabrics::new(shm, tcp, via, map).map_err(StartError::System)
     }
 }

@@ -50,13 +50,14 @@ const ARROWS: [(&str, &[&str]); 21] = [
 ];
 
 /// Crates that may hold unsafe code; all others forbid it.
-const UNSAFE: [&str; 11] = [
+const UNSAFE: [&str; 12] = [
     "sys",
     "boundary",
     "entry",
     "capi",
     "capi-mpich",
     "shm",
+    "tcp",
     "report",
     "wireup",
     "launch",

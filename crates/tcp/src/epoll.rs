@@ -1,0 +1,91 @@
+//! Watching sockets by epoll, edge-triggered.
+
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+
+use crate::reactor::Event;
+
+/// Events taken by one system call.
+const BATCH: usize = 64;
+const NOW: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
+
+/// An epoll instance, and events that it told and nobody has taken.
+pub(crate) struct Epoll {
+    fd: OwnedFd,
+    told: RefCell<Vec<Event>>,
+}
+
+fn all() -> EventFlags {
+    EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET
+}
+
+impl Epoll {
+    pub fn new() -> io::Result<Epoll> {
+        Ok(Epoll {
+            fd: epoll::create(CreateFlags::CLOEXEC)?,
+            told: RefCell::new(Vec::new()),
+        })
+    }
+
+    pub fn add(&mut self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        Ok(epoll::add(&self.fd, fd, EventData::new_u64(token), all())?)
+    }
+
+    pub fn rename(&mut self, fd: BorrowedFd<'_>, _old: u64, new: u64) -> io::Result<()> {
+        Ok(epoll::modify(&self.fd, fd, EventData::new_u64(new), all())?)
+    }
+
+    pub fn remove(&mut self, fd: BorrowedFd<'_>, _token: u64) {
+        // A forked child may hold the socket too, so closing it here would not end the watch.
+        let _ = epoll::delete(&self.fd, fd);
+    }
+
+    #[inline]
+    pub fn ready(&self) -> bool {
+        let mut told = self.told.borrow_mut();
+        if told.is_empty() {
+            self.ask(&mut told);
+        }
+        !told.is_empty()
+    }
+
+    #[inline]
+    pub fn take(&mut self, events: &mut Vec<Event>) {
+        let told = self.told.get_mut();
+        if told.is_empty() {
+            self.ask(&mut self.told.borrow_mut());
+        }
+        events.append(self.told.get_mut());
+    }
+
+    fn ask(&self, told: &mut Vec<Event>) {
+        let mut batch = [epoll::Event {
+            flags: EventFlags::empty(),
+            data: EventData::new_u64(0),
+        }; BATCH];
+        // A signal, or anything else that can go wrong, looks like no event yet.
+        let n = epoll::wait(&self.fd, &mut batch[..], Some(&NOW)).unwrap_or(0);
+        let news = batch.iter().take(n).map(|e| {
+            let flags = e.flags;
+            let hung = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
+            Event {
+                token: e.data.u64(),
+                readable: flags.contains(EventFlags::IN),
+                writable: flags.contains(EventFlags::OUT),
+                hung: flags.intersects(hung),
+            }
+        });
+        told.extend(news);
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

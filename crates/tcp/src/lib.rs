@@ -1,0 +1,47 @@
+//! The TCP fabric: processes of a job over connections that prove to know the job's secret.
+//!
+//! # Two layers
+//! * Without I/O: [`frame`] (headers), [`protocol`] with `outgoing`, `incoming` and `endings` (what goes to a peer next,
+//!   what came from it), [`handshake`]. Tests and fuzzers drive them with bytes.
+//! * With it: [`listen`](Tcp::listen)ing and joining (`state`), calling a peer (`dial`), answering callers (`accept`),
+//!   established connections (`stream`), and what watches them all (`reactor`: io_uring or epoll).
+//!
+//! # How a message travels
+//! Short ones leave with one system call, header and data together, from where they lie. Longer ones bring along as much as the
+//! peer's credit covers; the rest follows when a receive has matched, read from the socket straight into its memory, in
+//! fragments between which other messages pass. See [`protocol`].
+//!
+//! # Invariants
+//! One connection per pair, made when it is first needed; a lost one is not replaced, its peer has failed. Nothing
+//! that came over a connection is believed before its handshake, and everything is bounded after it. A peer's host that
+//! confirms nothing for ten seconds though asked counts as gone; a peer that is stopped does not.
+//!
+//! Called by the engine through [`mtmi::Matched`], which makes a matching transport of it.
+
+mod accept;
+mod address;
+mod callers;
+mod config;
+mod dial;
+mod endings;
+mod epoll;
+mod fabric;
+mod frame;
+mod handshake;
+mod incoming;
+mod interfaces;
+mod memory;
+mod outgoing;
+mod protocol;
+#[cfg(test)]
+mod protocol_tests;
+mod reactor;
+mod socket;
+mod state;
+mod stream;
+mod timers;
+mod waiting;
+
+pub use config::{Config, Error, ReactorKind};
+pub use state::{Listening, Tcp};
+pub use waiting::{Armed, Sleeper};

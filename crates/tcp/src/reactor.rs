@@ -1,0 +1,80 @@
+//! Watching sockets: one of two ways, chosen at start.
+//!
+//! Both tell *changes*: a socket that became readable, writable or closed is told once, with the token it was added
+//! with. Whoever takes an event reads until there is nothing left, or remembers that there is.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use crate::config::ReactorKind;
+use crate::epoll::Epoll;
+
+/// What happened to a socket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Event {
+    pub token: u64,
+    pub readable: bool,
+    pub writable: bool,
+    /// The other end sends no more, or the connection is broken.
+    pub hung: bool,
+}
+
+/// What watches the sockets.
+pub(crate) enum Reactor {
+    Epoll(Epoll),
+}
+
+macro_rules! either {
+    ($self:expr, $one:ident => $what:expr) => {
+        match $self {
+            Reactor::Epoll($one) => $what,
+        }
+    };
+}
+
+impl Reactor {
+    /// The one asked for, or the best that this system allows.
+    pub fn new(kind: Option<ReactorKind>) -> io::Result<Reactor> {
+        let _ = kind;
+        Ok(Reactor::Epoll(Epoll::new()?))
+    }
+
+    /// Which one it is.
+    pub fn kind(&self) -> ReactorKind {
+        match self {
+            Reactor::Epoll(_) => ReactorKind::Epoll,
+        }
+    }
+
+    /// Watches a socket.
+    pub fn add(&mut self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        either!(self, r => r.add(fd, token))
+    }
+
+    /// Gives a watched socket another token. What is there already is told again.
+    pub fn rename(&mut self, fd: BorrowedFd<'_>, old: u64, new: u64) -> io::Result<()> {
+        either!(self, r => r.rename(fd, old, new))
+    }
+
+    /// Watches a socket no longer; to be called before it is closed.
+    pub fn remove(&mut self, fd: BorrowedFd<'_>, token: u64) {
+        either!(self, r => r.remove(fd, token));
+    }
+
+    /// Whether there are events.
+    #[inline]
+    pub fn ready(&self) -> bool {
+        either!(self, r => r.ready())
+    }
+
+    /// Moves the events that are there to `events`.
+    #[inline]
+    pub fn take(&mut self, events: &mut Vec<Event>) {
+        either!(self, r => r.take(events));
+    }
+
+    /// What to sleep on: readable for `poll` while there are events.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        either!(self, r => r.fd())
+    }
+}

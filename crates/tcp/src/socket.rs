@@ -1,0 +1,144 @@
+//! Sockets as this fabric uses them: never blocking, closed on exec, without delay.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::sockopt::*;
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, acceptfrom_with, bind, connect, getsockname, listen,
+    socket_with,
+};
+
+use crate::config::Error;
+
+/// Connections that the kernel completes before we look; it allows no more than `net.core.somaxconn`.
+const BACKLOG: i32 = 4096;
+/// After so much silence the kernel asks whether the other host is there,
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
+/// again after this,
+const KEEPALIVE_AGAIN: Duration = Duration::from_secs(2);
+/// and gives up after so many questions: together 13 s, so a cut of 5 s is survived and a dead link found
+/// within 15.
+const KEEPALIVE_TIMES: u32 = 4;
+/// Bytes that the kernel takes beyond what it can send now: enough to keep the wire busy until we look
+/// again, and no more, for whatever is in there goes before a new message.
+const UNSENT: u32 = 512 << 10;
+
+fn flags() -> SocketFlags {
+    SocketFlags::NONBLOCK | SocketFlags::CLOEXEC
+}
+
+/// A socket of the family of `address`.
+fn stream(address: &SocketAddr) -> rustix::io::Result<OwnedFd> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    socket_with(family, SocketType::STREAM, flags(), None)
+}
+
+/// What every connection has, whoever called.
+fn prepare(fd: &OwnedFd) {
+    // Each is an improvement that a system may lack; the connection works without.
+    let _ = set_tcp_nodelay(fd, true);
+    let _ = set_tcp_keepidle(fd, KEEPALIVE_IDLE);
+    let _ = set_tcp_keepintvl(fd, KEEPALIVE_AGAIN);
+    let _ = set_tcp_keepcnt(fd, KEEPALIVE_TIMES);
+    let _ = set_socket_keepalive(fd, true);
+    let _ = crate::memory::set_unsent_limit(fd.as_fd(), UNSENT);
+}
+
+/// Begins a connection; it is there, or refused, when the socket becomes writable.
+pub(crate) fn dial(to: &SocketAddr) -> rustix::io::Result<OwnedFd> {
+    let fd = stream(to)?;
+    prepare(&fd);
+    match connect(&fd, to) {
+        Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(fd),
+        Err(e) => Err(e),
+    }
+}
+
+/// How a begun connection ended.
+pub(crate) fn dialed(fd: &OwnedFd) -> rustix::io::Result<()> {
+    socket_error(fd)?
+}
+
+/// Whether there are no descriptors or memory left for another connection.
+pub(crate) fn no_room(e: Errno) -> bool {
+    [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM].contains(&e)
+}
+
+/// Takes the next connection.
+pub(crate) fn accept(listener: &OwnedFd) -> rustix::io::Result<(OwnedFd, Option<SocketAddr>)> {
+    let (fd, from) = acceptfrom_with(listener, flags())?;
+    prepare(&fd);
+    Ok((fd, from.and_then(|a| SocketAddr::try_from(a).ok())))
+}
+
+/// Listens on both families if there are both, on a port of the range if there is one. Returns the port and
+/// whether IPv6 is heard.
+pub(crate) fn listen_on(ports: Option<(u16, u16)>) -> Result<(OwnedFd, u16, bool), Error> {
+    let fail = |e: Errno| {
+        let e = io::Error::from(e);
+        Error(match ports {
+            Some((first, last)) => {
+                format!("no TCP port from {first} to {last} can be listened on: {e}")
+            }
+            None => format!("no TCP port can be listened on: {e}"),
+        })
+    };
+    let (first, last) = ports.unwrap_or((0, 0));
+    // Not all begin at the same port, where they would wait for each other.
+    let count = u64::from(last - first) + 1;
+    let start = sys::random::u64().unwrap_or(0) % count;
+    let mut error = Errno::ADDRINUSE;
+    for ip in [
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+    ] {
+        for i in 0..count {
+            let port = first + ((start + i) % count) as u16;
+            match listen_at(&SocketAddr::new(ip, port), ports.is_some()) {
+                Ok((fd, port)) => return Ok((fd, port, ip.is_ipv6())),
+                Err(e) => error = e,
+            }
+            if error != Errno::ADDRINUSE && error != Errno::ACCESS {
+                break;
+            }
+        }
+    }
+    Err(fail(error))
+}
+
+fn listen_at(address: &SocketAddr, again: bool) -> rustix::io::Result<(OwnedFd, u16)> {
+    let fd = stream(address)?;
+    if address.is_ipv6() {
+        set_ipv6_v6only(&fd, false)?;
+    }
+    if again {
+        // Connections of an earlier job that are not quite over do not block its port.
+        set_socket_reuseaddr(&fd, true)?;
+    }
+    bind(&fd, address)?;
+    listen(&fd, BACKLOG)?;
+    let name = SocketAddr::try_from(getsockname(&fd)?).map_err(|_| Errno::AFNOSUPPORT)?;
+    Ok((fd, name.port()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_of_one_port_is_used_once() {
+        let (held, port, _) = listen_on(None).unwrap();
+        let error = listen_on(Some((port, port))).unwrap_err();
+        assert!(error.0.contains(&port.to_string()), "{error}");
+        drop(held);
+        let (_again, same, _) = listen_on(Some((port, port))).unwrap();
+        assert_eq!(same, port);
+    }
+}

@@ -1,0 +1,240 @@
+//! The fabric, as one process holds it, and how it comes to be.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mtmi::{Endpoint, Names};
+
+use crate::accept::Strangers;
+use crate::address::{Address, network_stack};
+use crate::callers::Caller;
+use crate::config::{Config, Error, ReactorKind};
+use crate::dial::Dial;
+use crate::handshake::Job;
+use crate::interfaces::{self, Interface};
+use crate::protocol::Protocol;
+use crate::reactor::{Event, Reactor};
+use crate::socket::listen_on;
+use crate::stream::{STAGING, Stream};
+use crate::timers::Timers;
+use crate::waiting::Waker;
+
+/// The token of the listening socket,
+pub(crate) const LISTENER: u64 = u64::MAX;
+/// and what is added to a rank for that of its connection. Names of callers don't reach so high.
+pub(crate) const PEER: u64 = 1 << 63;
+/// Descriptors that are left to the program and to callers that have proved nothing.
+const SPARE_FDS: u64 = 512;
+
+/// The fabric, as one process holds it.
+pub struct Tcp {
+    pub(crate) protocol: Protocol,
+    pub(crate) routes: Vec<Route>,
+    pub(crate) reactor: Reactor,
+    /// Events being handled; empty in between.
+    pub(crate) events: Vec<Event>,
+    /// Peers whose connection may have something to read.
+    pub(crate) readable: Vec<u32>,
+    /// What is read that has no better place.
+    pub(crate) staging: Box<[u8; STAGING]>,
+    /// Connections that have not proved themselves, of both directions.
+    pub(crate) callers: Names<Caller>,
+    pub(crate) strangers: Strangers,
+    pub(crate) listener: OwnedFd,
+    pub(crate) timers: Timers,
+    /// Whether `Timer::Pulse` is set.
+    pub(crate) watching: bool,
+    pub(crate) active: Active,
+    pub(crate) failures: VecDeque<Endpoint>,
+    pub(crate) job: Job,
+    pub(crate) mine: Vec<Interface>,
+    pub(crate) stack: u64,
+    /// By network stack, the address that worked.
+    pub(crate) worked: HashMap<u64, IpAddr>,
+    pub(crate) waker: Arc<Waker>,
+}
+
+/// The way to a peer.
+#[derive(Default)]
+pub(crate) struct Route {
+    pub stream: Option<Stream>,
+    pub dial: Option<Box<Dial>>,
+    /// Where it can be reached, if by TCP at all.
+    pub address: Option<Address>,
+    /// Why it counts as failed.
+    pub reason: Option<String>,
+}
+
+/// Time in which this process looked after its connections: a program that computes for an hour does not find
+/// that its peers were silent.
+pub(crate) struct Active {
+    last: Instant,
+    sum: Duration,
+}
+
+impl Active {
+    /// What passed since the last look counts up to here.
+    const STEP: Duration = Duration::from_secs(1);
+
+    fn new() -> Active {
+        Active {
+            last: Instant::now(),
+            sum: Duration::ZERO,
+        }
+    }
+
+    /// Looks at the clock.
+    pub fn tick(&mut self, now: Instant) {
+        let passed = now.saturating_duration_since(self.last);
+        self.sum += passed.min(Active::STEP);
+        self.last = now;
+    }
+
+    /// The time so far.
+    pub fn now(&self) -> Duration {
+        self.sum
+    }
+}
+
+/// A process that listens and knows no other yet.
+pub struct Listening {
+    listener: OwnedFd,
+    reactor: Reactor,
+    waker: Arc<Waker>,
+    mine: Vec<Interface>,
+    address: Address,
+    version: String,
+}
+
+impl Tcp {
+    /// Listens.
+    ///
+    /// # Errors
+    /// When no port can be listened on, the interface that the user insists on does not exist, or the
+    /// system refuses what it takes to watch sockets.
+    pub fn listen(config: Config) -> Result<Listening, Error> {
+        let mine = interfaces::all();
+        let wanted = config.interface.as_deref();
+        let mut ips = interfaces::choose(&mine, wanted)
+            .map_err(|e| Error(format!("YAMABIKO_TCP_INTERFACE: {e}")))?;
+        let (listener, port, both) = listen_on(config.ports)?;
+        if !both {
+            ips.retain(|ip| ip.is_ipv4());
+        }
+        let watch = |e| Error(format!("sockets can't be watched: {e}"));
+        let mut reactor = Reactor::new(config.reactor).map_err(watch)?;
+        reactor.add(listener.as_fd(), LISTENER).map_err(watch)?;
+        let waker = Arc::new(Waker::new(reactor.fd()).map_err(watch)?);
+        Ok(Listening {
+            listener,
+            reactor,
+            waker,
+            mine,
+            address: Address {
+                port,
+                stack: network_stack(),
+                loopback: wanted.is_none(),
+                ips,
+            },
+            version: config.version,
+        })
+    }
+
+    /// How sockets are watched.
+    pub fn reactor(&self) -> ReactorKind {
+        self.reactor.kind()
+    }
+
+    /// Why a peer counts as failed, if this fabric found it out.
+    pub fn reason(&self, peer: Endpoint) -> Option<&str> {
+        self.routes.get(peer.index())?.reason.as_deref()
+    }
+
+    /// The other end of the connection to a peer, once there is one.
+    pub fn remote(&self, peer: Endpoint) -> Option<std::net::SocketAddr> {
+        let stream = self.routes.get(peer.index())?.stream.as_ref()?;
+        Some(stream.remote)
+    }
+
+    /// Callers that were dropped because they did not prove to belong to the job.
+    pub fn strangers(&self) -> u64 {
+        self.strangers.count
+    }
+}
+
+impl Listening {
+    /// Where the others reach this process: up to 200 printable ASCII characters without blanks.
+    pub fn address(&self) -> String {
+        self.address.encode()
+    }
+
+    /// Takes part as rank `me` of `size`. `addresses` has what each rank published, `None` for those
+    /// that are not reached by TCP (this one included); `secret` is what only this job knows.
+    pub fn join(
+        self,
+        me: Endpoint,
+        size: u32,
+        addresses: &[Option<String>],
+        secret: [u8; 32],
+    ) -> Tcp {
+        let mut protocol = Protocol::new(size);
+        let mut routes: Vec<Route> = (0..size).map(|_| Route::default()).collect();
+        for (rank, route) in (0..size).zip(&mut routes) {
+            let text = addresses.get(rank as usize).and_then(|t| t.as_deref());
+            route.address = text.filter(|_| rank != me.0).and_then(Address::decode);
+            if route.address.is_none() && rank != me.0 {
+                protocol.links[rank as usize].failed = true;
+                route.reason = text.map(|t| format!("its address `{t}` can't be read"));
+            }
+        }
+        make_room(u64::from(size));
+        Tcp {
+            protocol,
+            routes,
+            reactor: self.reactor,
+            events: Vec::new(),
+            readable: Vec::new(),
+            staging: Box::new([0; STAGING]),
+            callers: Names::new(),
+            strangers: Strangers::default(),
+            listener: self.listener,
+            timers: Timers::default(),
+            watching: false,
+            active: Active::new(),
+            failures: VecDeque::new(),
+            job: Job {
+                secret,
+                version: self.version,
+                me: me.0,
+                ranks: size,
+            },
+            mine: self.mine,
+            stack: self.address.stack,
+            worked: HashMap::new(),
+            waker: self.waker,
+        }
+    }
+}
+
+impl fmt::Debug for Listening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Listening at {:?}", self.address)
+    }
+}
+
+/// Raises the soft limit of open files where so many connections need it, as far as it goes.
+fn make_room(peers: u64) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let needed = peers + SPARE_FDS;
+    if limit.current.is_some_and(|now| now < needed) {
+        let current = Some(limit.maximum.map_or(needed, |most| most.min(needed)));
+        let maximum = limit.maximum;
+        // If it is refused, connections may fail later and say so.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current, maximum });
+    }
+}

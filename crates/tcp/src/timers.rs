@@ -1,0 +1,47 @@
+//! What is to be done at a certain time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::{Duration, Instant};
+
+/// What to look at. A timer that is no longer needed rings all the same and finds nothing to do.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Timer {
+    /// The next step of the dial to a peer.
+    Dial(u32),
+    /// Callers that have proved nothing for too long.
+    Strangers,
+    /// Taking connections again, after there was no room for one.
+    Accept,
+    /// Connections that do not confirm what was sent.
+    Pulse,
+}
+
+/// The timers that were set.
+#[derive(Default)]
+pub(crate) struct Timers {
+    heap: BinaryHeap<Reverse<(Instant, Timer)>>,
+}
+
+impl Timers {
+    /// Rings for `timer` after `time`; returns when that is.
+    pub fn set(&mut self, time: Duration, timer: Timer) -> Instant {
+        let at = Instant::now() + time;
+        self.heap.push(Reverse((at, timer)));
+        at
+    }
+
+    /// When the first of them rings.
+    #[inline]
+    pub fn next(&self) -> Option<Instant> {
+        self.heap.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// The next timer that has rung by `now`.
+    pub fn rung(&mut self, now: Instant) -> Option<Timer> {
+        if self.next()? > now {
+            return None;
+        }
+        self.heap.pop().map(|Reverse((_, timer))| timer)
+    }
+}

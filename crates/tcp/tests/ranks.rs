@@ -1,0 +1,34 @@
+//! The fabric between processes: ranks are forked, and nothing but `mtmi` and `tcp` is linked.
+
+mod common;
+mod protocol;
+mod traffic;
+
+use common::Net;
+use tcp::ReactorKind::{Epoll, IoUring};
+
+fn main() {
+    // `cargo test NAME` runs the groups whose name contains NAME; the slow one only when named.
+    let wanted = std::env::args().nth(1).filter(|a| !a.starts_with('-'));
+    type Group = (&'static str, fn(&Net));
+    let groups: &[Group] = &[
+        ("protocol", protocol::all),
+        ("traffic", traffic::all),
+        ("many", traffic::many),
+        ("beyond-4-gib", protocol::beyond_4_gib),
+    ];
+    for reactor in [Epoll, IoUring] {
+        for interface in [None, Some("::1/128")] {
+            let net = Net { interface, reactor };
+            for (name, group) in groups {
+                let named = wanted.as_ref().map(|w| name.contains(w.as_str()));
+                if named.unwrap_or(*name != "beyond-4-gib") {
+                    let start = std::time::Instant::now();
+                    group(&net);
+                    let took = start.elapsed().as_secs_f64();
+                    println!("{name} with {net:?}: ok in {took:.1} s");
+                }
+            }
+        }
+    }
+}
