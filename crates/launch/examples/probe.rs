@@ -67,6 +67,7 @@ fn main() {
             }
             sleep(30);
         }
+        ["outlive", victim] => outlive(victim),
         ["wait"] => {
             let (_job, page) = joined();
             page.waiting("MPI_Barrier", report::NONE, report::NONE, 0);
@@ -109,6 +110,29 @@ fn hello() {
     finish(&mut job, &page);
 }
 
+/// A rank that ends when its number is `victim`, else one that goes on without whoever dies.
+fn outlive(victim: &str) {
+    let (mut job, page) = joined();
+    job.barrier().expect("barrier");
+    println!("ready");
+    if job.rank().to_string() == victim {
+        exit(9);
+    }
+    assert_eq!(
+        std::env::var(report::KEEPS_RUNNING_VARIABLE).as_deref(),
+        Ok("1")
+    );
+    // Half of a job whose host is killed dies one by one.
+    let expected = if victim == "none" { 2 } else { 1 };
+    while page.deaths() < expected {
+        sleep_ms(1);
+    }
+    let dead: Vec<u32> = (0..job.size()).filter(|r| page.is_dead(*r)).collect();
+    let noun = if dead.len() == 1 { "death" } else { "deaths" };
+    println!("{} knows of {} {noun}: {dead:?}", job.rank(), dead.len());
+    finish(&mut job, &page);
+}
+
 /// A rank that starts another MPI program, which must be a job of its own.
 fn nested() {
     let (mut job, page) = joined();
@@ -142,6 +166,10 @@ fn die(signal: &str) {
     let own = std::process::id().to_string();
     let _ = Command::new("kill").args(["-s", signal, &own]).status();
     sleep(30);
+}
+
+fn sleep_ms(milliseconds: u64) {
+    std::thread::sleep(Duration::from_millis(milliseconds));
 }
 
 fn sleep(seconds: u64) {
