@@ -175,7 +175,10 @@ impl Channel {
 
     /// When to call [`beat`](Channel::beat) next.
     pub fn deadline(&self) -> Instant {
-        self.next_beat
+        match self.suspended {
+            true => self.next_beat,
+            false => self.next_beat.min(self.heard + SILENCE),
+        }
     }
 }
 
