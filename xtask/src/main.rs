@@ -8,7 +8,9 @@ mod distil;
 mod generate;
 mod icount;
 mod install;
+mod netlab;
 mod process;
+mod reach;
 mod run;
 mod spec;
 mod symbols;
@@ -46,6 +48,9 @@ enum Command {
     Test(test::Args),
     /// Run the long tests: an hour and more
     Soak,
+    /// A remote shell for the stage `net`
+    #[command(subcommand, hide = true)]
+    Reach(reach::Args),
 }
 
 fn main() -> std::process::ExitCode {
@@ -60,6 +65,7 @@ fn main() -> std::process::ExitCode {
         Command::Icount(args) => icount::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Soak => test::soak(),
+        Command::Reach(args) => reach::run(&args),
     };
     match done {
         Ok(()) => std::process::ExitCode::SUCCESS,

@@ -3,7 +3,7 @@
 //! A stage is a file of `test/`; each adds to one [`Tally`] and goes on after a failure, so that one run
 //! tells everything. Whatever a stage needs from elsewhere it installs under the target folder.
 
-mod apt;
+pub mod apt;
 mod cross;
 mod ctests;
 mod ground;
@@ -13,6 +13,7 @@ mod imb;
 mod job;
 mod kills;
 mod mpi4py;
+mod net;
 mod peers;
 mod tidy;
 mod unit;
@@ -24,7 +25,7 @@ use std::time::Instant;
 /// Arguments of `test`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which: tidy gen unit build c guest kills cross imb mpi4py hpcc (all of them if none is named)
+    /// Which: tidy gen unit build c guest kills net cross imb mpi4py hpcc (all of them if none is named)
     stages: Vec<String>,
     /// Only tests whose name contains this
     #[arg(long)]
@@ -102,7 +103,7 @@ impl Tally {
 
 type Stage = fn(&Options, &mut Tally) -> Result;
 
-const STAGES: [(&str, Stage); 11] = [
+const STAGES: [(&str, Stage); 12] = [
     ("tidy", tidy::run),
     ("gen", unit::generated),
     ("unit", unit::run),
@@ -110,6 +111,7 @@ const STAGES: [(&str, Stage); 11] = [
     ("c", ctests::run),
     ("guest", guest::run),
     ("kills", kills::run),
+    ("net", net::run),
     ("cross", cross::run),
     ("imb", imb::run),
     ("mpi4py", mpi4py::run),

@@ -67,6 +67,7 @@ fn main() {
             }
             sleep(30);
         }
+        ["outlive", victim] => outlive(victim),
         ["wait"] => {
             let (_job, page) = joined();
             page.waiting("MPI_Barrier", report::NONE, report::NONE, 0);
@@ -97,7 +98,8 @@ fn hello() {
         assert_eq!(check, Some(secret[0].to_string()));
     }
     assert_eq!(job.get("nothing"), Ok(None));
-    assert_eq!(job.local_ranks().len(), job.size() as usize);
+    let local = std::env::var("MPI_LOCALNRANKS").expect("set by mpiexec");
+    assert_eq!(job.local_ranks().len().to_string(), local);
     println!(
         "rank {} of {} app {:?} universe {:?}",
         job.rank(),
@@ -105,6 +107,29 @@ fn hello() {
         job.appnum(),
         job.universe_size()
     );
+    finish(&mut job, &page);
+}
+
+/// A rank that ends when its number is `victim`, else one that goes on without whoever dies.
+fn outlive(victim: &str) {
+    let (mut job, page) = joined();
+    job.barrier().expect("barrier");
+    println!("ready");
+    if job.rank().to_string() == victim {
+        exit(9);
+    }
+    assert_eq!(
+        std::env::var(report::KEEPS_RUNNING_VARIABLE).as_deref(),
+        Ok("1")
+    );
+    // Half of a job whose host is killed dies one by one.
+    let expected = if victim == "none" { 2 } else { 1 };
+    while page.deaths() < expected {
+        sleep_ms(1);
+    }
+    let dead: Vec<u32> = (0..job.size()).filter(|r| page.is_dead(*r)).collect();
+    let noun = if dead.len() == 1 { "death" } else { "deaths" };
+    println!("{} knows of {} {noun}: {dead:?}", job.rank(), dead.len());
     finish(&mut job, &page);
 }
 
@@ -141,6 +166,10 @@ fn die(signal: &str) {
     let own = std::process::id().to_string();
     let _ = Command::new("kill").args(["-s", signal, &own]).status();
     sleep(30);
+}
+
+fn sleep_ms(milliseconds: u64) {
+    std::thread::sleep(Duration::from_millis(milliseconds));
 }
 
 fn sleep(seconds: u64) {

@@ -16,8 +16,6 @@ const KILL_AFTER: Duration = Duration::from_secs(1);
 const LEFTOVER_TIME: Duration = Duration::from_secs(1);
 /// Between one SIGKILL and the next, for processes born meanwhile.
 const KILL_AGAIN: Duration = Duration::from_millis(50);
-/// Output that stays away this long after the last process's end will not come.
-const QUIET: Duration = Duration::from_millis(300);
 
 /// What the event loop sees.
 #[derive(Clone, Copy, Debug)]
@@ -26,10 +24,8 @@ pub struct Sight {
     pub ranks_live: bool,
     /// Some descendant lives.
     pub family_lives: bool,
-    /// Some pipe from the ranks is open.
+    /// Some output of the ranks may still come.
     pub pipes_open: bool,
-    /// When output last came or was last written.
-    pub last_output: Instant,
 }
 
 /// What the event loop is to do.
@@ -104,7 +100,8 @@ impl Course {
             Stage::Terminating { failed } => Some(failed + KILL_AFTER),
             Stage::Leftover { kill_at } if sight.family_lives => Some(kill_at),
             Stage::Killing { again_at } if sight.family_lives => Some(again_at),
-            Stage::Leftover { .. } | Stage::Killing { .. } => Some(sight.last_output + QUIET),
+            // Whoever reads the pipes sees to their end.
+            Stage::Leftover { .. } | Stage::Killing { .. } => None,
         }
     }
 
@@ -124,8 +121,7 @@ impl Course {
                 }
                 Stage::Leftover { .. } | Stage::Killing { .. } => {}
             }
-            let drained = !sight.pipes_open || now >= sight.last_output + QUIET;
-            if !sight.family_lives && drained {
+            if !sight.family_lives && !sight.pipes_open {
                 return Step::Conclude;
             }
         }
@@ -157,32 +153,31 @@ impl Course {
 mod tests {
     use super::*;
 
-    fn sight(now: Instant, ranks_live: bool, family_lives: bool, pipes_open: bool) -> Sight {
+    fn sight(ranks_live: bool, family_lives: bool, pipes_open: bool) -> Sight {
         Sight {
             ranks_live,
             family_lives,
             pipes_open,
-            last_output: now,
         }
     }
 
     #[test]
     fn a_clean_end() {
         let (mut c, t) = (Course::default(), Instant::now());
-        assert_eq!(c.step(t, &sight(t, true, true, true)), Step::Wait);
-        assert_eq!(c.deadline(&sight(t, true, true, true)), None);
+        assert_eq!(c.step(t, &sight(true, true, true)), Step::Wait);
+        assert_eq!(c.deadline(&sight(true, true, true)), None);
         assert_eq!(
-            c.step(t, &sight(t, false, false, true)),
+            c.step(t, &sight(false, false, true)),
             Step::Wait,
             "output may still come"
         );
-        assert_eq!(c.step(t, &sight(t, false, false, false)), Step::Conclude);
+        assert_eq!(c.step(t, &sight(false, false, false)), Step::Conclude);
     }
 
     #[test]
     fn a_failure_ends_within_the_bound() {
         let (mut c, t) = (Course::default(), Instant::now());
-        let s = sight(t, true, true, true);
+        let s = sight(true, true, true);
         c.failed(t);
         assert_eq!(c.step(t, &s), Step::Wait);
         assert!(!c.is_ending());
@@ -197,23 +192,14 @@ mod tests {
     #[test]
     fn what_is_left_behind_is_killed() {
         let (mut c, t) = (Course::default(), Instant::now());
-        let s = sight(t, false, true, false);
+        let s = sight(false, true, false);
         assert_eq!(c.step(t, &s), Step::Wait);
         assert_eq!(c.deadline(&s), Some(t + LEFTOVER_TIME));
         assert_eq!(c.step(t + LEFTOVER_TIME, &s), Step::Kill);
         assert_eq!(
-            c.step(t + LEFTOVER_TIME, &sight(t, false, false, false)),
+            c.step(t + LEFTOVER_TIME, &sight(false, false, false)),
             Step::Conclude
         );
-    }
-
-    #[test]
-    fn a_pipe_held_by_a_stranger_does_not_hold_the_job() {
-        let (mut c, t) = (Course::default(), Instant::now());
-        let s = sight(t, false, false, true);
-        assert_eq!(c.step(t, &s), Step::Wait);
-        assert_eq!(c.deadline(&s), Some(t + QUIET));
-        assert_eq!(c.step(t + QUIET, &s), Step::Conclude);
     }
 
     #[test]
@@ -221,6 +207,6 @@ mod tests {
         let (mut c, t) = (Course::default(), Instant::now());
         c.failed(t);
         c.kill(t);
-        assert_eq!(c.step(t, &sight(t, true, true, true)), Step::Kill);
+        assert_eq!(c.step(t, &sight(true, true, true)), Step::Kill);
     }
 }

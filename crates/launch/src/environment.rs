@@ -22,6 +22,7 @@ const STALE: &[&str] = &[
     "MPI_LOCALRANKID",
     wireup::SOCKET_IDENTITY_VARIABLE,
     report::FD_VARIABLE,
+    report::KEEPS_RUNNING_VARIABLE,
 ];
 
 /// What one rank is told of itself.
@@ -30,6 +31,8 @@ pub struct Identity {
     pub rank: usize,
     /// The job's size.
     pub size: usize,
+    /// Its place among the ranks of its host, and how many those are.
+    pub local: (usize, usize),
     /// Its PMI socket: descriptor and inode number.
     pub pmi: (i32, u64),
     /// The report page's descriptor.
@@ -50,6 +53,9 @@ pub fn common(options: &Options, program: &Program) -> BTreeMap<OsString, OsStri
     all.retain(|name, _| !is_stale(name));
     all.extend(options.variables.iter().cloned());
     all.extend(program.variables.iter().cloned());
+    if !options.cleanup {
+        all.insert(report::KEEPS_RUNNING_VARIABLE.into(), "1".into());
+    }
     all
 }
 
@@ -68,8 +74,8 @@ pub fn of_rank(
         ("PMI_FD", identity.pmi.0.to_string()),
         (wireup::SOCKET_IDENTITY_VARIABLE, identity.pmi.1.to_string()),
         (report::FD_VARIABLE, identity.page.to_string()),
-        ("MPI_LOCALNRANKS", identity.size.to_string()),
-        ("MPI_LOCALRANKID", identity.rank.to_string()),
+        ("MPI_LOCALNRANKS", identity.local.1.to_string()),
+        ("MPI_LOCALRANKID", identity.local.0.to_string()),
     ];
     let own_block = own
         .iter()
@@ -143,12 +149,14 @@ mod tests {
         let identity = Identity {
             rank: 1,
             size: 2,
+            local: (0, 1),
             pmi: (5, 99),
             page: 6,
         };
         let block = of_rank(&common, &identity).unwrap();
         let has = |text: &str| block.iter().any(|v| v.to_str() == Ok(text));
         assert!(has("A=1") && has("PMI_RANK=1") && has("PMI_FD=5") && !has("PMI_RANK=77"));
+        assert!(has("MPI_LOCALRANKID=0") && has("MPI_LOCALNRANKS=1"));
         assert!(is_stale("PMI_PORT".as_ref()) && is_stale("PMIX_SERVER_URI4".as_ref()));
         assert!(!is_stale("PMI_DEBUG".as_ref()) && !is_stale("PATH".as_ref()));
     }

@@ -16,8 +16,8 @@ pub struct Member {
     pub group: i32,
 }
 
-/// All living descendants of this process; zombies are left out.
-pub fn descendants() -> Vec<Member> {
+/// All living descendants of this process but `except` and theirs; zombies are left out.
+pub fn descendants(except: &[i32]) -> Vec<Member> {
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return Vec::new();
     };
@@ -39,6 +39,9 @@ pub fn descendants() -> Vec<Member> {
     // also when numbers were reused while we read.
     while let Some(parent) = parents.pop() {
         for (member, alive) in children.remove(&parent).unwrap_or_default() {
+            if except.contains(&member.pid) {
+                continue;
+            }
             parents.push(member.pid);
             if alive {
                 found.push(member);
@@ -66,7 +69,7 @@ fn stat(pid: i32) -> Option<(i32, i32, bool)> {
 pub fn exterminate(limit: Duration) {
     let deadline = Instant::now() + limit;
     loop {
-        for member in descendants() {
+        for member in descendants(&[]) {
             os::kill(member.pid, libc::SIGKILL);
         }
         loop {
@@ -78,6 +81,21 @@ pub fn exterminate(limit: Duration) {
         }
         if Instant::now() >= deadline {
             return;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Kills all descendants but `except` and theirs, until none of them lives, at most for `limit`.
+pub fn exterminate_but(except: &[i32], limit: Duration) {
+    let deadline = Instant::now() + limit;
+    loop {
+        let found = descendants(except);
+        if found.is_empty() || Instant::now() >= deadline {
+            return;
+        }
+        for member in found {
+            os::kill(member.pid, libc::SIGKILL);
         }
         std::thread::sleep(Duration::from_millis(2));
     }

@@ -71,7 +71,10 @@ mod tests {
         assert_eq!(book.ranks(), 2);
         book.set_host(1, "node7");
         let text = report_of(std::process::id()).unwrap();
-        assert_eq!(text, "rank 0: before MPI_Init\nrank 1 (on node7): before MPI_Init\n");
+        assert_eq!(
+            text,
+            "rank 0: before MPI_Init\nrank 1 (on node7): before MPI_Init\n"
+        );
         assert!(report_of(1).is_err());
         assert!(report_of(u32::MAX).unwrap_err().contains("no process"));
     }

@@ -65,7 +65,7 @@ pub fn summary() -> String {
     );
     section(&mut text, "fabrics", FABRICS.map(owned));
     let launcher = format!(
-        "one machine, PMI-1, at most {} ranks",
+        "one machine or several (ssh, or any command), PMI-1, at most {} ranks",
         crate::options::RANKS_MAX
     );
     section(&mut text, "launcher", [("mpiexec".to_owned(), launcher)]);

@@ -1,31 +1,43 @@
 //! One job from its start to its exit code: the event loop of mpiexec.
 //!
-//! A single thread polls everything: the ranks' PMI sockets and output pipes, the keeper, signals,
-//! the terminal. Decisions are made by pure parts (`Server`, `Course`, `Verdict`, the output's
-//! `Sink`s); this module carries bytes and time to them and their orders back.
+//! A single thread polls everything: its own ranks (`Node`), the links to daemons (`Branches`), signals,
+//! standard input and output. What comes from a host, this one or another, is a [`Up`] message, what
+//! goes there a [`Down`] message. Decisions are made by pure parts (`Server`, `Course`, `Verdict`, the
+//! output's `Sink`s); this module carries bytes and time to them and their orders back.
 
 mod events;
+mod hosts;
 mod member;
 mod start;
 mod stdin;
 mod tell;
 
+use crate::branches::Branches;
 use crate::course::{Course, Sight, Step};
-use crate::message::{self, Order};
+use crate::node::{First, Node, Prepared};
 use crate::options::Options;
-use crate::os::signals::Signals;
+use crate::os::signals::{Mask, Signals};
 use crate::output::Sink;
-use crate::pmi::Server;
+use crate::pmi::{Action, Server};
+use crate::protocol::Down;
 use crate::verdict::{Failure, Verdict};
+use crate::watch::Watch;
 use crate::{family, os};
 use events::Token;
+use hosts::{Asked, Host};
 use member::Member;
 use report::Book;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
-use stdin::Terminal;
+use stdin::Input;
+
+/// How long the processes that serve a job may take to end after it.
+const END_LIMIT: Duration = Duration::from_secs(2);
+/// The same for daemons on other hosts.
+const FAR_END_LIMIT: Duration = Duration::from_secs(5);
 
 /// A job could not be started: a sentence, and mpiexec's exit code.
+#[derive(Debug)]
 pub struct StartError {
     /// What went wrong.
     pub text: String,
@@ -36,20 +48,29 @@ pub struct StartError {
 /// Runs a job and returns mpiexec's exit code.
 pub fn run(options: &Options) -> Result<i32, StartError> {
     let mut job = start::start(options)?;
-    job.run();
+    job.run()?;
     Ok(job.verdict.exit_code())
 }
 
 /// A running job.
 struct Job {
     members: Vec<Member>,
+    hosts: Vec<Host>,
+    /// The numbers of the hosts that have daemons, in the order of the tree.
+    far: Vec<usize>,
     server: Server,
     book: Book,
     /// Keeps the page's file open, where `yamabiko report` finds it.
-    _page: OwnedFd,
-    keeper: Keeper,
+    page: OwnedFd,
+    /// mpiexec's own ranks, before and after their start.
+    prepared: Option<(Prepared, First)>,
+    node: Option<Node>,
+    branches: Branches,
+    /// Whether the ranks have been told to start.
+    started: bool,
     signals: Signals,
-    terminal: Option<Terminal>,
+    mask: Mask,
+    input: Option<Input>,
     /// What goes to standard output and standard error.
     sinks: [Sink; 2],
     /// Whether somebody still reads them.
@@ -58,157 +79,167 @@ struct Job {
     verdict: Verdict,
     cleanup: bool,
     deadline: Option<Instant>,
-    last_output: Instant,
+    /// Hosts that were asked what their ranks do.
+    asked: Option<Asked>,
     interrupts: u32,
     announced: bool,
 }
 
-struct Keeper {
-    control: OwnedFd,
-    /// Whether some descendant lives, as far as is known.
-    family_lives: bool,
-    lost: bool,
-}
-
 impl Job {
-    fn run(&mut self) {
-        while !self.advance(Instant::now()) {
-            let events = self.poll(self.next_deadline());
+    fn run(&mut self) -> Result<(), StartError> {
+        while !self.advance(Instant::now())? {
+            let deadline = self.next_deadline();
+            let events = self.poll(deadline);
             let now = Instant::now();
             for event in events {
                 self.handle(event, now);
             }
+            self.take_news(now);
         }
         self.announce();
         for member in &mut self.members {
             member.flush(&mut self.sinks);
         }
+        self.dismiss();
         self.drain_sinks();
-        self.dismiss_keeper();
+        Ok(())
     }
 
     /// Does what is due at `now`. Whether the job is over.
-    fn advance(&mut self, now: Instant) -> bool {
+    fn advance(&mut self, now: Instant) -> Result<bool, StartError> {
+        self.start_when_ready()?;
         if self.deadline.is_some_and(|d| now >= d) {
             self.deadline = None;
             self.time_out(now);
         }
+        self.look_for_answers(now);
         for member in &mut self.members {
             member.flush_late(now, &mut self.sinks);
         }
-        if !self.course.has_failed()
-            && self.cleanup
+        if !(self.cleanup && self.course.has_failed())
             && let Some((missing, waiter)) = self.server.stuck()
         {
             self.fail(missing, Failure::Absent(waiter), now);
         }
-        let sight = self.sight(now);
+        let sight = self.sight();
         match self.course.step(now, &sight) {
             Step::Wait => {}
             Step::Terminate => {
                 self.announce();
-                message::order(&self.keeper.control, Order::SignalAll(libc::SIGTERM));
+                self.broadcast(&Down::SignalAll(libc::SIGTERM));
             }
             Step::Kill => {
                 self.announce();
-                message::order(&self.keeper.control, Order::SignalAll(libc::SIGKILL));
+                self.broadcast(&Down::SignalAll(libc::SIGKILL));
             }
-            Step::Conclude => return true,
+            Step::Conclude => return Ok(true),
         }
-        false
+        self.give_credit();
+        Ok(false)
     }
 
-    fn sight(&self, now: Instant) -> Sight {
-        let full = self.sinks.iter().any(|s| !s.has_room());
+    fn sight(&self) -> Sight {
         Sight {
             ranks_live: self.members.iter().any(|m| !m.has_ended()),
-            family_lives: self.keeper.family_lives,
+            family_lives: self.hosts.iter().any(|h| h.family_lives),
             pipes_open: self.members.iter().any(Member::has_output),
-            // While nobody takes the output, more of it may wait in the pipes.
-            last_output: if full { now } else { self.last_output },
         }
     }
 
     fn next_deadline(&self) -> Option<Instant> {
         let now = Instant::now();
+        if self.branches.has_events() || self.node.as_ref().is_some_and(Node::has_news) {
+            return Some(now);
+        }
         let streams = self.members.iter().filter_map(Member::deadline);
         let others = [
             self.deadline,
-            self.course.deadline(&self.sight(now)),
-            self.terminal.as_ref().and_then(|t| t.deadline(now)),
+            self.course.deadline(&self.sight()),
+            self.input.as_ref().and_then(|i| i.deadline(now)),
+            self.node.as_ref().and_then(Node::deadline),
+            self.branches.deadline(),
+            self.asked.as_ref().map(|a| a.until),
         ];
         streams.chain(others.into_iter().flatten()).min()
     }
 
-    /// Notes a failure of `rank` and lets the job's end begin.
+    /// Notes a failure of `rank` and lets the job's end begin, or lets the others go on without it.
     fn fail(&mut self, rank: usize, failure: Failure, now: Instant) {
         if self.course.is_ending() {
             return;
         }
-        self.verdict.note(rank, failure);
         if self.cleanup {
+            self.verdict.note(rank, failure);
             self.course.failed(now);
-        } else {
-            self.announce();
+        } else if self.verdict.note(rank, failure.clone()) {
+            self.tell_failure(rank, &failure);
+            self.announced = true;
+            self.book.mark_dead(rank);
+            self.broadcast(&Down::Dead(u32::try_from(rank).unwrap_or(u32::MAX)));
+            let actions = self.server.excuse(rank);
+            self.act(rank, actions, now);
         }
     }
 
-    fn time_out(&mut self, now: Instant) {
-        if self.members.iter().all(Member::has_ended) {
-            return;
+    /// Does what the PMI server makes of a line of `rank`.
+    fn act(&mut self, rank: usize, actions: Vec<Action>, now: Instant) {
+        for action in actions {
+            match action {
+                Action::Reply(to, text) => {
+                    let rank = u32::try_from(to).unwrap_or(u32::MAX);
+                    self.send(self.members[to].host, &Down::Reply(rank, text));
+                }
+                Action::Abort { code, message } => {
+                    self.fail(rank, Failure::Abort(code, message), now);
+                }
+                Action::Violation(what) => self.violation(rank, what, now),
+            }
         }
-        self.sinks[1].say("mpiexec: the time allowed by -timeout is over; the job is ended");
-        self.tell_where_ranks_are();
-        self.verdict.time_out();
-        self.announced = true;
-        self.course.failed(now);
     }
 
     /// A signal to mpiexec.
     fn signal(&mut self, signal: i32, now: Instant) {
         let ends = matches!(signal, libc::SIGINT | libc::SIGTERM | libc::SIGHUP);
+        if ends && !self.started {
+            self.verdict.refuse(128 + signal);
+            return self.abandon_start(now);
+        }
         if ends && self.members.iter().all(Member::has_ended) {
             // Only output is left, and whoever reads it does not: nobody wants to wait for that.
             self.abandon_output();
         }
-        let forward = |job: &Job| message::order(&job.keeper.control, Order::Signal(signal));
         match signal {
             libc::SIGINT => {
                 self.interrupts += 1;
                 if self.interrupts == 1 {
-                    forward(self);
+                    self.broadcast(&Down::Signal(signal));
                 } else {
                     self.course.kill(now);
                 }
             }
-            libc::SIGQUIT => self.tell_where_ranks_are(),
+            libc::SIGQUIT => self.ask_where_ranks_are(false, now),
             libc::SIGTSTP => {
-                forward(self);
+                self.broadcast(&Down::Signal(signal));
+                self.branches.suspend();
                 // What the shell waits for. SIGCONT is blocked and read when this process goes on.
                 os::kill(std::process::id().cast_signed(), libc::SIGSTOP);
             }
-            libc::SIGCHLD => {}
-            _ => forward(self),
+            libc::SIGCHLD => {
+                self.reap();
+            }
+            _ => self.broadcast(&Down::Signal(signal)),
         }
     }
 
-    /// The keeper is gone before its time (somebody killed it): the kernel has killed the ranks with
-    /// it, and their descendants are now this process's.
-    fn keeper_lost(&mut self, now: Instant) {
-        if self.keeper.lost {
-            return;
-        }
-        self.keeper.lost = true;
-        self.keeper.family_lives = false;
-        family::exterminate(Duration::from_secs(2));
-        for rank in 0..self.members.len() {
-            if !self.members[rank].has_ended() {
-                self.fail(rank, Failure::Signal(libc::SIGKILL), now);
-                self.members[rank].set_ended();
+    /// Collects children that have ended. Whether there are others.
+    fn reap(&mut self) -> bool {
+        loop {
+            match os::reap() {
+                os::Reaped::Ended(pid, status) => self.branches.reaped(pid, status),
+                os::Reaped::Nobody => return true,
+                os::Reaped::NoChildren => return false,
             }
         }
-        self.sinks[1].say("mpiexec: its keeper process was killed, and the ranks with it");
-        self.course.kill(now);
     }
 
     /// Gives up what has not been written yet.
@@ -221,7 +252,9 @@ impl Job {
     /// Writes out what is left. A person who interrupts again does not want to wait for it.
     fn drain_sinks(&mut self) {
         while (0..2).any(|i| self.sinks_open[i] && !self.sinks[i].pending().is_empty()) {
-            for event in self.poll(None) {
+            let mut watch = Watch::new();
+            self.interest_in_own(&mut watch);
+            for event in watch.wait(None) {
                 match event {
                     Token::Sink(which) => self.write_sink(which),
                     Token::Signals => {
@@ -237,19 +270,37 @@ impl Job {
         }
     }
 
-    /// Lets the keeper end and waits for it.
-    fn dismiss_keeper(&mut self) {
-        let _ = rustix::net::shutdown(&self.keeper.control, rustix::net::Shutdown::Write);
-        let deadline = Instant::now() + Duration::from_secs(2);
-        loop {
-            match os::reap() {
-                os::Reaped::NoChildren => return,
-                os::Reaped::Ended(..) => {}
-                os::Reaped::Nobody if Instant::now() > deadline => {
-                    family::exterminate(Duration::from_secs(1));
-                    return;
+    /// Lets keeper and daemons end, and waits for them.
+    fn dismiss(&mut self) {
+        self.broadcast(&Down::Dismiss);
+        self.branches.dismiss();
+        if let Some(node) = &mut self.node {
+            node.end();
+        }
+        let limit = match self.branches.any_open() {
+            true => FAR_END_LIMIT,
+            false => END_LIMIT,
+        };
+        let deadline = Instant::now() + limit;
+        while self.reap() {
+            let now = Instant::now();
+            if now >= deadline {
+                self.branches.close();
+                family::exterminate(Duration::from_secs(1));
+                return;
+            }
+            self.branches.tick(now, true);
+            let mut watch = Watch::new();
+            self.interest_in_own(&mut watch);
+            self.branches.interest(&mut watch, true, Token::Branch);
+            let soon = now + Duration::from_millis(50);
+            for event in watch.wait(Some(soon.min(deadline))) {
+                match event {
+                    Token::Signals => while self.signals.next().is_some() {},
+                    Token::Branch(token) => self.branches.handle(token, now),
+                    Token::Sink(which) => self.write_sink(which),
+                    _ => {}
                 }
-                os::Reaped::Nobody => self.wait_for_child(deadline),
             }
         }
     }

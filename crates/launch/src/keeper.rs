@@ -1,4 +1,5 @@
-//! The keeper: a small process between mpiexec and the ranks that outlives mpiexec if it must.
+//! The keeper: a small process between mpiexec and its ranks that outlives mpiexec if it must. On
+//! other hosts it stands between the daemon and its ranks; then read "the daemon" for "mpiexec".
 //!
 //! It starts the ranks, is their parent, tells mpiexec how they end and passes signals on. It is a
 //! subreaper, so whatever a rank leaves behind becomes its child. When its socket to mpiexec closes
@@ -15,11 +16,14 @@ use crate::os::{self, Reaped};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::PipeFlags;
 use std::collections::HashMap;
+use std::os::fd::AsRawFd;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 /// What one rank's process is made of.
 pub struct Rank {
+    /// Its number in the job.
+    pub number: u32,
     /// The program, its arguments and environment.
     pub ready: Ready,
     /// Standard input, output, error.
@@ -43,6 +47,12 @@ struct Keeper {
 
 /// The keeper's whole life, in the process forked for it. Never returns.
 pub fn run(control: OwnedFd, ranks: Vec<Rank>, page: OwnedFd, mask: &Mask) -> ! {
+    // mpiexec's ends must not stay open here: a pipe ends when its last holder closes it.
+    let fds = ranks
+        .iter()
+        .flat_map(|r| r.standard.iter().chain([&r.pmi]))
+        .chain([&control, &page]);
+    os::close_others(fds.map(AsRawFd::as_raw_fd).collect());
     let lived = live(control, ranks, page, mask);
     family::exterminate(EXTERMINATION_LIMIT);
     os::exit_now(i32::from(lived.is_err()))
@@ -63,11 +73,12 @@ fn live(control: OwnedFd, ranks: Vec<Rank>, page: OwnedFd, mask: &Mask) -> std::
         started: ranks.len(),
         told_alone: false,
     };
-    for (number, rank) in (0u32..).zip(&ranks) {
+    for rank in &ranks {
+        let number = rank.number;
         let descriptors = Descriptors {
             standard: rank.standard.each_ref().map(AsFd::as_fd),
-            kept: [rank.pmi.as_fd(), page.as_fd()],
-            errors: errors_in.as_fd(),
+            kept: &[rank.pmi.as_fd(), page.as_fd()],
+            errors: Some(errors_in.as_fd()),
         };
         match child::spawn(number, &rank.ready, &descriptors, mask) {
             Ok(pid) => {
@@ -125,7 +136,7 @@ impl Keeper {
                 }
             }
             Order::SignalAll(signal) => {
-                for member in family::descendants() {
+                for member in family::descendants(&[]) {
                     os::kill(member.pid, signal);
                     // A stopped process acts on TERM only when it goes on.
                     if signal == libc::SIGTERM {

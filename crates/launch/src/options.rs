@@ -6,14 +6,17 @@
 
 mod flags;
 pub use flags::HELP;
+mod hosts;
+pub use hosts::{Host, Launcher};
 mod words;
 
 use flags::Flag;
+use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// More ranks than one machine sensibly runs; protects against a slip of the finger.
+/// More ranks than this launcher's one loop should serve; protects against a slip of the finger.
 pub const RANKS_MAX: u32 = 4096;
 
 /// A whole command line.
@@ -37,6 +40,12 @@ pub struct Options {
     pub cleanup: bool,
     /// Whether rank 0 gets mpiexec's standard input.
     pub stdin: bool,
+    /// The hosts of programs that name none (`-hosts`, `-f`); this machine if empty.
+    pub hosts: Vec<Host>,
+    /// Ranks that each host gets in turn, whatever its slots (`-ppn`).
+    pub per_host: Option<u32>,
+    /// How other hosts are reached.
+    pub launcher: Launcher,
 }
 
 /// One program of the job: what stands between two `:`.
@@ -52,6 +61,8 @@ pub struct Program {
     pub inherit: Option<Inherit>,
     /// Its working directory.
     pub directory: Option<PathBuf>,
+    /// Its own hosts (`-host`); those of all programs if empty.
+    pub hosts: Vec<Host>,
 }
 
 /// What a rank inherits of mpiexec's own environment.
@@ -66,7 +77,7 @@ pub enum Inherit {
 }
 
 /// Which processors each rank may use.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Binding {
     /// All that mpiexec may use: the default, because the kernel's scheduler sees more than we do.
     None,
@@ -91,12 +102,11 @@ pub enum Request {
     Version,
 }
 
-/// Parses the arguments after the command's name. `read_file` reads `-configfile` and host files;
-/// `is_local` tells whether a host's name means this machine. The error is a sentence for the user.
+/// Parses the arguments after the command's name. `read_file` reads `-configfile` and host files.
+/// The error is a sentence for the user.
 pub fn parse(
     arguments: Vec<OsString>,
     read_file: &dyn Fn(&OsStr) -> Result<String, String>,
-    is_local: &dyn Fn(&str) -> bool,
 ) -> Result<Request, String> {
     let mut parser = Parser {
         options: Options {
@@ -109,9 +119,11 @@ pub fn parse(
             binding: Binding::None,
             cleanup: true,
             stdin: true,
+            hosts: Vec::new(),
+            per_host: None,
+            launcher: Launcher::Ssh,
         },
         read_file,
-        is_local,
         other: None,
         file_depth: 0,
     };
@@ -139,7 +151,6 @@ pub fn parse(
 struct Parser<'a> {
     options: Options,
     read_file: &'a dyn Fn(&OsStr) -> Result<String, String>,
-    is_local: &'a dyn Fn(&str) -> bool,
     other: Option<Request>,
     file_depth: u32,
 }
@@ -152,6 +163,7 @@ struct Section {
     inherit: Option<Inherit>,
     directory: Option<PathBuf>,
     directories: Vec<OsString>,
+    hosts: Vec<Host>,
 }
 
 impl Parser<'_> {
@@ -212,6 +224,7 @@ impl Parser<'_> {
             variables: section.variables,
             inherit: section.inherit,
             directory: section.directory,
+            hosts: section.hosts,
         });
         Ok(())
     }
@@ -246,8 +259,28 @@ impl Parser<'_> {
             Flag::NoCleanup => options.cleanup = false,
             Flag::Cleanup => options.cleanup = true,
             Flag::Stdin => options.stdin = words::stdin(name, &text(0))?,
-            Flag::Hosts => words::hosts(&text(0), self.is_local)?,
-            Flag::HostFile => words::host_file(&(self.read_file)(&values[0])?, self.is_local)?,
+            Flag::OwnHosts => section.hosts.extend(hosts::list(&text(0))?),
+            Flag::Hosts => options.hosts.extend(hosts::list(&text(0))?),
+            Flag::HostFile => {
+                let found = hosts::file(&(self.read_file)(&values[0])?);
+                options
+                    .hosts
+                    .extend(found.map_err(|e| format!("{}: {e}", text(0)))?);
+            }
+            Flag::PerHost => options.per_host = Some(hosts::per_host(name, &text(0))?),
+            Flag::InTurn => options.per_host = Some(1),
+            Flag::Map => {
+                let per_host = hosts::per_host_of_mapping(name, &text(0))?;
+                options.per_host = per_host.or(options.per_host);
+            }
+            Flag::Launcher => options.launcher = hosts::launcher(name, &text(0))?,
+            Flag::LauncherCommand => {
+                let words = words::split_quoted(&text(0))?;
+                if words.is_empty() {
+                    return Err(format!("{name} needs a command"));
+                }
+                options.launcher = Launcher::Command(words);
+            }
             Flag::ConfigFile => self.config_file(&values[0])?,
             Flag::Help => self.other = Some(Request::Help),
             Flag::Version => self.other = Some(Request::Version),

@@ -7,6 +7,7 @@ pub mod child;
 pub mod signals;
 
 use std::io;
+use std::os::fd::RawFd;
 
 /// An error's sentence without its number.
 pub fn reason(error: impl Into<io::Error>) -> String {
@@ -45,6 +46,31 @@ pub fn become_subreaper() -> io::Result<()> {
     match unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Closes all descriptors from 3 but those in `keep`. For a process that was just forked and will do
+/// nothing with what it got from its parent but with these.
+pub fn close_others(mut keep: Vec<RawFd>) {
+    keep.sort_unstable();
+    let mut first: RawFd = 3;
+    for last in keep.into_iter().map(|fd| fd - 1).chain([RawFd::MAX]) {
+        if first <= last {
+            close_range(first, last);
+        }
+        first = first.max(last.saturating_add(2));
+    }
+}
+
+fn close_range(first: RawFd, last: RawFd) {
+    // SAFETY: the caller sees to it that nobody in this process uses these descriptors any more.
+    if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0 {
+        return;
+    }
+    // Linux before 5.9 does not know the call.
+    for fd in first..=last.min(65_535) {
+        // SAFETY: as above; descriptors that are not open are refused.
+        unsafe { libc::close(fd) };
     }
 }
 

@@ -47,6 +47,8 @@ struct Rank {
     state: State,
     generation: u32,
     gone: bool,
+    /// Barriers do not wait for it.
+    excused: bool,
     /// Inside the lines of a command of several lines.
     multi_line: bool,
 }
@@ -81,6 +83,7 @@ impl Server {
             state: State::Never,
             generation: 0,
             gone: false,
+            excused: false,
             multi_line: false,
         };
         Server {
@@ -113,8 +116,16 @@ impl Server {
         let missing = self
             .ranks
             .iter()
-            .position(|r| r.gone && r.generation <= generation)?;
+            .position(|r| r.gone && !r.excused && r.generation <= generation)?;
         Some((missing, waiter))
+    }
+
+    /// Lets the others go on without `rank`, which is dead: barriers do not wait for it any more.
+    pub fn excuse(&mut self, rank: usize) -> Vec<Action> {
+        self.ranks[rank].excused = true;
+        let generations: Vec<u32> = self.spaces.keys().copied().collect();
+        let released = generations.into_iter().flat_map(|g| self.release(g));
+        released.collect()
     }
 
     /// Answers one line from `rank`.
@@ -242,14 +253,23 @@ impl Server {
     }
 
     fn barrier(&mut self, rank: usize) -> Vec<Action> {
-        let size = self.ranks.len();
-        let space = self.space(rank);
-        space.waiting.insert(rank);
-        if space.waiting.len() < size {
+        self.space(rank).waiting.insert(rank);
+        self.release(self.ranks[rank].generation)
+    }
+
+    /// Lets those go who wait in a generation's barrier, if nobody is missing.
+    fn release(&mut self, generation: u32) -> Vec<Action> {
+        let Some(space) = self.spaces.get_mut(&generation) else {
+            return Vec::new();
+        };
+        let there = |(r, rank): (usize, &Rank)| rank.excused || space.waiting.contains(&r);
+        if !self.ranks.iter().enumerate().all(there) {
             return Vec::new();
         }
-        space.waiting.clear();
-        (0..size)
+        let mut waiting: Vec<usize> = space.waiting.drain().collect();
+        waiting.sort_unstable();
+        waiting
+            .into_iter()
             .map(|r| Action::Reply(r, "cmd=barrier_out rc=0\n".into()))
             .collect()
     }

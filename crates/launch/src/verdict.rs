@@ -23,6 +23,8 @@ pub enum Failure {
     Violation(String),
     /// It could not be started: what was tried, and errno.
     NotStarted(String, i32),
+    /// Its host is lost, which is told by itself.
+    HostLost,
 }
 
 impl Failure {
@@ -36,6 +38,7 @@ impl Failure {
             },
             Failure::Signal(signal) => 128 + signal,
             Failure::Unfinalized | Failure::Absent(_) | Failure::Violation(_) => 1,
+            Failure::HostLost => 1,
             Failure::NotStarted(_, libc::EACCES) => 126,
             Failure::NotStarted(_, libc::ENOENT | libc::ENOTDIR) => 127,
             Failure::NotStarted(..) => 1,
@@ -74,6 +77,7 @@ impl fmt::Display for Failure {
                 let why = os::reason(std::io::Error::from_raw_os_error(*errno));
                 write!(f, "could not be started ({what}: {why})")
             }
+            Failure::HostLost => f.write_str("was lost with its host"),
         }
     }
 }
@@ -82,11 +86,28 @@ impl fmt::Display for Failure {
 #[derive(Default, Debug)]
 pub struct Verdict {
     failures: Vec<(usize, Failure)>,
+    /// The first failure counts, whatever follows: ranks go on after it.
+    in_order: bool,
+    /// mpiexec's exit code if no rank was started.
+    not_started: Option<i32>,
     timed_out: bool,
     output_lost: bool,
 }
 
 impl Verdict {
+    /// No failures yet. `in_order`: the first is the one that counts.
+    pub fn new(in_order: bool) -> Verdict {
+        Verdict {
+            in_order,
+            ..Verdict::default()
+        }
+    }
+
+    /// Notes that the job could not be started, which has been told, and the exit code for that.
+    pub fn refuse(&mut self, code: i32) {
+        self.not_started.get_or_insert(code);
+    }
+
     /// Notes a failure of `rank`; only a rank's first counts. Whether this one did.
     pub fn note(&mut self, rank: usize, failure: Failure) -> bool {
         let first = self.failures.iter().all(|(r, _)| *r != rank);
@@ -112,7 +133,7 @@ impl Verdict {
         let crash = self
             .failures
             .iter()
-            .find(|(_, f)| matches!(f, Failure::Signal(_)));
+            .find(|(_, f)| matches!(f, Failure::Signal(_) | Failure::HostLost) && !self.in_order);
         crash.or(self.failures.first())
     }
 
@@ -125,6 +146,9 @@ impl Verdict {
     pub fn exit_code(&self) -> i32 {
         if self.timed_out {
             return TIMED_OUT;
+        }
+        if let Some(code) = self.not_started {
+            return code;
         }
         match self.root() {
             // The ranks die of SIGPIPE because nobody could write what they said.
@@ -164,6 +188,12 @@ mod tests {
             (v.root().unwrap().0, v.exit_code(), v.others()),
             (0, 137, 1)
         );
+        let mut first = Verdict::new(true);
+        first.note(1, Failure::Exit(3));
+        first.note(0, Failure::Signal(9));
+        assert_eq!(first.exit_code(), 3);
+        first.refuse(127);
+        assert_eq!(first.exit_code(), 127);
         v.time_out();
         assert_eq!(v.exit_code(), TIMED_OUT);
     }

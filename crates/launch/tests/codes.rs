@@ -143,9 +143,17 @@ const CASES: &[Case] = &[
         &["its processor binding: Invalid argument"],
     ),
     case(
-        "-n 2 -host elsewhere true",
+        "-n 2 -launcher fork -host elsewhere true",
         2,
         &["elsewhere is not this machine"],
+    ),
+    case(
+        "-n 2 -launcher-exec no-such-launcher -host elsewhere true",
+        1,
+        &[
+            "host elsewhere, which was to run ranks 0-1, is lost",
+            "cannot find the program no-such-launcher",
+        ],
     ),
     // The time allowed.
     case(

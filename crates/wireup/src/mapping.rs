@@ -83,7 +83,6 @@ mod tests {
         assert_eq!(text(&[0, 0, 1, 1, 2, 2]), "(vector,(0,3,2))");
         assert_eq!(text(&[0, 1, 2, 0, 1, 2, 0]), "(vector,(0,3,1))");
         assert_eq!(text(&[0, 0, 0, 1, 0, 0]), "(vector,(0,1,3),(1,1,1))");
-        assert_eq!(text(&[0, 0, 1]), "(vector,(0,2,2))");
     }
 
     #[test]

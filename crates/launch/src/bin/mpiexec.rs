@@ -1,4 +1,4 @@
-//! `mpiexec` (and `mpirun`): runs an MPI job on this machine.
+//! `mpiexec` (and `mpirun`): runs an MPI job.
 
 use launch::options::{self, Options, Request};
 use std::ffi::OsStr;
@@ -10,7 +10,7 @@ fn main() {
     let read_file = |path: &OsStr| {
         std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.to_string_lossy()))
     };
-    let options = match options::parse(arguments, &read_file, &is_local) {
+    let options = match options::parse(arguments, &read_file) {
         Ok(Request::Run(options)) => with_environment(options),
         Ok(Request::Help) => return print!("{}", options::HELP),
         Ok(Request::Version) => {
@@ -38,12 +38,4 @@ fn with_environment(mut options: Box<Options>) -> Box<Options> {
 fn fail(text: &str, code: i32) -> ! {
     eprintln!("mpiexec: {text}");
     exit(code)
-}
-
-/// Whether a host's name means this machine.
-fn is_local(host: &str) -> bool {
-    let system = rustix::system::uname();
-    let own = system.nodename().to_string_lossy();
-    let short = own.split('.').next().unwrap_or("");
-    matches!(host, "localhost" | "127.0.0.1" | "::1") || host == own || host == short
 }

@@ -27,6 +27,9 @@ enum Command {
         #[arg(long)]
         missing: bool,
     },
+    /// Run the ranks of this host for an mpiexec elsewhere, which starts this
+    #[command(hide = true)]
+    Daemon,
     /// Measure, beside another MPI library
     #[command(subcommand)]
     Bench(Bench),
@@ -41,6 +44,7 @@ enum Bench {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Report { pid } => launch::hang::report_of(pid),
+        Command::Daemon => return ExitCode::from(launch::daemon::run()),
         Command::Info { missing: true } => launch::info::missing(),
         Command::Info { missing: false } => Ok(launch::info::summary()),
         Command::Bench(Bench::Latency(args)) => {

@@ -1,27 +1,30 @@
 //! What the event loop polls, and what it does with each event.
 
+use super::stdin::Read;
 use super::{Instant, Job};
-use crate::message::{self, News, Received};
 use crate::os::{self, child};
-use crate::pmi::{Action, State};
+use crate::pmi::State;
+use crate::protocol::{Breach, Down};
 use crate::verdict::Failure;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use crate::watch::Watch;
+use crate::{branches, node};
+use rustix::event::PollFlags;
 use rustix::fs::FileType;
 use rustix::io::Errno;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// Where something happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token {
-    Keeper,
     Signals,
-    Pmi(usize),
-    /// A rank's standard output (0) or error (1).
-    Output(usize, usize),
+    /// With mpiexec's own ranks.
+    Node(node::Token),
+    /// On a link to a daemon.
+    Branch(branches::Token),
     /// mpiexec's own standard output (0) or error (1) takes bytes.
     Sink(usize),
-    TerminalInput,
-    TerminalOutput,
+    /// mpiexec's own standard input has bytes.
+    Input,
 }
 
 /// A pipe that polls writable takes this much without blocking.
@@ -32,54 +35,26 @@ const FILE_CHUNK: usize = 256 << 10;
 impl Job {
     /// Waits until something happens or `deadline`.
     pub(super) fn poll(&self, deadline: Option<Instant>) -> Vec<Token> {
-        let mut tokens = vec![Token::Signals];
-        let mut fds = vec![PollFd::new(&self.signals, PollFlags::IN)];
-        if !self.keeper.lost {
-            tokens.push(Token::Keeper);
-            fds.push(PollFd::new(&self.keeper.control, PollFlags::IN));
+        let mut watch = Watch::new();
+        self.interest_in_own(&mut watch);
+        if let Some(node) = &self.node {
+            node.interest(&mut watch, true, Token::Node);
         }
-        for (rank, member) in self.members.iter().enumerate() {
-            if let Some((fd, flags)) = member.pmi_interest() {
-                tokens.push(Token::Pmi(rank));
-                fds.push(PollFd::from_borrowed_fd(fd, flags));
-            }
-            for which in 0..2 {
-                if let Some(fd) = member
-                    .output(which)
-                    .filter(|_| self.sinks[which].has_room())
-                {
-                    tokens.push(Token::Output(rank, which));
-                    fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
-                }
-            }
+        self.branches.interest(&mut watch, true, Token::Branch);
+        if let Some(input) = self.input.as_ref().filter(|_| self.started) {
+            input.interest(&mut watch, Token::Input);
         }
+        watch.wait(deadline)
+    }
+
+    /// Adds mpiexec's own signals and streams to what is waited for.
+    pub(super) fn interest_in_own<'a>(&'a self, watch: &mut Watch<'a, Token>) {
+        watch.add(self.signals.as_fd(), PollFlags::IN, Token::Signals);
         for which in 0..2 {
             if self.sinks_open[which] && !self.sinks[which].pending().is_empty() {
-                tokens.push(Token::Sink(which));
-                fds.push(PollFd::from_borrowed_fd(own_stream(which), PollFlags::OUT));
+                watch.add(own_stream(which), PollFlags::OUT, Token::Sink(which));
             }
         }
-        if let Some(terminal) = &self.terminal {
-            terminal.interest(&mut tokens, &mut fds);
-        }
-        let limit = deadline.map(|d| {
-            let left = d.saturating_duration_since(Instant::now());
-            Timespec {
-                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-                tv_nsec: i64::from(left.subsec_nanos()),
-            }
-        });
-        // An interruption is no event; the loop comes back here.
-        if poll(&mut fds, limit.as_ref()).is_err() {
-            return Vec::new();
-        }
-        let ready = fds.iter().map(|fd| !fd.revents().is_empty());
-        tokens
-            .into_iter()
-            .zip(ready)
-            .filter(|(_, ready)| *ready)
-            .map(|(token, _)| token)
-            .collect()
     }
 
     pub(super) fn handle(&mut self, token: Token, now: Instant) {
@@ -89,49 +64,19 @@ impl Job {
                     self.signal(signal, now);
                 }
             }
-            Token::Keeper => self.news(now),
-            Token::Pmi(rank) => self.converse(rank, now),
-            Token::Output(rank, which) => self.read_output(rank, which, now),
+            Token::Node(token) => {
+                if let Some(node) = &mut self.node {
+                    node.handle(token, now);
+                }
+            }
+            Token::Branch(token) => self.branches.handle(token, now),
             Token::Sink(which) => self.write_sink(which),
-            Token::TerminalInput | Token::TerminalOutput => {
-                if let Some(terminal) = &mut self.terminal
-                    && !terminal.pump(token)
-                {
-                    self.terminal = None;
-                }
-            }
+            Token::Input => self.read_input(),
         }
     }
 
-    /// Takes the keeper's messages.
-    fn news(&mut self, now: Instant) {
-        loop {
-            match message::next_news(&self.keeper.control) {
-                Received::Message(News::Started(rank, pid)) => {
-                    if let Some(member) = self.members.get_mut(rank as usize) {
-                        member.pid = pid;
-                    }
-                }
-                Received::Message(News::Failed(rank, step, errno)) => {
-                    self.not_started(rank as usize, step, errno, now);
-                }
-                Received::Message(News::Ended(rank, status)) => {
-                    self.ended(rank as usize, status, now);
-                }
-                Received::Message(News::Alone) => self.keeper.family_lives = false,
-                Received::Nothing => return,
-                Received::Closed => {
-                    self.keeper_lost(now);
-                    return;
-                }
-            }
-        }
-    }
-
-    fn not_started(&mut self, rank: usize, step: u32, errno: i32, now: Instant) {
-        let Some(member) = self.members.get_mut(rank) else {
-            return;
-        };
+    pub(super) fn not_started(&mut self, rank: usize, step: u32, errno: i32, now: Instant) {
+        let member = &mut self.members[rank];
         let what = match step {
             s if s == child::Step::Descriptors as u32 => "its descriptors".to_string(),
             s if s == child::Step::Directory as u32 => "its working directory".to_string(),
@@ -145,15 +90,10 @@ impl Job {
         self.fail(rank, Failure::NotStarted(what, errno), now);
     }
 
-    /// A rank's process ended.
-    fn ended(&mut self, rank: usize, status: i32, now: Instant) {
-        if rank >= self.members.len() {
-            return;
-        }
-        // What it said before it ended comes first: an abort explains the exit code.
-        self.converse(rank, now);
+    /// A rank's process ended. What it said before has been taken already.
+    pub(super) fn ended(&mut self, rank: usize, status: i32, now: Instant) {
         self.members[rank].set_ended();
-        if self.members[rank].pmi_interest().is_none() {
+        if !self.members[rank].pmi_open {
             self.server.gone(rank);
         }
         let failure = if libc::WIFSIGNALED(status) {
@@ -173,45 +113,57 @@ impl Job {
         }
     }
 
-    /// Reads a rank's PMI requests and answers them.
-    fn converse(&mut self, rank: usize, now: Instant) {
-        self.members[rank].send_pending();
-        loop {
-            let line = match self.members[rank].next_line() {
-                Ok(Some(line)) => line,
-                Ok(None) => break,
-                Err(what) => {
-                    self.violation(rank, what, now);
-                    break;
-                }
-            };
-            for action in self.server.line(rank, &line) {
-                match action {
-                    Action::Reply(to, text) => {
-                        if !self.members[to].reply(&text) {
-                            self.violation(to, "requests without reading the answers".into(), now);
-                        }
-                    }
-                    Action::Abort { code, message } => {
-                        self.fail(rank, Failure::Abort(code, message), now);
-                    }
-                    Action::Violation(what) => self.violation(rank, what, now),
-                }
-            }
-        }
-        if self.members[rank].pmi_interest().is_none() && self.members[rank].has_ended() {
+    pub(super) fn pmi_closed(&mut self, rank: usize) {
+        self.members[rank].pmi_open = false;
+        if self.members[rank].has_ended() {
             self.server.gone(rank);
         }
     }
 
-    fn violation(&mut self, rank: usize, what: String, now: Instant) {
-        self.members[rank].close_pmi();
+    pub(super) fn breach(&mut self, rank: usize, breach: Breach, now: Instant) {
+        let what = match breach {
+            Breach::EndlessLine => "an endless line",
+            Breach::UnreadAnswers => "requests without reading the answers",
+        };
+        self.violation(rank, what.into(), now);
+    }
+
+    pub(super) fn violation(&mut self, rank: usize, what: String, now: Instant) {
+        let number = u32::try_from(rank).unwrap_or(u32::MAX);
+        self.send(self.members[rank].host, &Down::ClosePmi(number));
+        self.pmi_closed(rank);
         self.fail(rank, Failure::Violation(what), now);
     }
 
-    fn read_output(&mut self, rank: usize, which: usize, now: Instant) {
-        self.members[rank].read_output(which, now, &mut self.sinks[which]);
-        self.last_output = now;
+    /// Bytes of a rank's output.
+    pub(super) fn output(&mut self, rank: usize, which: u8, bytes: &[u8], now: Instant) {
+        let which = usize::from(which == 1);
+        let owed = &mut self.hosts[self.members[rank].host].owed[which];
+        *owed = owed.saturating_add(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+        self.members[rank].feed(which, bytes, now, &mut self.sinks[which]);
+    }
+
+    /// Passes standard input on to rank 0.
+    fn read_input(&mut self) {
+        let Some(input) = &mut self.input else { return };
+        let host = self.members[0].host;
+        match input.read() {
+            Read::Bytes(bytes) => self.send(host, &Down::Input(bytes)),
+            Read::Nothing => {}
+            Read::End => {
+                self.input = None;
+                self.send(host, &Down::InputEnd);
+            }
+        }
+    }
+
+    /// Rank 0 reads no more: whoever writes to mpiexec's standard input shall notice.
+    pub(super) fn close_input(&mut self) {
+        if self.input.take().is_some()
+            && let Ok(null) = node::null()
+        {
+            let _ = rustix::stdio::dup2_stdin(null);
+        }
     }
 
     pub(super) fn write_sink(&mut self, which: usize) {
@@ -223,10 +175,7 @@ impl Job {
         };
         let pending = self.sinks[which].pending();
         match rustix::io::write(fd, &pending[..pending.len().min(chunk)]) {
-            Ok(count) => {
-                self.sinks[which].wrote(count);
-                self.last_output = Instant::now();
-            }
+            Ok(count) => self.sinks[which].wrote(count),
             Err(Errno::INTR | Errno::AGAIN) => {}
             // Nobody reads any more. The ranks shall notice as they would without a launcher: by
             // SIGPIPE at their next write.
@@ -248,20 +197,7 @@ impl Job {
         let length = self.sinks[which].pending().len();
         self.sinks[which].wrote(length);
         self.members.iter_mut().for_each(|m| m.close_output(which));
-    }
-
-    /// Waits for a child's end, at most until `deadline`.
-    pub(super) fn wait_for_child(&self, deadline: Instant) {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let limit = Timespec {
-            tv_sec: 0,
-            tv_nsec: i64::from(left.subsec_nanos().clamp(1, 50_000_000)),
-        };
-        let _ = poll(
-            &mut [PollFd::new(&self.signals, PollFlags::IN)],
-            Some(&limit),
-        );
-        while self.signals.next().is_some() {}
+        self.broadcast(&Down::CloseOutput(u8::from(which == 1)));
     }
 }
 

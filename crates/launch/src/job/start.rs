@@ -1,30 +1,30 @@
-//! Makes a job's processes, pipes and page, in the order that leaves nothing behind on failure.
+//! Prepares a job: lays its ranks out, sends daemons to other hosts, and makes what mpiexec's own ranks
+//! need. They are started later, when every host is ready.
 
+use super::hosts::Host;
 use super::member::Member;
-use super::stdin::Terminal;
-use super::{Job, Keeper, StartError};
+use super::stdin::Input;
+use super::{Job, StartError};
+use crate::branches::{Branches, Reach};
 use crate::course::Course;
-use crate::environment::{self, Identity};
-use crate::keeper;
-use crate::options::{Options, Program};
-use crate::os::child::Ready;
+use crate::environment;
+use crate::frame::Address;
+use crate::node::{self, First, system};
+use crate::options::{Launcher, Options};
 use crate::os::signals::{Signals, is_ignored};
-use crate::os::{self, Side};
 use crate::output::Sink;
-use crate::placement;
 use crate::pmi::Server;
+use crate::protocol::{Down, Plan, Program, Setup, encode};
+use crate::spread::{self, Spread};
+use crate::tree;
 use crate::verdict::Verdict;
 use report::Book;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use rustix::pipe::PipeFlags;
-use std::collections::BTreeMap;
-use std::ffi::{CString, OsString};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Instant;
 use wireup::{SECRET_KEY, mapping, wire};
 
-/// Signals mpiexec acts on or passes on. Those it was started with ignored stay ignored, but for SIGQUIT:
-/// it ends nothing and asks for the report, and a job in a script's background can be asked as well.
+/// Signals mpiexec acts on or passes on. Those it was started with ignored stay ignored.
 const HANDLED: &[i32] = &[
     libc::SIGINT,
     libc::SIGTERM,
@@ -39,193 +39,209 @@ const HANDLED: &[i32] = &[
 /// Signals that only must not stop mpiexec: it writes to the terminal, and looks before it reads.
 const HELD_BACK: &[i32] = &[libc::SIGTTIN, libc::SIGTTOU];
 
-type Variables = BTreeMap<OsString, OsString>;
-
-/// A program with everything its ranks have in common.
-struct Prepared {
-    path: CString,
-    argv: Vec<CString>,
-    variables: Variables,
-    directory: Option<CString>,
-    name: String,
-}
-
 pub(super) fn start(options: &Options) -> Result<Job, StartError> {
-    let prepared = options.programs.iter().map(|p| prepare(options, p));
-    let prepared = prepared.collect::<Result<Vec<_>, _>>()?;
-    let program_of: Vec<usize> = options
+    let wrong = |text| StartError { text, code: 2 };
+    let (launcher, spread) = lay_out(options).map_err(wrong)?;
+    let program_of = program_of(options);
+    let size = program_of.len();
+    let programs: Vec<Program> = options
         .programs
         .iter()
-        .enumerate()
-        .flat_map(|(i, p)| std::iter::repeat_n(i, p.count as usize))
+        .map(|p| Program {
+            argv: p.argv.clone(),
+            variables: environment::common(options, p),
+            directory: p.directory.clone(),
+        })
         .collect();
-    let size = program_of.len();
-    allow_descriptors(size as u64 * 8 + 64);
+    let far: Vec<usize> = (0..spread.hosts.len())
+        .filter(|h| !spread.hosts[*h].is_here)
+        .collect();
+    let rank_0_is_here = spread.hosts[spread.host_of[0]].is_here;
+    let inherits = rank_0_is_here && !rustix::termios::isatty(rustix::stdio::stdin());
+    let input = (options.stdin && !inherits).then(Input::new);
+    let plan_of = |host| {
+        plan(
+            options,
+            &spread,
+            &program_of,
+            &programs,
+            host,
+            input.is_some(),
+        )
+    };
+    let here = spread.hosts.iter().position(|h| h.is_here);
+    let prepared = here.map(|host| node::prepare(&plan_of(host))).transpose()?;
+    let first = match (options.stdin && rank_0_is_here, inherits) {
+        (false, _) => First::Nothing,
+        (true, true) => First::Own,
+        (true, false) => First::Messages,
+    };
     let (page, book) = Book::create(size).map_err(|e| system("the report page", e))?;
-    let handled: Vec<i32> = HANDLED
-        .iter()
-        .copied()
-        .filter(|s| *s == libc::SIGQUIT || !is_ignored(*s))
-        .collect();
+    let is_handled = |signal: &i32| !is_ignored(*signal);
+    let (handled, ignored): (Vec<i32>, Vec<i32>) = HANDLED.iter().copied().partition(is_handled);
     let (signals, mask) = Signals::new(&[&handled[..], HELD_BACK].concat(), &handled)
         .map_err(|e| system("signals", e))?;
-
-    let (ranks, members, terminal) = all_ranks(options, &prepared, &program_of, &page)?;
-    let (control, keepers) = socket_pair(SocketType::SEQPACKET)?;
-    os::become_subreaper().map_err(|e| system("a subreaper", e))?;
-    match os::fork().map_err(|e| system("the keeper process", e))? {
-        Side::Child => {
-            // mpiexec's ends must not stay open here: a pipe ends when its last holder closes it.
-            drop((members, control, terminal, signals));
-            keeper::run(keepers, ranks, page, &mask)
+    let mut branches = branches(&spread, &far, &launcher, mask);
+    for (place, setup) in (0u32..).zip(setups(&spread, &far, launcher, ignored, plan_of)?) {
+        let message = Down::Setup(Box::new(setup));
+        branches.send(Address::Host(place), &encode(&message));
+    }
+    for (rank, host) in spread.host_of.iter().enumerate() {
+        if !spread.hosts[*host].is_here {
+            book.set_host(rank, &spread.hosts[*host].name);
         }
-        Side::Parent(_) => drop((ranks, keepers)),
     }
-    if terminal.is_none() && options.stdin {
-        // Rank 0 has the only reading end now, so that a writer notices when rank 0 closes it.
-        let _ = rustix::stdio::dup2_stdin(null()?);
-    }
-    let appnums: Vec<u32> = program_of
-        .iter()
-        .map(|p| u32::try_from(*p).unwrap_or(0))
-        .collect();
-    let now = Instant::now();
+    let server = server(options, &spread, &program_of)?;
+    let sink = || Sink::new(size, options.label);
     Ok(Job {
-        members,
-        server: server(options, &appnums)?,
+        members: members(options, &spread, &program_of),
+        hosts: hosts(&spread, &far),
+        far,
+        server,
         book,
-        _page: page,
-        keeper: Keeper {
-            control,
-            family_lives: true,
-            lost: false,
-        },
+        page,
+        prepared: prepared.map(|prepared| (prepared, first)),
+        node: None,
+        branches,
+        started: false,
         signals,
-        terminal,
-        sinks: [
-            Sink::new(size, options.label),
-            Sink::new(size, options.label),
-        ],
+        mask,
+        input,
+        sinks: [sink(), sink()],
         sinks_open: [true; 2],
         course: Course::default(),
-        verdict: Verdict::default(),
+        verdict: Verdict::new(!options.cleanup),
         cleanup: options.cleanup,
-        deadline: options.timeout.and_then(|t| now.checked_add(t)),
-        last_output: now,
+        deadline: options.timeout.and_then(|t| Instant::now().checked_add(t)),
+        asked: None,
         interrupts: 0,
         announced: false,
     })
 }
 
-/// What the keeper starts, what mpiexec listens to, and the terminal to pass on to rank 0.
-type Halves = (Vec<keeper::Rank>, Vec<Member>, Option<Terminal>);
+/// The launcher command, and which rank goes where.
+fn lay_out(options: &Options) -> Result<(Vec<OsString>, Spread), String> {
+    // A command that was given is used for every host, so that it can make any name mean anything.
+    let command_given = matches!(options.launcher, Launcher::Command(_));
+    let is_here = |name: &str| !command_given && spread::is_this_machine(name);
+    let spread = spread::spread(options, &is_here)?;
+    let other = spread.hosts.iter().find(|h| !h.is_here);
+    match (&options.launcher, other) {
+        (Launcher::Fork, Some(other)) => Err(format!(
+            "host {} is not this machine, and -launcher fork reaches no other",
+            other.name
+        )),
+        _ => Ok((options.launcher.words(), spread)),
+    }
+}
 
-fn all_ranks(
+/// The program of each rank.
+fn program_of(options: &Options) -> Vec<u32> {
+    let programs = (0u32..).zip(&options.programs);
+    programs
+        .flat_map(|(i, p)| std::iter::repeat_n(i, p.count as usize))
+        .collect()
+}
+
+fn plan(
     options: &Options,
-    prepared: &[Prepared],
-    program_of: &[usize],
-    page: &OwnedFd,
-) -> Result<Halves, StartError> {
-    let size = program_of.len();
-    let (first_stdin, terminal) = stdin_of_first(options)?;
-    let mut first_stdin = Some(first_stdin);
-    let cpus = placement::place(&options.binding, size);
-    let mut ranks = Vec::with_capacity(size);
-    let mut members = Vec::with_capacity(size);
-    for (rank, cpus) in cpus.into_iter().enumerate() {
-        let program = &prepared[program_of[rank]];
-        let stdin = first_stdin.take().map_or_else(null, Ok)?;
-        let (kept, member) = one_rank(rank, size, program, stdin, page, cpus)?;
-        ranks.push(kept);
-        members.push(member);
+    spread: &Spread,
+    program_of: &[u32],
+    programs: &[Program],
+    host: usize,
+    input: bool,
+) -> Plan {
+    let of_host = (0u32..).zip(&spread.host_of).filter(|(_, h)| **h == host);
+    Plan {
+        size: u32::try_from(program_of.len()).unwrap_or(u32::MAX),
+        ranks: of_host
+            .map(|(rank, _)| (rank, program_of[rank as usize]))
+            .collect(),
+        programs: programs.to_vec(),
+        binding: options.binding.clone(),
+        input,
     }
-    Ok((ranks, members, terminal))
 }
 
-fn prepare(options: &Options, program: &Program) -> Result<Prepared, StartError> {
-    let wrong = |text| StartError { text, code: 2 };
-    let variables = environment::common(options, program);
-    let directory = program.directory.as_deref();
-    let path = variables
-        .get(&OsString::from("PATH"))
-        .map(OsString::as_os_str);
-    let path = environment::find_program(&program.argv[0], path, directory)
-        .map_err(|text| StartError { text, code: 127 })?;
-    let argv = program
-        .argv
-        .iter()
-        .map(|a| environment::c_string(a))
-        .collect::<Result<_, _>>();
-    let directory = directory
-        .map(|d| environment::c_string(d.as_os_str()))
-        .transpose();
-    Ok(Prepared {
-        path: environment::c_string(path.as_os_str()).map_err(wrong)?,
-        argv: argv.map_err(wrong)?,
-        variables,
-        directory: directory.map_err(wrong)?,
-        name: program.argv[0].to_string_lossy().into_owned(),
-    })
+fn branches(
+    spread: &Spread,
+    far: &[usize],
+    launcher: &[OsString],
+    mask: crate::os::signals::Mask,
+) -> Branches {
+    let hosts = u32::try_from(far.len()).unwrap_or(u32::MAX);
+    let reach = Reach {
+        launcher: launcher.to_vec(),
+        mask,
+    };
+    Branches::start(None, hosts, &names(spread, far, None), &reach)
 }
 
-/// The two halves of a rank: what the keeper starts and what mpiexec listens to.
-fn one_rank(
-    rank: usize,
-    size: usize,
-    program: &Prepared,
-    stdin: OwnedFd,
-    page: &OwnedFd,
-    cpus: Option<Vec<usize>>,
-) -> Result<(keeper::Rank, Member), StartError> {
-    let (pmi, theirs) = socket_pair(SocketType::STREAM)?;
-    let (stdout, stdout_in) = pipe()?;
-    let (stderr, stderr_in) = pipe()?;
-    let inode = rustix::fs::fstat(&theirs)
-        .map_err(|e| system("a socket", e))?
-        .st_ino;
-    let pmi_identity = (theirs.as_raw_fd(), inode);
-    let identity = Identity {
-        rank,
-        size,
-        pmi: pmi_identity,
-        page: page.as_raw_fd(),
-    };
-    let environment = environment::of_rank(&program.variables, &identity)
-        .map_err(|text| StartError { text, code: 2 })?;
-    let ready = Ready {
-        path: program.path.clone(),
-        argv: program.argv.clone(),
-        environment,
-        directory: program.directory.clone(),
-        cpus,
-    };
-    let kept = keeper::Rank {
-        ready,
-        standard: [stdin, stdout_in, stderr_in],
-        pmi: theirs,
-    };
-    Ok((
-        kept,
-        Member::new(rank, program.name.clone(), pmi, [stdout, stderr]),
-    ))
+/// The names of the hosts of a node's children in the tree.
+fn names(spread: &Spread, far: &[usize], place: Option<u32>) -> Vec<String> {
+    let hosts = u32::try_from(far.len()).unwrap_or(u32::MAX);
+    let children = tree::children(place, hosts);
+    children
+        .map(|child| spread.hosts[far[child as usize]].name.clone())
+        .collect()
 }
 
-/// The standard input of rank 0, and the terminal to pass on to it, if it is one.
-fn stdin_of_first(options: &Options) -> Result<(OwnedFd, Option<Terminal>), StartError> {
-    if !options.stdin {
-        return Ok((null()?, None));
+/// What each daemon has to know.
+fn setups(
+    spread: &Spread,
+    far: &[usize],
+    launcher: Vec<OsString>,
+    ignored: Vec<i32>,
+    plan_of: impl Fn(usize) -> Plan,
+) -> Result<Vec<Setup>, StartError> {
+    if far.is_empty() {
+        return Ok(Vec::new());
     }
-    let own = rustix::stdio::stdin();
-    if !rustix::termios::isatty(own) {
-        let copy = rustix::io::fcntl_dupfd_cloexec(own, 3);
-        return Ok((copy.map_err(|e| system("standard input", e))?, None));
-    }
-    let (read, write) = pipe()?;
-    rustix::io::ioctl_fionbio(&write, true).map_err(|e| system("a pipe", e))?;
-    Ok((read, Some(Terminal::new(write))))
+    let directory: PathBuf =
+        std::env::current_dir().map_err(|e| system("out the working directory", e))?;
+    // The only way to learn it is to change it.
+    let umask = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(umask);
+    let setup = |(place, host): (u32, &usize)| Setup {
+        host: place,
+        hosts: u32::try_from(far.len()).unwrap_or(u32::MAX),
+        children: names(spread, far, Some(place)),
+        launcher: launcher.clone(),
+        directory: directory.clone(),
+        umask: umask.bits(),
+        ignored: ignored.clone(),
+        plan: plan_of(*host),
+    };
+    Ok((0u32..).zip(far).map(setup).collect())
 }
 
-fn server(options: &Options, appnums: &[u32]) -> Result<Server, StartError> {
+fn members(options: &Options, spread: &Spread, program_of: &[u32]) -> Vec<Member> {
+    let name = |program: u32| options.programs[program as usize].argv[0].to_string_lossy();
+    let ranks = program_of.iter().zip(&spread.host_of).enumerate();
+    ranks
+        .map(|(rank, (program, host))| Member::new(rank, *host, name(*program).into_owned()))
+        .collect()
+}
+
+fn hosts(spread: &Spread, far: &[usize]) -> Vec<Host> {
+    let place = |host: usize| {
+        let place = far.iter().position(|h| *h == host)?;
+        u32::try_from(place).ok()
+    };
+    let hosts = spread.hosts.iter().enumerate();
+    hosts
+        .map(|(i, host)| Host {
+            name: host.name.clone(),
+            place: place(i),
+            ready: host.is_here,
+            family_lives: true,
+            lost: false,
+            owed: [0; 2],
+        })
+        .collect()
+}
+
+fn server(options: &Options, spread: &Spread, appnums: &[u32]) -> Result<Server, StartError> {
     let size = u32::try_from(appnums.len()).unwrap_or(u32::MAX);
     let mut secret = [0u8; 40];
     let got = rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty());
@@ -235,10 +251,16 @@ fn server(options: &Options, appnums: &[u32]) -> Result<Server, StartError> {
             code: 1,
         });
     }
-    let preset = vec![
-        ("PMI_process_mapping".into(), mapping::text(&vec![0; size as usize])),
-        (SECRET_KEY.into(), wire::to_hex(&secret[..32])),
-    ];
+    let mut preset = vec![(SECRET_KEY.into(), wire::to_hex(&secret[..32]))];
+    let nodes = spread
+        .host_of
+        .iter()
+        .map(|h| u32::try_from(*h).unwrap_or(u32::MAX));
+    let mapping = mapping::text(&nodes.collect::<Vec<_>>());
+    // Ranks dealt out without any order may need more than a value holds; then nothing is said.
+    if mapping.len() <= wire::VALUE_MAX {
+        preset.push(("PMI_process_mapping".into(), mapping));
+    }
     let name = format!(
         "yamabiko_{}_{}",
         std::process::id(),
@@ -250,45 +272,4 @@ fn server(options: &Options, appnums: &[u32]) -> Result<Server, StartError> {
         options.universe.unwrap_or(size),
         preset,
     ))
-}
-
-/// Raises the soft limit of open files where the hard one allows it.
-fn allow_descriptors(wanted: u64) {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_some_and(|current| current < wanted) {
-        let current = limit.maximum.map_or(wanted, |m| m.min(wanted));
-        // If it fails, making the pipes says so.
-        let _ = setrlimit(
-            Resource::Nofile,
-            Rlimit {
-                current: Some(current),
-                maximum: limit.maximum,
-            },
-        );
-    }
-}
-
-fn null() -> Result<OwnedFd, StartError> {
-    let file = std::fs::File::options()
-        .read(true)
-        .write(true)
-        .open("/dev/null");
-    Ok(file.map_err(|e| system("/dev/null", e))?.into())
-}
-
-fn pipe() -> Result<(OwnedFd, OwnedFd), StartError> {
-    rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|e| system("a pipe", e))
-}
-
-fn socket_pair(kind: SocketType) -> Result<(OwnedFd, OwnedFd), StartError> {
-    rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
-        .map_err(|e| system("a socket pair", e))
-}
-
-fn system(what: &str, error: impl Into<std::io::Error>) -> StartError {
-    StartError {
-        text: format!("cannot make {what}: {}", os::reason(error)),
-        code: 1,
-    }
 }

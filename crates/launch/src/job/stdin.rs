@@ -1,84 +1,79 @@
-//! A terminal as the standard input of rank 0.
+//! mpiexec's standard input, on its way to rank 0 in messages.
 //!
-//! A rank cannot read the terminal itself: it is in a process group of its own, so the kernel would
-//! stop it. mpiexec reads for it, and only while it is in the foreground, so that a job in the
-//! background neither stops (SIGTTIN) nor takes what is typed for the shell. (A file or pipe is
-//! simply inherited by rank 0 and needs none of this.)
+//! That is the way of a terminal, which a rank cannot read itself: it is in a process group of its own,
+//! so the kernel would stop it. mpiexec reads for it, and only while it is in the foreground, so that a
+//! job in the background neither stops (SIGTTIN) nor takes what is typed for the shell. It is also the
+//! way of anything to a rank on another host. (A file or pipe is simply inherited by a rank 0 that
+//! mpiexec starts itself, and needs none of this.)
 
-use super::events::Token;
-use rustix::event::{PollFd, PollFlags};
+use crate::watch::Watch;
+use rustix::event::PollFlags;
 use rustix::io::Errno;
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 /// How often a job in the background looks whether it has come to the foreground.
 const FOREGROUND_CHECK: Duration = Duration::from_millis(250);
+/// Bytes that may be on their way: rank 0's pace decides.
+const WINDOW: usize = 64 << 10;
 
-/// Bytes on their way from the terminal to rank 0.
-pub(super) struct Terminal {
-    pipe: OwnedFd,
-    buffer: Vec<u8>,
+/// Standard input being read.
+pub(super) struct Input {
+    on_the_way: usize,
+    is_terminal: bool,
 }
 
-impl Terminal {
-    /// Passes the terminal on to `pipe`, which must not block.
-    pub(super) fn new(pipe: OwnedFd) -> Terminal {
-        Terminal {
-            pipe,
-            buffer: Vec::new(),
+/// What reading gave.
+pub(super) enum Read {
+    Bytes(Vec<u8>),
+    Nothing,
+    End,
+}
+
+impl Input {
+    pub(super) fn new() -> Input {
+        Input {
+            on_the_way: 0,
+            is_terminal: rustix::termios::isatty(rustix::stdio::stdin()),
         }
     }
 
-    /// Adds what to wait for. With bytes in hand nothing more is read: rank 0's pace decides.
-    pub(super) fn interest<'a>(&'a self, tokens: &mut Vec<Token>, fds: &mut Vec<PollFd<'a>>) {
-        if self.buffer.is_empty() {
-            // Also without interest in it, the pipe tells when nobody reads any more.
-            tokens.push(Token::TerminalOutput);
-            fds.push(PollFd::new(&self.pipe, PollFlags::empty()));
-            if in_foreground() {
-                tokens.push(Token::TerminalInput);
-                fds.push(PollFd::from_borrowed_fd(
-                    rustix::stdio::stdin(),
-                    PollFlags::IN,
-                ));
-            }
-        } else {
-            tokens.push(Token::TerminalOutput);
-            fds.push(PollFd::new(&self.pipe, PollFlags::OUT));
+    /// Adds what to wait for.
+    pub(super) fn interest<T>(&self, watch: &mut Watch<'_, T>, token: T) {
+        if self.on_the_way < WINDOW && self.may_read() {
+            watch.add(rustix::stdio::stdin(), PollFlags::IN, token);
         }
     }
 
     /// When to look again whether this is the foreground.
     pub(super) fn deadline(&self, now: Instant) -> Option<Instant> {
-        (self.buffer.is_empty() && !in_foreground()).then(|| now + FOREGROUND_CHECK)
+        let waits = self.on_the_way < WINDOW && !self.may_read();
+        waits.then(|| now + FOREGROUND_CHECK)
     }
 
-    /// Moves bytes after an event. `false` at the end of input, or when rank 0 does not read any more.
-    pub(super) fn pump(&mut self, token: Token) -> bool {
-        if token == Token::TerminalInput {
-            if !in_foreground() {
-                return true;
-            }
-            let mut bytes = [0; 4096];
-            match rustix::io::read(rustix::stdio::stdin(), &mut bytes[..]) {
-                Ok(0) => return false,
-                Ok(count) => self.buffer.extend_from_slice(&bytes[..count]),
-                // EIO: put into the background between the check and the read.
-                Err(Errno::INTR | Errno::AGAIN | Errno::IO) => return true,
-                Err(_) => return false,
-            }
-        } else if self.buffer.is_empty() {
-            return false; // the pipe reported an error: nobody reads it
+    fn may_read(&self) -> bool {
+        !self.is_terminal || in_foreground()
+    }
+
+    pub(super) fn read(&mut self) -> Read {
+        if !self.may_read() {
+            return Read::Nothing;
         }
-        while !self.buffer.is_empty() {
-            match rustix::io::write(&self.pipe, &self.buffer) {
-                Ok(count) => drop(self.buffer.drain(..count)),
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return true,
-                Err(_) => return false,
+        let mut bytes = [0; 16 << 10];
+        match rustix::io::read(rustix::stdio::stdin(), &mut bytes[..]) {
+            Ok(0) => Read::End,
+            Ok(count) => {
+                self.on_the_way += count;
+                Read::Bytes(bytes[..count].to_vec())
             }
+            // EIO: put into the background between the check and the read.
+            Err(Errno::INTR | Errno::AGAIN | Errno::IO) => Read::Nothing,
+            Err(_) => Read::End,
         }
-        true
+    }
+
+    /// Rank 0 has taken so many bytes.
+    pub(super) fn taken(&mut self, count: u32) {
+        self.on_the_way = self.on_the_way.saturating_sub(count as usize);
     }
 }
 

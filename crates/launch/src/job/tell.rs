@@ -15,21 +15,55 @@ impl Job {
         if *failure == Failure::Signal(libc::SIGPIPE) && !self.sinks_open[0] {
             return;
         }
-        let rank = *rank;
-        let process = match self.members[rank].pid {
-            0 => String::new(),
-            pid => format!(" (pid {pid})"),
+        self.announced = true;
+        let (rank, failure) = (*rank, failure.clone());
+        if failure == Failure::HostLost {
+            // That has been told for all its ranks together.
+            return;
+        }
+        self.tell_failure(rank, &failure);
+        match self.verdict.others() {
+            0 => {}
+            1 => self.sinks[1].say("mpiexec: 1 other rank failed at the same time"),
+            n => self.sinks[1].say(&format!("mpiexec: {n} other ranks failed at the same time")),
+        }
+    }
+
+    /// Says how one rank failed.
+    pub(super) fn tell_failure(&mut self, rank: usize, failure: &Failure) {
+        if *failure == Failure::HostLost {
+            return;
+        }
+        let member = &self.members[rank];
+        let process = match (member.pid, self.on_host(member.host)) {
+            (0, host) => host,
+            (pid, host) => format!(" (pid {pid}{host})"),
         };
         let text = format!(
             "mpiexec: rank {rank}{process} {failure}; it was {}",
             self.doing(rank)
         );
-        self.announced = true;
         self.sinks[1].say(&text);
-        match self.verdict.others() {
-            0 => {}
-            1 => self.sinks[1].say("mpiexec: 1 other rank failed at the same time"),
-            n => self.sinks[1].say(&format!("mpiexec: {n} other ranks failed at the same time")),
+    }
+
+    /// Says that a host is lost, and with it which ranks.
+    pub(super) fn tell_loss(&mut self, host: usize, why: &str) {
+        let why: String = why.chars().filter(|c| !c.is_control()).collect();
+        let ranks = (0..self.members.len()).filter(|r| self.members[*r].host == host);
+        let ranks = ranges(ranks);
+        let name = &self.hosts[host].name;
+        let text = match self.started {
+            true => format!("mpiexec: host {name} is lost with {ranks}: {why}"),
+            false => format!("mpiexec: host {name}, which was to run {ranks}, is lost: {why}"),
+        };
+        self.sinks[1].say(&text);
+    }
+
+    /// " on node7", where a job has several hosts.
+    pub(super) fn on_host(&self, host: usize) -> String {
+        match self.hosts.len() {
+            1 if self.hosts[host].place.is_none() => String::new(),
+            _ => format!(" on {}", self.hosts[host].name),
         }
     }
 
@@ -43,8 +77,9 @@ impl Job {
                 ""
             };
             let text = format!(
-                "rank {rank} (pid {}{ended}): {}",
+                "rank {rank} (pid {}{}{ended}): {}",
                 member.pid,
+                self.on_host(member.host),
                 self.doing(rank)
             );
             self.sinks[1].say(&text);
@@ -65,5 +100,37 @@ impl Job {
                 "in MPI, in a library that does not tell where it waits".into()
             }
         }
+    }
+}
+
+/// "rank 3", "ranks 0-3, 8": ascending numbers.
+fn ranges(numbers: impl Iterator<Item = usize>) -> String {
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => ranges.push((number, number)),
+        }
+    }
+    let shown = ranges.iter().map(|(first, last)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    });
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    match ranges.as_slice() {
+        [(first, last)] if first == last => format!("rank {shown}"),
+        _ => format!("ranks {shown}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_joined() {
+        let shown = |numbers: &[usize]| ranges(numbers.iter().copied());
+        assert_eq!(shown(&[3]), "rank 3");
+        assert_eq!(shown(&[0, 1, 2, 5]), "ranks 0-2, 5");
     }
 }

@@ -1,7 +1,7 @@
 //! The table of flags: names of both dialects, how many arguments each takes, what it means.
 //!
 //! A name is written here without dashes; the user may write one dash or two. Flags that make no
-//! difference on one machine, or whose effect this launcher has anyway, are accepted and ignored, so
+//! difference, or whose effect this launcher has anyway, are accepted and ignored, so
 //! that scripts written for other launchers keep working.
 
 /// What a flag means.
@@ -26,8 +26,14 @@ pub(super) enum Flag {
     Cleanup,
     NoCleanup,
     Stdin,
+    OwnHosts,
     Hosts,
     HostFile,
+    PerHost,
+    InTurn,
+    Map,
+    Launcher,
+    LauncherCommand,
     ConfigFile,
     Help,
     Version,
@@ -35,7 +41,7 @@ pub(super) enum Flag {
     Refused(&'static str),
 }
 
-const ONE_HOST: &str = "this version runs jobs on one machine";
+const RANK_FILE: &str = "give each program its hosts with -host";
 const FILES: &str = "redirect the output of mpiexec instead (-l tells the ranks apart)";
 const DEBUG: &str = "start the debugger as the program: mpiexec -n 2 gdb --args ./program";
 
@@ -65,16 +71,36 @@ const FLAGS: &[(&[&str], usize, Flag)] = &[
         Flag::NoCleanup,
     ),
     (&["stdin", "s"], 1, Flag::Stdin),
-    (&["host", "hosts", "H"], 1, Flag::Hosts),
+    (&["host", "H"], 1, Flag::OwnHosts),
+    (&["hosts", "hostlist"], 1, Flag::Hosts),
     (
-        &["f", "hostfile", "machinefile", "machine"],
+        &[
+            "f",
+            "hostfile",
+            "machinefile",
+            "machine",
+            "default-hostfile",
+        ],
         1,
         Flag::HostFile,
+    ),
+    (
+        &["ppn", "N", "npernode", "perhost", "grr"],
+        1,
+        Flag::PerHost,
+    ),
+    (&["rr", "pernode", "bynode"], 0, Flag::InTurn),
+    (&["map-by"], 1, Flag::Map),
+    (&["launcher", "bootstrap"], 1, Flag::Launcher),
+    (
+        &["launcher-exec", "bootstrap-exec", "rsh-agent"],
+        1,
+        Flag::LauncherCommand,
     ),
     (&["configfile", "app"], 1, Flag::ConfigFile),
     (&["h", "help"], 0, Flag::Help),
     (&["V", "version", "info"], 0, Flag::Version),
-    // No difference on one machine, or done anyway.
+    // No difference here, or done anyway.
     (
         &[
             "oversubscribe",
@@ -110,23 +136,7 @@ const FLAGS: &[(&[&str], usize, Flag)] = &[
     ),
     (&["disable-hostname-propagation"], 0, Flag::Ignored),
     (
-        &[
-            "map-by", "rank-by", "ppn", "N", "npernode", "perhost", "grr", "rr", "display",
-        ],
-        1,
-        Flag::Ignored,
-    ),
-    (
-        &[
-            "launcher",
-            "launcher-exec",
-            "bootstrap",
-            "bootstrap-exec",
-            "rmk",
-            "iface",
-            "localhost",
-            "prefix",
-        ],
+        &["rank-by", "display", "rmk", "iface", "localhost", "prefix"],
         1,
         Flag::Ignored,
     ),
@@ -171,11 +181,7 @@ const FLAGS: &[(&[&str], usize, Flag)] = &[
         1,
         Flag::Refused("set CUDA_VISIBLE_DEVICES with -env for each program"),
     ),
-    (
-        &["default-hostfile", "rankfile", "rf", "hostlist"],
-        1,
-        Flag::Refused(ONE_HOST),
-    ),
+    (&["rankfile", "rf"], 1, Flag::Refused(RANK_FILE)),
     (&["tv", "debug", "gdb"], 0, Flag::Refused(DEBUG)),
     (
         &["ckpoint-interval", "ckpoint-prefix", "ckpointlib"],
@@ -211,7 +217,7 @@ pub(super) fn find(word: &str) -> Result<(Flag, usize, Option<&str>), String> {
 pub const HELP: &str = "\
 usage: mpiexec [options] program [arguments] [: [options] program [arguments]]...
 
-Runs an MPI job on this machine. Options take one dash or two.
+Runs an MPI job on this machine or several. Options take one dash or two.
 
   -n N, -np N            number of ranks of the next program (default 1)
   -env NAME VALUE        set a variable for the next program
@@ -228,13 +234,19 @@ Runs an MPI job on this machine. Options take one dash or two.
                          (also: the environment variable MPIEXEC_TIMEOUT)
   -usize N               value of MPI_UNIVERSE_SIZE
   -disable-auto-cleanup  let the other ranks go on when one fails
-  -host localhost, -f FILE          accepted where they name this machine only
-  --oversubscribe --allow-run-as-root -map-by X --mca K V -launcher X    accepted, no effect
+  -hosts A,B:4,[::1]:2   hosts, with the ranks each gets before the next has its turn (default 1)
+  -f FILE, -hostfile FILE           the same from a file: lines as A:4 or A slots=4 max_slots=8
+  -host A,B:4            hosts of the next program only
+  -ppn N, -npernode N, --map-by ppr:N:node    so many ranks on each host in turn
+  -launcher ssh|rsh|fork            how other hosts are reached (default: ssh; fork: not at all)
+  -launcher-exec CMD     reach them by running CMD HOST COMMAND..., as ssh would be
+  --oversubscribe --allow-run-as-root --mca K V    accepted, no effect
   --version, --help
 
 Signals: INT, TERM, HUP, USR1, USR2, TSTP and CONT are passed to all ranks; a second INT kills
 them. QUIT prints where each rank waits, as does: yamabiko report PID-of-mpiexec
 
 Exit code: that of the first rank that failed, 128 + its signal, or MPI_Abort's code; 124 after
--timeout; 127 or 126 if a program could not be found or run; 2 for a wrong command line.
+-timeout; 127 or 126 if a program could not be found or run; 2 for a wrong command line; 1 if a
+host is lost. A host counts as lost when its daemon ends or is silent for 12 seconds.
 ";

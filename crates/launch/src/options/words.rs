@@ -1,4 +1,4 @@
-//! Arguments of flags: numbers, lists, host names, bindings.
+//! Arguments of flags: numbers, lists, bindings.
 
 use super::{Binding, RANKS_MAX};
 use std::ffi::{OsStr, OsString};
@@ -92,35 +92,6 @@ fn cpu_sets(text: &str) -> Option<Vec<Vec<usize>>> {
     text.split(',')
         .map(|set| set.split('+').map(cpu).collect())
         .collect()
-}
-
-/// Checks a list of hosts (`localhost,node1:4`): all must be this machine.
-pub(super) fn hosts(list: &str, is_local: &dyn Fn(&str) -> bool) -> Result<(), String> {
-    for host in list.split(',').filter(|h| !h.is_empty()) {
-        // An address of version 6 holds colons of its own; any other colon starts a slot count.
-        let name = if host.matches(':').count() == 1 {
-            host.split(':').next().unwrap_or(host)
-        } else {
-            host
-        };
-        if !is_local(name) {
-            return Err(format!(
-                "host {name} is not this machine; this version runs jobs on one machine"
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// Checks a host file: one host a line, words after it are slots and the like.
-pub(super) fn host_file(text: &str, is_local: &dyn Fn(&str) -> bool) -> Result<(), String> {
-    for line in text.lines() {
-        let line = line.split('#').next().unwrap_or("");
-        if let Some(host) = line.split_ascii_whitespace().next() {
-            hosts(host, is_local)?;
-        }
-    }
-    Ok(())
 }
 
 /// Splits a configuration file's line into words; quotes and backslashes as in a shell.

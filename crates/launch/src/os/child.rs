@@ -1,4 +1,4 @@
-//! Starting one rank: everything a child does between `fork` and `exec`.
+//! Starting a rank or a launcher command: everything a child does between `fork` and `exec`.
 
 use super::signals::Mask;
 use super::{Side, exit_now, fork};
@@ -18,16 +18,28 @@ pub struct Ready {
     pub directory: Option<CString>,
     /// The processors it may use.
     pub cpus: Option<Vec<usize>>,
+    /// A rank leads a process group of its own. A launcher command stays in this one's, so that it can
+    /// ask for a password at the terminal, but does not hear what is typed for the job.
+    pub is_rank: bool,
 }
 
-/// The descriptors a rank gets.
+/// Signals that are for the job and that launcher commands ignore.
+pub const FOR_THE_JOB: &[i32] = &[
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGHUP,
+    libc::SIGTERM,
+    libc::SIGTSTP,
+];
+
+/// The descriptors a child gets.
 pub struct Descriptors<'a> {
     /// Standard input, output and error.
     pub standard: [BorrowedFd<'a>; 3],
     /// Those it keeps under their own numbers.
-    pub kept: [BorrowedFd<'a>; 2],
+    pub kept: &'a [BorrowedFd<'a>],
     /// Where the child writes why it could not start (close-on-exec).
-    pub errors: BorrowedFd<'a>,
+    pub errors: Option<BorrowedFd<'a>>,
 }
 
 /// What failed between fork and exec.
@@ -47,8 +59,7 @@ pub enum Step {
 /// Bytes of a failure note: rank, step, errno.
 pub const NOTE_SIZE: usize = 12;
 
-/// Forks a child that becomes the program of `rank` in a process group of its own, and returns its
-/// number. A failure before `exec` arrives as a note on `descriptors.errors`, and the child exits
+/// Forks a child that becomes the program of `rank` and returns its number. A failure before `exec` arrives as a note on `descriptors.errors`, and the child exits
 /// with 127.
 pub fn spawn(
     rank: u32,
@@ -61,16 +72,18 @@ pub fn spawn(
     let mut shell_argv = vec![shell.as_ptr(), ready.path.as_ptr()];
     shell_argv.extend_from_slice(&argv[1..]);
     let environment = pointers(&ready.environment);
-    let keeper = std::process::id();
+    let parent = std::process::id();
     match fork()? {
         Side::Parent(pid) => {
-            // Both sides set the group, so that neither can be early.
-            // SAFETY: changes the group of our own child and touches no memory.
-            unsafe { libc::setpgid(pid, pid) };
+            if ready.is_rank {
+                // Both sides set the group, so that neither can be early.
+                // SAFETY: changes the group of our own child and touches no memory.
+                unsafe { libc::setpgid(pid, pid) };
+            }
             Ok(pid)
         }
         Side::Child => {
-            let failed = prepare(ready, descriptors, mask, keeper);
+            let failed = prepare(ready, descriptors, mask, parent);
             let (step, errno) = failed.unwrap_or_else(|| {
                 // SAFETY: the arrays are NULL-terminated and point to strings that `ready` owns.
                 unsafe {
@@ -87,7 +100,9 @@ pub fn spawn(
             note[4..8].copy_from_slice(&(step as u32).to_ne_bytes());
             note[8..].copy_from_slice(&errno.to_ne_bytes());
             // If nobody reads the note, the exit code still tells.
-            let _ = rustix::io::write(descriptors.errors, &note);
+            if let Some(errors) = descriptors.errors {
+                let _ = rustix::io::write(errors, &note);
+            }
             exit_now(127)
         }
     }
@@ -98,14 +113,20 @@ fn prepare(
     ready: &Ready,
     descriptors: &Descriptors<'_>,
     mask: &Mask,
-    keeper: u32,
+    parent: u32,
 ) -> Option<(Step, i32)> {
     // SAFETY: these change attributes of this process; `mask` is an initialised set.
     unsafe {
-        libc::setpgid(0, 0);
-        // If the keeper is killed, so is this process; its descendants are found by mpiexec.
+        if ready.is_rank {
+            libc::setpgid(0, 0);
+        } else {
+            for signal in FOR_THE_JOB {
+                libc::signal(*signal, libc::SIG_IGN);
+            }
+        }
+        // If the parent is killed, so is this process; a rank's descendants are found by mpiexec.
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
-        if libc::getppid().cast_unsigned() != keeper {
+        if libc::getppid().cast_unsigned() != parent {
             exit_now(127);
         }
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
@@ -139,7 +160,7 @@ fn arrange(descriptors: &Descriptors<'_>) -> Result<(), i32> {
         }
     }
     close_others_on_exec();
-    for fd in &descriptors.kept {
+    for fd in descriptors.kept {
         rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty()).map_err(|e| e.raw_os_error())?;
     }
     Ok(())

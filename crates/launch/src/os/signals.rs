@@ -68,6 +68,18 @@ pub fn is_ignored(signal: i32) -> bool {
     unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
 }
 
+/// Ignores `ignored`; gives the other signals of `all` their default effect back.
+pub fn reset(all: &[i32], ignored: &[i32]) {
+    for signal in all {
+        let action = match ignored.contains(signal) {
+            true => libc::SIG_IGN,
+            false => libc::SIG_DFL,
+        };
+        // SAFETY: neither action runs code of this process.
+        unsafe { libc::signal(*signal, action) };
+    }
+}
+
 fn set_of(signals: &[i32]) -> libc::sigset_t {
     let mut set = MaybeUninit::uninit();
     // SAFETY: `sigemptyset` initialises the set; `sigaddset` refuses numbers out of range.

@@ -92,6 +92,20 @@ fn a_barrier_without_hope_is_seen() {
 }
 
 #[test]
+fn barriers_do_not_wait_for_the_dead() {
+    let mut s = joined(3);
+    assert_eq!(s.line(0, b"cmd=barrier_in\n"), []);
+    assert_eq!(s.line(2, b"cmd=barrier_in\n"), []);
+    let out = |rank| Action::Reply(rank, "cmd=barrier_out rc=0\n".into());
+    s.gone(1);
+    assert_eq!(s.stuck(), Some((1, 0)));
+    assert_eq!(s.excuse(1), [out(0), out(2)]);
+    assert_eq!(s.stuck(), None);
+    assert_eq!(s.line(2, b"cmd=barrier_in\n"), []);
+    assert_eq!(s.line(0, b"cmd=barrier_in\n"), [out(0), out(2)]);
+}
+
+#[test]
 fn spawn_and_others_are_refused() {
     let mut s = joined(1);
     assert_eq!(s.line(0, b"mcmd=spawn\n"), []);

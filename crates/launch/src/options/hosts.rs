@@ -1,0 +1,195 @@
+//! Names of hosts, as they stand after `-hosts` and in host files of both dialects.
+
+use std::ffi::OsString;
+
+/// One mention of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// Its name or address, without brackets.
+    pub name: String,
+    /// Ranks it gets before the next host has its turn; 1 if nothing is said.
+    pub slots: Option<u32>,
+    /// Most ranks it takes.
+    pub limit: Option<u32>,
+}
+
+/// How daemons are started on other hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Launcher {
+    /// `ssh`, the default.
+    Ssh,
+    /// `rsh`.
+    Rsh,
+    /// Not at all: all ranks run on this machine.
+    Fork,
+    /// This command, for every host whatever its name.
+    Command(Vec<OsString>),
+}
+
+impl Launcher {
+    /// The command to which the host and the daemon's command are appended.
+    pub fn words(&self) -> Vec<OsString> {
+        match self {
+            // Without forwarding of windows, which only takes time.
+            Launcher::Ssh => vec!["ssh".into(), "-x".into()],
+            Launcher::Rsh => vec!["rsh".into()],
+            Launcher::Fork => Vec::new(),
+            Launcher::Command(words) => words.clone(),
+        }
+    }
+}
+
+/// Longest name: what the domain name system allows, with a user's name before it.
+const NAME_MAX: usize = 320;
+
+/// `h1,h2:4,[fe80::1]:2`.
+pub(super) fn list(text: &str) -> Result<Vec<Host>, String> {
+    let names = text.split(',').map(str::trim).filter(|h| !h.is_empty());
+    let hosts = names.map(host).collect::<Result<Vec<_>, _>>()?;
+    if hosts.is_empty() {
+        return Err("the list of hosts is empty".into());
+    }
+    Ok(hosts)
+}
+
+/// A host file: a host on each line, as `h:4` or as `h slots=4 max_slots=8`; `#` begins a comment.
+/// Other words of either dialect (`binding=...`) are skipped.
+pub(super) fn file(text: &str) -> Result<Vec<Host>, String> {
+    let mut hosts = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.split('#').next().unwrap_or("");
+        let mut words = line.split_ascii_whitespace();
+        let Some(first) = words.next() else {
+            continue;
+        };
+        let at = |error: String| format!("line {number}: {error}");
+        let mut found = host(first).map_err(at)?;
+        for word in words {
+            match word.split_once('=') {
+                Some(("slots", n)) => found.slots = Some(slots(n).map_err(at)?),
+                Some(("max_slots" | "max-slots", n)) => found.limit = Some(slots(n).map_err(at)?),
+                _ => {}
+            }
+        }
+        hosts.push(found);
+    }
+    if hosts.is_empty() {
+        return Err("it names no host".into());
+    }
+    Ok(hosts)
+}
+
+/// One host with or without slots. An address of version 6 has colons of its own, so with slots it
+/// needs brackets.
+fn host(text: &str) -> Result<Host, String> {
+    let (name, count) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((name, "")) => (name, None),
+        Some((name, rest)) => match rest.strip_prefix(':') {
+            Some(count) => (name, Some(count)),
+            None => return Err(format!("{text} is no host")),
+        },
+        None => match text.split_once(':') {
+            Some((_, rest)) if rest.contains(':') => (text, None),
+            Some((name, count)) => (name, Some(count)),
+            None => (text, None),
+        },
+    };
+    // The launcher command gets the name as an argument, and perhaps a shell sees it.
+    let fits = |c: char| c.is_ascii_alphanumeric() || "._:@%-".contains(c);
+    if name.is_empty() || name.len() > NAME_MAX || name.starts_with('-') || !name.chars().all(fits)
+    {
+        return Err(format!("{text} is no host"));
+    }
+    Ok(Host {
+        name: name.to_string(),
+        slots: count.map(slots).transpose()?,
+        limit: None,
+    })
+}
+
+fn slots(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(n @ 1..=1_000_000) => Ok(n),
+        _ => Err(format!("{text} is no number of slots")),
+    }
+}
+
+/// `ppr:2:node` is 2 ranks on each host in turn, `node` is 1; other ways of mapping place ranks within
+/// a host, which the kernel does.
+pub(super) fn per_host_of_mapping(name: &str, text: &str) -> Result<Option<u32>, String> {
+    let mut words = text.split([':', ',']);
+    match words.next() {
+        Some("node") => Ok(Some(1)),
+        Some("ppr") => match (words.next(), words.next()) {
+            (Some(n), Some("node")) => slots(n).map(Some),
+            _ => Err(format!("{name} {text}: expected ppr:N:node")),
+        },
+        _ => Ok(None),
+    }
+}
+
+pub(super) fn per_host(name: &str, text: &str) -> Result<u32, String> {
+    slots(text).map_err(|_| format!("{name} {text}: expected a number of ranks on each host"))
+}
+
+/// The launcher of this name.
+pub(super) fn launcher(name: &str, text: &str) -> Result<Launcher, String> {
+    match text {
+        "ssh" => Ok(Launcher::Ssh),
+        "rsh" => Ok(Launcher::Rsh),
+        "fork" => Ok(Launcher::Fork),
+        _ => Err(format!(
+            "{name} {text}: expected ssh, rsh or fork; -launcher-exec takes any command"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(hosts: Result<Vec<Host>, String>) -> String {
+        let number = |n: Option<u32>| n.map_or("-".into(), |n| n.to_string());
+        match hosts {
+            Ok(hosts) => hosts
+                .iter()
+                .map(|h| format!("{} {} {}", h.name, number(h.slots), number(h.limit)))
+                .collect::<Vec<_>>()
+                .join("; "),
+            Err(e) => e,
+        }
+    }
+
+    #[test]
+    fn lists() {
+        for (text, expected) in [
+            ("a,b:4", "a - -; b 4 -"),
+            ("me@a.b-c:2", "me@a.b-c 2 -"),
+            ("[::1]:3,[fe80::2%eth0]", "::1 3 -; fe80::2%eth0 - -"),
+            ("fd00::1,10.0.0.1:2", "fd00::1 - -; 10.0.0.1 2 -"),
+            ("", "the list of hosts is empty"),
+            ("a:", " is no number of slots"),
+            ("a:0", "0 is no number of slots"),
+            ("a:-1", "-1 is no number of slots"),
+            ("-oProxyCommand=x", "-oProxyCommand=x is no host"),
+            ("a;rm", "a;rm is no host"),
+            ("[::1]x", "[::1]x is no host"),
+            ("[]", "[] is no host"),
+        ] {
+            assert_eq!(shown(list(text)), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn files_of_both_dialects() {
+        let hydras = "# cluster\n\nn1:4\nn2:2 binding=user:0\n[::1]:2 # last\n";
+        assert_eq!(shown(file(hydras)), "n1 4 -; n2 2 -; ::1 2 -");
+        let open_mpis = "n1 slots=4 max_slots=8\n  n2 max-slots=2\nn3\n";
+        assert_eq!(shown(file(open_mpis)), "n1 4 8; n2 - 2; n3 - -");
+        assert_eq!(
+            shown(file("a\nb slots=x\n")),
+            "line 2: x is no number of slots"
+        );
+        assert_eq!(shown(file("# nobody\n")), "it names no host");
+    }
+}

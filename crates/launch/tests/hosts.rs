@@ -1,0 +1,577 @@
+//! Jobs over several hosts, which are all this machine: the launcher command drops the host's name.
+
+mod common;
+
+use common::{END_LIMIT, Outcome, Running, feed, mpiexec, run, send, start, start_with};
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const REACH: &str = "-launcher-exec SCRIPTS/drop-host.sh";
+
+/// A command line with two hosts, `a` with ranks 0 and 1 and `b` with the others.
+fn two(rest: &str) -> String {
+    format!("{REACH} -hosts a:2,b:2 {rest}")
+}
+
+/// Processes of the job that call themselves `comm`.
+fn named(job: &Running, comm: &str) -> Vec<i32> {
+    let is = |pid: &i32| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c.trim() == comm)
+    };
+    let pids = job.processes().into_iter().map(|(pid, _)| pid);
+    pids.filter(is).collect()
+}
+
+fn daemons(job: &Running) -> Vec<i32> {
+    named(job, "yamabiko-daemon")
+}
+
+fn expect(outcome: &Outcome, code: i32, errors: &[&str]) {
+    assert_eq!(outcome.code, Some(code), "{outcome:?}");
+    for part in errors {
+        assert!(outcome.stderr.contains(part), "{part:?} of {outcome:?}");
+    }
+}
+
+#[test]
+fn ranks_are_laid_out_by_slots() {
+    let file = format!("{}/hostfile", env!("CARGO_TARGET_TMPDIR"));
+    std::fs::write(&file, "# two\na slots=1\nb:3\n").unwrap();
+    for (line, expected) in [
+        (
+            two("-n 3 SCRIPTS/where.sh"),
+            ["0/3 0/2", "1/3 1/2", "2/3 0/1"],
+        ),
+        (
+            format!("{REACH} -f {file} -n 3 SCRIPTS/where.sh"),
+            ["0/3 0/1", "1/3 0/2", "2/3 1/2"],
+        ),
+        (
+            format!("{REACH} -f {file} -ppn 1 -n 3 SCRIPTS/where.sh"),
+            ["0/3 0/2", "1/3 0/1", "2/3 1/2"],
+        ),
+        (
+            format!("{REACH} -host a -n 1 SCRIPTS/where.sh : -host b -n 2 SCRIPTS/where.sh"),
+            ["0/3 0/1", "1/3 0/2", "2/3 1/2"],
+        ),
+    ] {
+        let outcome = run(&line);
+        expect(&outcome, 0, &[]);
+        assert_eq!(outcome.stderr, "");
+        let lines = outcome.sorted();
+        assert_eq!(lines.len(), 3, "{line}: {outcome:?}");
+        for (got, expected) in lines.iter().zip(expected) {
+            assert!(
+                got.starts_with(&format!("{expected} dir=")),
+                "{line}: {got}"
+            );
+        }
+    }
+}
+
+#[test]
+fn this_machine_needs_no_daemon() {
+    // The launcher command would fail.
+    let outcome = run("-launcher rsh -hosts localhost:2 -n 2 SCRIPTS/where.sh");
+    expect(&outcome, 0, &[]);
+    assert!(outcome.sorted()[0].starts_with("0/2 0/2 "), "{outcome:?}");
+}
+
+#[test]
+fn environment_directory_and_mask_are_carried() {
+    let line = two(
+        "-genv A all -n 2 SCRIPTS/where.sh : -wdir /usr -env A own -n 1 SCRIPTS/where.sh : -n 1 -wdir share -envnone SCRIPTS/where.sh",
+    );
+    let job = start_with(&line, Stdio::null(), |command| {
+        let arguments: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
+        let mark = command
+            .get_envs()
+            .find(|(name, _)| *name == "YAMABIKO_TEST_MARK");
+        let mark = mark.unwrap().1.unwrap().to_owned();
+        *command = Command::new("sh");
+        command.args(["-c", "umask 027; exec \"$@\"", "sh"]);
+        command.arg(mpiexec()).args(arguments).current_dir("/usr");
+        command.env("YAMABIKO_TEST_MARK", mark);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+    });
+    let outcome = job.finish();
+    assert_eq!(
+        outcome.sorted(),
+        [
+            "0/4 0/2 dir=/usr umask=0027 A=all",
+            "1/4 1/2 dir=/usr umask=0027 A=all",
+            "2/4 0/2 dir=/usr umask=0027 A=own",
+            "3/4 1/2 dir=/usr/share umask=0027 A=all",
+        ],
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn pmi_reaches_everybody() {
+    for line in [
+        "-n 4 PROBE hello",
+        "-n 3 PROBE hello : -n 2 PROBE hello",
+        "-n 4 bash SCRIPTS/twice.sh",
+    ] {
+        expect(&run(&two(line)), 0, &[]);
+    }
+}
+
+#[test]
+fn a_tree_of_twenty_hosts() {
+    let log = format!(
+        "{}/tree-{}",
+        env!("CARGO_TARGET_TMPDIR"),
+        std::process::id()
+    );
+    let hosts: Vec<String> = (0..20).map(|i| format!("h{i}")).collect();
+    let line = format!("{REACH} -hosts {} -n 40 PROBE hello", hosts.join(","));
+    let job = start_with(&line, Stdio::null(), |command| {
+        command.env("DROP_HOST_LOG", &log);
+    });
+    let own = job.child.id().to_string();
+    let outcome = job.finish();
+    expect(&outcome, 0, &[]);
+    assert_eq!(outcome.sorted().len(), 40);
+    let log = {
+        let text = std::fs::read_to_string(&log).unwrap();
+        std::fs::remove_file(&log).unwrap();
+        text
+    };
+    let started = |by_mpiexec: bool| {
+        let of = |line: &&str| line.ends_with(&format!(" {own}")) == by_mpiexec;
+        log.lines().filter(of).count()
+    };
+    assert_eq!((started(true), started(false)), (8, 12), "{log}");
+}
+
+#[test]
+fn failures_are_told_with_their_hosts() {
+    for (line, code, errors) in [
+        (
+            "-n 4 SCRIPTS/exit.sh 3 7",
+            7,
+            &["rank 3 (pid ", " on b) exited with code 7; it was"][..],
+        ),
+        (
+            "-n 4 SCRIPTS/die.sh 1 SEGV",
+            139,
+            &["rank 1 (pid ", " on a) was killed by signal 11 (SIGSEGV)"],
+        ),
+        (
+            "-n 3 SCRIPTS/stubborn.sh",
+            5,
+            &[" on a) exited with code 5"],
+        ),
+        (
+            "-n 3 PROBE abort 42",
+            42,
+            &[" on a) aborted the job with code 42: a test; it was in MPI_Abort"],
+        ),
+        (
+            "-n 3 PROBE unfinalized",
+            1,
+            &["without calling MPI_Finalize"],
+        ),
+        (
+            "-n 3 PROBE absent",
+            1,
+            &[" on a) ended without calling MPI_Init, while rank "],
+        ),
+        (
+            "-n 3 PROBE die-waiting KILL",
+            137,
+            &["it was waiting in MPI_Recv, peer 0, tag 7, 4096 bytes, for "],
+        ),
+        (
+            "-n 3 SCRIPTS/garbage.sh",
+            1,
+            &["the unknown command \"rm\" to the launcher"],
+        ),
+        (
+            "-n 3 SCRIPTS/endless.sh",
+            1,
+            &["an endless line to the launcher"],
+        ),
+        (
+            "-n 3 no-such-program",
+            127,
+            &["mpiexec: host a: cannot find the program no-such-program"],
+        ),
+        (
+            "-n 3 ./no-such-program",
+            127,
+            &["could not be started (./no-such-program: No such file or directory)"],
+        ),
+        (
+            "-n 3 -wdir /nowhere true",
+            127,
+            &["could not be started (its working directory: No such file"],
+        ),
+        (
+            "-n 4 -timeout 0.5 PROBE wait",
+            124,
+            &[
+                "time allowed",
+                "rank 3 (pid ",
+                " on b): waiting in MPI_Barrier, 0 bytes, for 0.",
+            ],
+        ),
+    ] {
+        let outcome = run(&two(line));
+        expect(&outcome, code, errors);
+        assert!(outcome.took < END_LIMIT, "too slow: {line}: {outcome:?}");
+    }
+}
+
+#[test]
+fn a_host_that_cannot_be_reached() {
+    let outcome = run(&format!(
+        "{REACH} -hosts a,unreachable -n 4 SCRIPTS/where.sh"
+    ));
+    expect(
+        &outcome,
+        1,
+        &[
+            "unreachable: no route to unreachable\n",
+            "host unreachable, which was to run ranks 1, 3, is lost: it could not be reached; its launcher command exited with code 255",
+        ],
+    );
+    assert_eq!(
+        outcome.out(),
+        "",
+        "no rank may run before every host is there"
+    );
+    expect(
+        &run(&format!("{REACH} -hosts noisy,a -n 2 PROBE hello")),
+        0,
+        &[],
+    );
+}
+
+#[test]
+fn input_goes_to_a_far_rank_0() {
+    let mut job = start_with(&two("-n 3 SCRIPTS/count.sh"), Stdio::piped(), |_| {});
+    let stdin = job.stdin();
+    let feeder = std::thread::spawn(move || feed(stdin, 20_000_000));
+    let outcome = job.finish();
+    assert_eq!(feeder.join().unwrap(), 20_000_000);
+    assert_eq!(
+        outcome.sorted(),
+        ["rank 0: 20000000", "rank 1: 0", "rank 2: 0"],
+        "{outcome:?}"
+    );
+
+    // Held back while rank 0 does not read, and the writer notices its end.
+    let mut job = start_with(&two("-n 1 SCRIPTS/sleep.sh"), Stdio::piped(), |_| {});
+    job.wait_for("ready", 1);
+    let stdin = job.stdin();
+    let feeder = std::thread::spawn(move || feed(stdin, 50_000_000));
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!feeder.is_finished(), "50 MB went nowhere");
+    job.signal("TERM");
+    job.finish();
+    assert!(feeder.join().unwrap() < 2_000_000);
+
+    let mut job = start_with(&two("-n 2 true"), Stdio::piped(), |_| {});
+    let _open = job.stdin();
+    expect(&job.finish(), 0, &[]);
+}
+
+#[test]
+fn a_rank_0_that_closes_its_input_is_noticed() {
+    let mut job = start_with(&two("-n 1 SCRIPTS/close-input.sh"), Stdio::piped(), |_| {});
+    job.wait_for("closed", 1);
+    let mut stdin = job.stdin();
+    let deadline = Instant::now() + common::PATIENCE;
+    while stdin.write_all(b"more").is_ok() {
+        assert!(
+            Instant::now() < deadline,
+            "nobody reads, and the writer does not notice"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    job.signal("TERM");
+    job.finish();
+}
+
+#[test]
+fn output_arrives_whole() {
+    let outcome = run(&two("-n 4 SCRIPTS/lines.sh 1000"));
+    let lines = outcome.sorted();
+    assert_eq!(lines.len(), 4000);
+    assert_eq!(outcome.stdout.len(), 4000 * 201);
+    for _ in 0..3 {
+        let outcome = run(&two("-n 2 SCRIPTS/crash.sh"));
+        expect(&outcome, 139, &[]);
+        assert_eq!(
+            outcome
+                .out()
+                .lines()
+                .filter(|l| l.starts_with("line "))
+                .count(),
+            20_000
+        );
+        assert!(outcome.out().contains("last words without end of line"));
+    }
+    let outcome = run(&two("-n 4 head -c 10000000 /dev/zero"));
+    assert_eq!(outcome.stdout.len(), 40_000_000);
+    let outcome = run(&two("-l -n 4 SCRIPTS/where.sh"));
+    assert!(
+        outcome.sorted()[3].starts_with("[3] 3/4 1/2 "),
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn ranks_notice_that_nobody_reads() {
+    let mut job = start(&two("-n 4 SCRIPTS/endless-output.sh"));
+    job.wait_for("y", 1);
+    job.stop_reading();
+    assert_eq!(job.finish().code, Some(141));
+}
+
+#[test]
+fn signals_reach_every_rank() {
+    for name in ["INT", "TERM", "HUP", "USR1", "USR2"] {
+        let mut job = start(&two("-n 4 SCRIPTS/catch.sh"));
+        job.wait_for("ready", 4);
+        job.signal(name);
+        let outcome = job.finish();
+        assert_eq!(
+            outcome.out().matches(&format!("got {name}")).count(),
+            4,
+            "{name}: {outcome:?}"
+        );
+        expect(&outcome, 0, &[]);
+    }
+    let mut job = start(&two("-n 4 SCRIPTS/ignore.sh"));
+    job.wait_for("ready", 4);
+    job.signal("INT");
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(
+        job.child.try_wait().unwrap().is_none(),
+        "the ranks ignore the first"
+    );
+    job.signal("INT");
+    assert!(job.finish().took < END_LIMIT);
+}
+
+#[test]
+fn stop_and_continue_reach_every_rank() {
+    let mut job = start(&two("-n 4 SCRIPTS/sleep.sh"));
+    job.wait_for("ready", 4);
+    let own = job.child.id().cast_signed();
+    let all_in = |job: &Running, wanted: &str| {
+        let states: Vec<String> = named(job, "sleep").into_iter().map(state).collect();
+        states.len() == 4 && states.iter().all(|s| wanted.contains(s.as_str()))
+    };
+    wait_until(|| all_in(&job, "SR"));
+    job.signal("TSTP");
+    wait_until(|| all_in(&job, "T") && state(own) == "T");
+    // Long enough for the daemons to miss signs of life, had they not been told.
+    std::thread::sleep(Duration::from_secs(14));
+    assert!(all_in(&job, "T"));
+    job.signal("CONT");
+    wait_until(|| all_in(&job, "SR") && state(own) != "T");
+    job.signal("TERM");
+    assert_eq!(job.finish().code, Some(143));
+}
+
+#[test]
+fn quit_and_the_report_command_tell_where_far_ranks_wait() {
+    let mut job = start(&two("-n 4 PROBE wait"));
+    job.wait_for("ready", 4);
+    job.signal("QUIT");
+    job.wait_for_error("rank 3 (pid ");
+    let report = Command::new(mpiexec().with_file_name("yamabiko"))
+        .args(["report", &job.child.id().to_string()])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&report.stdout).into_owned();
+    for (rank, host) in (0..4).zip(["a", "a", "b", "b"]) {
+        let line = text.lines().nth(rank).unwrap_or_default();
+        assert!(line.starts_with(&format!("rank {rank} (pid ")), "{text}");
+        assert!(
+            line.contains(&format!(
+                " on {host}): waiting in MPI_Barrier, 0 bytes, for "
+            )),
+            "{text}"
+        );
+    }
+    job.signal("TERM");
+    let outcome = job.finish();
+    assert!(
+        outcome.stderr.contains(" on b): waiting in MPI_Barrier"),
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn mpiexec_killed() {
+    for line in [
+        "-n 4 SCRIPTS/sleep.sh",
+        "-n 4 bash SCRIPTS/wrapper.sh wait",
+        "-n 4 SCRIPTS/ignore.sh",
+        "-n 4 SCRIPTS/daemons.sh stay",
+    ] {
+        let mut job = start(&two(line));
+        job.wait_for("ready", 4);
+        job.signal("KILL");
+        let took = job.wait_for_extinction();
+        assert!(took < END_LIMIT, "{line}: {took:?}");
+    }
+}
+
+#[test]
+fn a_daemon_killed() {
+    for line in ["-n 4 SCRIPTS/sleep.sh", "-n 4 SCRIPTS/daemons.sh stay"] {
+        let mut job = start(&two(line));
+        job.wait_for("ready", 4);
+        let victim = daemons(&job)[0];
+        send("KILL", victim);
+        let begin = Instant::now();
+        let outcome = job.finish();
+        assert!(begin.elapsed() < END_LIMIT + END_LIMIT, "{outcome:?}");
+        expect(
+            &outcome,
+            1,
+            &[
+                "mpiexec: host ",
+                " is lost with ranks ",
+                "its daemon has ended",
+            ],
+        );
+    }
+}
+
+#[test]
+fn an_inner_daemon_killed() {
+    let hosts: Vec<String> = (0..12).map(|i| format!("h{i}")).collect();
+    let mut job = start(&format!(
+        "{REACH} -hosts {} -n 12 SCRIPTS/sleep.sh",
+        hosts.join(",")
+    ));
+    job.wait_for("ready", 12);
+    let parent = |pid: i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let after = stat.rfind(')').map_or("", |at| &stat[at + 2..]);
+        after
+            .split(' ')
+            .nth(1)
+            .and_then(|p| p.parse::<i32>().ok())
+            .unwrap_or(0)
+    };
+    // The launcher command becomes the daemon, so a daemon below is a child of a daemon.
+    let all = daemons(&job);
+    let inner = all.iter().map(|pid| parent(*pid)).find(|p| all.contains(p));
+    send("KILL", inner.expect("there is an inner daemon"));
+    let outcome = job.finish();
+    expect(
+        &outcome,
+        1,
+        &[
+            "mpiexec: host h0 is lost with rank 0: its daemon has ended",
+            "host h8 is lost with rank 8: it was reached by way of h0",
+        ],
+    );
+    assert!(!outcome.stderr.contains("h1 "), "{outcome:?}");
+}
+
+#[test]
+fn a_daemon_terminated_and_a_keeper_killed() {
+    let mut job = start(&two("-n 4 SCRIPTS/sleep.sh"));
+    job.wait_for("ready", 4);
+    send("TERM", daemons(&job)[0]);
+    expect(&job.finish(), 1, &["is lost with ranks"]);
+
+    let mut job = start(&two("-n 4 SCRIPTS/daemons.sh stay"));
+    job.wait_for("ready", 4);
+    send("KILL", named(&job, "yamabiko-keeper")[0]);
+    let outcome = job.finish();
+    expect(&outcome, 137, &["its keeper process on "]);
+    assert!(outcome.took < END_LIMIT, "{outcome:?}");
+}
+
+#[test]
+fn a_daemon_that_is_silent_is_lost_but_a_stopped_rank_is_not() {
+    let mut job = start(&two("-n 4 SCRIPTS/sleep.sh"));
+    job.wait_for("ready", 4);
+    wait_until(|| named(&job, "sleep").len() == 4);
+    send("STOP", named(&job, "sleep")[0]);
+    std::thread::sleep(Duration::from_secs(14));
+    assert!(
+        job.child.try_wait().unwrap().is_none(),
+        "a rank may be stopped for long"
+    );
+    let silent = daemons(&job)[0];
+    send("STOP", silent);
+    let begin = Instant::now();
+    job.wait_for_error("nothing was heard of it for 12 s");
+    assert!(begin.elapsed() < Duration::from_secs(15));
+    // Here it is the launcher command itself, which is killed then, and its ranks end with it.
+    expect(&job.finish(), 1, &["is lost with ranks"]);
+}
+
+#[test]
+fn no_secret_can_be_seen() {
+    let mut job = start(&two("-n 4 PROBE wait"));
+    job.wait_for("ready", 4);
+    let all = job.processes();
+    assert!(all.len() >= 9, "mpiexec, daemons, keepers, ranks: {all:?}");
+    for (pid, _) in all {
+        for file in ["cmdline", "environ"] {
+            let bytes = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+            let is_hex = |word: &[u8]| word.len() >= 64 && word.iter().all(u8::is_ascii_hexdigit);
+            let words = bytes.split(|b| !b.is_ascii_alphanumeric());
+            assert!(!words.into_iter().any(is_hex), "{file} of {pid}");
+        }
+    }
+    job.signal("TERM");
+    job.finish();
+}
+
+#[test]
+fn without_cleanup_the_others_learn_of_a_death() {
+    let outcome = run(&two("-disable-auto-cleanup -n 4 PROBE outlive 2"));
+    expect(&outcome, 9, &["rank 2 (pid ", " on b) exited with code 9"]);
+    assert_eq!(
+        outcome.sorted()[..3],
+        [
+            "0 knows of 1 death: [2]",
+            "1 knows of 1 death: [2]",
+            "3 knows of 1 death: [2]"
+        ],
+        "{outcome:?}"
+    );
+
+    // Also of a whole host's.
+    let mut job = start(&two("-disable-auto-cleanup -n 4 PROBE outlive none"));
+    job.wait_for("ready", 4);
+    let of_b = named(&job, "yamabiko-daemon").into_iter().max().unwrap();
+    send("KILL", of_b);
+    job.wait_for("knows of 2 deaths", 2);
+    let outcome = job.finish();
+    expect(&outcome, 1, &["is lost with ranks"]);
+}
+
+fn state(pid: i32) -> String {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after = text.rfind(')').map_or("", |at| &text[at + 2..]);
+    after.chars().take(1).collect()
+}
+
+fn wait_until(holds: impl Fn() -> bool) {
+    for _ in 0..1000 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("it never came true");
+}

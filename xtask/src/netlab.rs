@@ -1,0 +1,242 @@
+//! A network for tests: hosts made of network namespaces on a switch, all on this machine.
+//!
+//! Needs root, `ip` and `tc` (Debian: iproute2) and `unshare`. Every host has an IPv4 and an IPv6
+//! address, a hostname, an `/etc/hosts` that knows all others, and a `/dev/shm` and System V IPC of its
+//! own, as another machine would. A [`Lab`] is removed when it is dropped, also by a panic; what a
+//! killed process left is removed by the next one.
+
+use crate::test::apt;
+use crate::{Result, process};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Why there can be no lab here, if so.
+pub fn unavailable() -> Option<String> {
+    let missing = ["ip", "tc", "unshare"].iter().find(|p| !apt::found(p));
+    if let Some(missing) = missing {
+        return Some(format!("the program `{missing}` is missing"));
+    }
+    let trial = format!("{}trial", prefix());
+    let made = quietly(Command::new("ip").args(["netns", "add", &trial]));
+    let _ = quietly(Command::new("ip").args(["netns", "del", &trial]));
+    (!made).then(|| "network namespaces need root".into())
+}
+
+/// A running network.
+pub struct Lab {
+    prefix: String,
+    hosts: u32,
+    folder: PathBuf,
+}
+
+impl Lab {
+    /// Makes hosts `h1`, `h2`, ... on one switch, with links as fast as the machine.
+    pub fn build(hosts: u32) -> Result<Lab> {
+        remove_stale();
+        let prefix = prefix();
+        let folder = crate::build::target().join("test").join(&prefix);
+        std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        let lab = Lab {
+            prefix,
+            hosts,
+            folder,
+        };
+        lab.switch()?;
+        for host in 1..=hosts {
+            lab.host(host)?;
+        }
+        lab.files()?;
+        Ok(lab)
+    }
+
+    fn switch(&self) -> Result {
+        let switch = self.namespace("sw");
+        ip(&["netns", "add", &switch])?;
+        // Without IPv6 of its own, and without the time a spanning tree would take.
+        ip(&[
+            "-n",
+            &switch,
+            "link",
+            "add",
+            "br0",
+            "type",
+            "bridge",
+            "forward_delay",
+            "0",
+        ])?;
+        ip(&["-n", &switch, "link", "set", "br0", "up"])
+    }
+
+    fn host(&self, host: u32) -> Result {
+        let (name, switch) = (self.namespace(&format!("h{host}")), self.namespace("sw"));
+        let port = format!("p{host}");
+        ip(&["netns", "add", &name])?;
+        ip(&["-n", &name, "link", "set", "lo", "up"])?;
+        let pair = [
+            "link", "add", &port, "type", "veth", "peer", "name", "eth0", "netns", &name,
+        ];
+        ip(&[&["-n", &switch], &pair[..]].concat())?;
+        ip(&["-n", &switch, "link", "set", &port, "master", "br0", "up"])?;
+        let (v4, v6) = (format!("{}/24", v4(host)), format!("{}/64", v6(host)));
+        ip(&["-n", &name, "addr", "add", &v4, "dev", "eth0"])?;
+        // No waiting for others who might have the address.
+        ip(&["-n", &name, "addr", "add", &v6, "dev", "eth0", "nodad"])?;
+        ip(&["-n", &name, "link", "set", "eth0", "up"])
+    }
+
+    /// The hosts' `/etc/hosts`, and the script that runs a command on a host.
+    fn files(&self) -> Result {
+        let mut known = "127.0.0.1 localhost\n::1 localhost\n".to_owned();
+        for host in 1..=self.hosts {
+            known += &format!("{} h{host}\n{} h{host}\n", v4(host), v6(host));
+        }
+        let hosts = self.folder.join("hosts");
+        let enter = format!(
+            "#!/bin/sh\n# Runs a command on host $1. Made by the test.\nhost=$1\nshift\n\
+             exec ip netns exec \"{}$host\" unshare -u -i -m sh -c '\n\
+             hostname \"$0\"; mount -t tmpfs tmpfs /dev/shm; mount --bind {} /etc/hosts; exec \"$@\"' \"$host\" \"$@\"\n",
+            self.prefix,
+            hosts.display(),
+        );
+        write(&hosts, &known)?;
+        write(&self.launcher(), &enter)?;
+        process::run(Command::new("chmod").arg("+x").arg(self.launcher()))
+    }
+
+    /// A command that is called with a host's name and a command for it: `-launcher-exec`.
+    pub fn launcher(&self) -> PathBuf {
+        self.folder.join("enter")
+    }
+
+    /// A folder for the files of a test, removed with the lab.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A command to be run on a host.
+    pub fn command(&self, host: u32, program: impl AsRef<Path>) -> Command {
+        let mut command = Command::new(self.launcher());
+        command.arg(format!("h{host}")).arg(program.as_ref());
+        command
+    }
+
+    /// Plugs a host's cable in or out.
+    pub fn plug(&self, host: u32, plugged: bool) -> Result {
+        let state = if plugged { "up" } else { "down" };
+        ip(&[
+            "-n",
+            &self.namespace("sw"),
+            "link",
+            "set",
+            &format!("p{host}"),
+            state,
+        ])
+    }
+
+    /// Sets the largest packet of all links.
+    pub fn mtu(&self, bytes: u32) -> Result {
+        for host in 1..=self.hosts {
+            let (name, bytes) = (self.namespace(&format!("h{host}")), bytes.to_string());
+            ip(&["-n", &name, "link", "set", "eth0", "mtu", &bytes])?;
+            let (switch, port) = (self.namespace("sw"), format!("p{host}"));
+            ip(&["-n", &switch, "link", "set", &port, "mtu", &bytes])?;
+        }
+        Ok(())
+    }
+
+    /// Limits a host's link to `mbit` Mbit/s in each direction.
+    pub fn limit(&self, host: u32, mbit: u32) -> Result {
+        let ends = [
+            (self.namespace(&format!("h{host}")), "eth0".to_owned()),
+            (self.namespace("sw"), format!("p{host}")),
+        ];
+        let (rate, burst) = match mbit {
+            // A fast limit is exact only with small segments and room for two of them.
+            1000.. => (format!("{mbit}mbit"), "32000"),
+            _ => (format!("{mbit}mbit"), "3200"),
+        };
+        for (namespace, device) in &ends {
+            let size = if mbit >= 1000 { "16000" } else { "1600" };
+            ip(&["-n", namespace, "link", "set", device, "gso_max_size", size])?;
+            let mut tc = Command::new("tc");
+            tc.args([
+                "-n", namespace, "qdisc", "replace", "dev", device, "root", "tbf",
+            ]);
+            process::run(tc.args(["rate", &rate, "burst", burst, "latency", "50ms"]))?;
+        }
+        Ok(())
+    }
+
+    fn namespace(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        remove(&self.prefix);
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A host's IPv4 address.
+pub fn v4(host: u32) -> String {
+    format!("10.77.{}.{}", host / 256, host % 256)
+}
+
+/// A host's IPv6 address.
+pub fn v6(host: u32) -> String {
+    format!("fd77::{host:x}")
+}
+
+/// What the names of this process's namespaces begin with.
+fn prefix() -> String {
+    format!("ybk{}-", std::process::id())
+}
+
+/// Removes what processes that are gone have left.
+fn remove_stale() {
+    for prefix in existing() {
+        let pid = prefix.trim_start_matches("ybk").trim_end_matches('-');
+        if !Path::new("/proc").join(pid).exists() {
+            remove(&prefix);
+        }
+    }
+}
+
+/// The prefixes of all labs.
+fn existing() -> std::collections::BTreeSet<String> {
+    let list = process::output(Command::new("ip").args(["netns", "list"])).unwrap_or_default();
+    let names = list
+        .lines()
+        .filter_map(|line| line.split_whitespace().next());
+    let prefixes = names.filter_map(|name| {
+        let (prefix, _) = name.strip_prefix("ybk")?.split_once('-')?;
+        prefix.parse::<u32>().ok()?;
+        Some(format!("ybk{prefix}-"))
+    });
+    prefixes.collect()
+}
+
+fn remove(prefix: &str) {
+    let list = process::output(Command::new("ip").args(["netns", "list"])).unwrap_or_default();
+    let names = list
+        .lines()
+        .filter_map(|line| line.split_whitespace().next());
+    for name in names.filter(|name| name.starts_with(prefix)) {
+        let _ = quietly(Command::new("ip").args(["netns", "del", name]));
+    }
+}
+
+fn ip(args: &[&str]) -> Result {
+    process::run(Command::new("ip").args(args))
+}
+
+fn quietly(command: &mut Command) -> bool {
+    let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+fn write(path: &Path, text: &str) -> Result {
+    std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
+}
