@@ -19,6 +19,7 @@ mod tidy;
 mod unit;
 
 use crate::Result;
+use crate::netlab::Lab;
 use ground::{Ground, Over};
 use std::time::Instant;
 
@@ -43,12 +44,17 @@ pub struct Options {
     only: Option<String>,
     soak: bool,
     over: Over,
+    /// The hosts of `over`, if it needs any.
+    lab: Option<Lab>,
 }
 
 impl Options {
     /// Where the stage's programs run.
     fn ground(&self) -> Ground {
-        Ground::ours(self.over)
+        Ground {
+            reach: self.lab.as_ref().map(Lab::launcher),
+            ..Ground::ours(self.over)
+        }
     }
 
     /// What to add to a stage's name to tell it from its usual form.
@@ -133,6 +139,10 @@ pub fn run(args: &Args) -> Result {
         only: args.only.clone(),
         soak: args.soak,
         over: args.over,
+        lab: match args.over.hosts() {
+            0 => None,
+            hosts => Some(Lab::build(hosts)?),
+        },
     };
     let mut tally = Tally::default();
     let mut times = Vec::new();

@@ -18,6 +18,7 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
         library: mpich.join("lib"),
         short: true,
         over: Over::Shm,
+        reach: None,
     };
     let folder = build::target().join("test/c");
 
@@ -35,12 +36,14 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
         library: ours.library.clone(),
         short: true,
         over: Over::Shm,
+        reach: None,
     };
     let mpiexec = Ground {
         launcher: ours.launcher.clone(),
         library: theirs.library.clone(),
         short: true,
         over: Over::Shm,
+        reach: None,
     };
     // What runs, where, what it shows, and on how many ranks.
     let runs = [

@@ -13,21 +13,39 @@ pub enum Over {
     Tcp,
     /// The same where io_uring is refused
     Epoll,
+    /// Two hosts of a network lab: shared memory inside, TCP between
+    Hosts,
+    /// The same, by IPv6
+    Hosts6,
 }
 
+/// The lab's IPv6 network.
+const IPV6: &str = "fd77::/64";
+
 impl Over {
-    /// Its name, as `--over` takes it.
+    /// How many hosts it needs beside this one.
+    pub fn hosts(self) -> u32 {
+        match self {
+            Over::Shm | Over::Tcp | Over::Epoll => 0,
+            Over::Hosts | Over::Hosts6 => 2,
+        }
+    }
+
+    /// Its name, for people.
     pub fn name(self) -> &'static str {
         match self {
             Over::Shm => "shm",
             Over::Tcp => "tcp",
             Over::Epoll => "epoll",
+            Over::Hosts => "two hosts",
+            Over::Hosts6 => "two hosts by IPv6",
         }
     }
 
     fn variables(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Over::Shm => &[],
+            Over::Shm | Over::Hosts => &[],
+            Over::Hosts6 => &[("YAMABIKO_TCP_INTERFACE", IPV6)],
             Over::Tcp => &[("YAMABIKO_FABRICS", "self,tcp")],
             Over::Epoll => &[
                 ("YAMABIKO_FABRICS", "self,tcp"),
@@ -48,6 +66,8 @@ pub struct Ground {
     pub short: bool,
     /// Which way messages take.
     pub over: Over,
+    /// The command that runs another on a host, where there are hosts.
+    pub reach: Option<PathBuf>,
 }
 
 impl Ground {
@@ -59,6 +79,7 @@ impl Ground {
             library: prefix.join("lib"),
             short: false,
             over,
+            reach: None,
         }
     }
 
@@ -67,6 +88,15 @@ impl Ground {
         let mut options = vec!["-n".to_owned(), ranks.to_string()];
         for (name, value) in self.over.variables() {
             options.extend(["-genv", name, value].map(str::to_owned));
+        }
+        if let Some(reach) = &self.reach {
+            let reach = reach.display().to_string();
+            options.extend(["-launcher-exec".to_owned(), reach]);
+            let hosts: Vec<String> = (1..=self.over.hosts()).map(|h| format!("h{h}")).collect();
+            options.extend(["-hosts".to_owned(), hosts.join(",")]);
+            // As many on each, the first half of the ranks on the first.
+            let each = ranks.div_ceil(self.over.hosts());
+            options.extend(["-ppn".to_owned(), each.to_string()]);
         }
         options
     }
