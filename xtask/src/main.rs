@@ -46,6 +46,8 @@ enum Command {
     Icount(icount::Args),
     /// Run all tests, or the stages named
     Test(test::Args),
+    /// Write tests/py/mpich-skips.txt: which of mpi4py's own tests MPICH skips
+    Skips(test::SkipsArgs),
     /// Run the long tests: an hour and more
     Soak,
     /// A remote shell for the stage `net`
@@ -64,6 +66,7 @@ fn main() -> std::process::ExitCode {
         Command::Run => run::run(),
         Command::Icount(args) => icount::run(&args),
         Command::Test(args) => test::run(&args),
+        Command::Skips(args) => test::skips(&args),
         Command::Soak => test::soak(),
         Command::Reach(args) => reach::run(&args),
     };

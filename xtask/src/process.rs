@@ -1,6 +1,6 @@
 //! Running other programs.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::Result;
 
@@ -12,6 +12,15 @@ pub fn run(command: &mut Command) -> Result {
     } else {
         Err(format!("{command:?}: {status}"))
     }
+}
+
+/// Kills processes; false if one was gone already. The shell's own `kill`: a small system has no other.
+pub fn kill(pids: &[u32]) -> bool {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "kill -s KILL -- \"$@\"", "sh"]);
+    shell.args(pids.iter().map(u32::to_string));
+    let status = shell.stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
 }
 
 /// Runs a program and gives what it printed.

@@ -21,6 +21,7 @@ mod unit;
 use crate::Result;
 use crate::netlab::Lab;
 use ground::{Ground, Over};
+pub use mpi4py::{Args as SkipsArgs, update as skips};
 use std::time::Instant;
 
 /// Arguments of `test`.
@@ -173,7 +174,7 @@ pub fn run(args: &Args) -> Result {
 /// Runs `cargo xtask soak`: the long forms of everything.
 pub fn soak() -> Result {
     run(&Args {
-        stages: vec!["build".into(), "c".into()],
+        stages: ["build", "c", "mpi4py", "hpcc"].map(str::to_owned).to_vec(),
         only: None,
         soak: true,
         over: Over::Shm,

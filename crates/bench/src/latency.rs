@@ -3,7 +3,7 @@
 
 use crate::side::{self, Side};
 use crate::table::{Comparison, Pair};
-use crate::{Result, stats};
+use crate::{Result, busy, stats};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
 
@@ -70,9 +70,14 @@ fn measure(args: &Args, [ours, peer]: &[Side; 2], flag: &Path) -> Result<Compari
         peer: String::new(),
         processors: sys::cpus::allowed(),
         load: [load(), None],
+        busy: busy::sample().into_iter().collect(),
         sizes: args.sizes.clone(),
         pairs: Vec::new(),
     };
+    if let Some(warning) = comparison.warning() {
+        // At once: whoever reads it may rather wait than measure.
+        eprintln!("{warning}");
+    }
     let bar = progress(u64::from(args.pairs));
     let mut dropped = 0;
     for _ in 0..args.pairs {
@@ -90,6 +95,7 @@ fn measure(args: &Args, [ours, peer]: &[Side; 2], flag: &Path) -> Result<Compari
             peer: b.latencies,
         });
         (comparison.ours, comparison.peer) = (a.library, b.library);
+        comparison.busy.extend(busy::sample());
     }
     bar.finish_and_clear();
     comparison.load[1] = load();

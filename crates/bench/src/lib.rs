@@ -3,6 +3,7 @@
 //! ```text
 //!  latency   the subcommand: pairs of runs (ours, theirs), each between two calibrations
 //!    ├─ side      one of the two: its mpicc and mpiexec, the kernel compiled by it
+//!    ├─ busy      what others do on the processors meanwhile
 //!    ├─ stats     medians, quartiles, which pairs count
 //!    └─ table     what is printed, and the JSON file
 //! ```
@@ -15,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod busy;
 pub mod latency;
 mod side;
 pub mod stats;

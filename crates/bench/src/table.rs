@@ -1,6 +1,7 @@
 //! What a comparison prints, and what it writes as JSON. Pure functions of the pairs measured;
 //! called by `latency`.
 
+use crate::busy;
 use crate::stats::{Regime, Spread, drifted};
 use serde::Serialize;
 use std::fmt::Write;
@@ -39,6 +40,8 @@ pub struct Comparison {
     pub processors: usize,
     /// Load of the machine (average of one minute) before and after.
     pub load: [Option<f64>; 2],
+    /// Processors kept busy by others: before the first pair and after each.
+    pub busy: Vec<f64>,
     /// Message sizes in bytes.
     pub sizes: Vec<u32>,
     /// The pairs, in the order they ran, also those that do not count.
@@ -101,6 +104,11 @@ impl Comparison {
         rows
     }
 
+    /// A sentence about a machine too busy for these figures.
+    pub fn warning(&self) -> Option<String> {
+        busy::warning(&self.busy, self.processors)
+    }
+
     /// The table for the terminal.
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -121,6 +129,9 @@ impl Comparison {
             self.dropped(),
             100.0 * crate::stats::DRIFT_MAX
         );
+        if let Some(warning) = self.warning() {
+            let _ = writeln!(text, "{warning}");
+        }
         let rows = self.rows();
         for regime in [Regime::Near, Regime::Far] {
             let kept = self.kept(regime);
@@ -203,6 +214,7 @@ mod tests {
             peer: "B".into(),
             processors: 2,
             load: [Some(0.5), None],
+            busy: vec![0.0, 0.1],
             sizes: vec![8],
             pairs,
         }
@@ -225,6 +237,17 @@ mod tests {
         assert_eq!(c.dropped(), 1);
         assert!(c.text().contains("pairs: 4, of which 1 left out"));
         assert!(c.json().unwrap().contains("\"dropped\": 1"));
+    }
+
+    #[test]
+    fn a_busy_machine_is_said() {
+        let quiet = comparison(vec![pair(50.0, 55.0, 0.1, 0.2)]);
+        assert!(!quiet.text().contains("warning"));
+        let busy = Comparison {
+            busy: vec![0.0, 1.5],
+            ..quiet
+        };
+        assert!(busy.text().contains("warning: others keep up to 1.5 of 2"));
     }
 
     #[test]

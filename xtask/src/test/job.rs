@@ -4,7 +4,7 @@
 //! Only processes started here are ever killed: the program itself and its descendants, by their
 //! numbers. Standard error goes to the same file as standard output, in the order written.
 
-use crate::Result;
+use crate::{Result, process};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::fs::File;
@@ -131,7 +131,9 @@ impl Job {
                 // The number is still the child's: it has not been waited for.
                 let _ = child.kill();
                 let _ = child.wait();
-                kill(&below);
+                if !below.is_empty() {
+                    process::kill(&below);
+                }
                 break None;
             }
             if self.library.is_some() {
@@ -318,15 +320,4 @@ fn descendants(root: u32) -> Vec<u32> {
         }
     }
     found
-}
-
-fn kill(pids: &[u32]) {
-    if !pids.is_empty() {
-        let numbers = pids.iter().map(u32::to_string);
-        let _ = Command::new("kill")
-            .arg("-9")
-            .args(numbers)
-            .stderr(Stdio::null())
-            .status();
-    }
 }

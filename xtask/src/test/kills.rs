@@ -131,7 +131,7 @@ impl Ground {
                 return Ok(took);
             }
             if took > LIMIT {
-                kill(&alive);
+                process::kill(&alive);
                 return Err(format!("processes {alive:?} are left after {took:.1?}"));
             }
             std::thread::sleep(Duration::from_millis(2));
@@ -146,14 +146,6 @@ fn variable(pid: u32, name: &str) -> Option<String> {
     let mut variables = environ.split(|&byte| byte == 0);
     let found = variables.find(|entry| entry.starts_with(start.as_bytes()))?;
     Some(String::from_utf8_lossy(&found[start.len()..]).into_owned())
-}
-
-/// Kills processes that this stage has started; false if one is gone already.
-fn kill(pids: &[u32]) -> bool {
-    let numbers = pids.iter().map(u32::to_string);
-    let mut command = Command::new("kill");
-    command.arg("-9").args(numbers).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
 }
 
 /// Everything with a name that MPI could leave behind.
@@ -256,7 +248,7 @@ fn one_rank(
     }
     let which = random.below(found.len().max(1) as u64) as usize;
     let hit = found.into_iter().nth(which);
-    let killed = hit.as_ref().is_some_and(|(pid, _)| kill(&[*pid]));
+    let killed = hit.as_ref().is_some_and(|(pid, _)| process::kill(&[*pid]));
     let since = Instant::now();
     let code = end_of(ground, &mut child, since + LIMIT)?;
     let took = since.elapsed();
@@ -284,7 +276,7 @@ fn end_of(ground: &Ground, child: &mut Child, until: Instant) -> Result<Option<i
             return Ok(status.code());
         }
         if Instant::now() > until {
-            kill(&ground.alive());
+            process::kill(&ground.alive());
             let _ = child.wait();
             let said = ground.said();
             return Err(format!("mpiexec did not end in time\n{}", tail(&said)));

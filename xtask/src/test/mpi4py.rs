@@ -1,19 +1,33 @@
 //! Stage `mpi4py`: the wheel from PyPI on our `libmpi.so.12`: its benchmarks, and its own tests for what is
-//! built, from the list in `tests/py/mpi4py-tests.txt`. No failure, and no skip but for the listed reasons.
+//! built, from the list in `tests/py/mpi4py-tests.txt`. No failure, and no skip that MPICH does not have:
+//! what it skips stands in `tests/py/mpich-skips.txt`, which `cargo xtask skips` writes.
 
-use super::ground::Ground;
+mod skips;
+
+use super::ground::{Ground, Over};
 use super::job::{Done, Job};
 use super::{Options, Tally, peers};
 use crate::spec::root;
 use crate::{Result, build};
-use std::path::Path;
+use skips::{Log, Skips};
+use std::path::{Path, PathBuf};
+
+/// Numbers of ranks on which its own tests are run.
+const RANKS: std::ops::RangeInclusive<u32> = 1..=4;
+
+/// Arguments of `skips`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Write nothing; fail if the file is out of date
+    #[arg(long)]
+    check: bool,
+}
 
 /// What the list says.
 #[derive(Default)]
 struct List {
     files: Vec<String>,
     without: Vec<String>,
-    skips: Vec<String>,
 }
 
 impl List {
@@ -33,7 +47,6 @@ impl List {
             let values = match kind {
                 "file" => &mut list.files,
                 "not" => &mut list.without,
-                "skip" => &mut list.skips,
                 _ => return Err(format!("{}: {line}", path.display())),
             };
             values.push(value.trim().to_owned());
@@ -46,7 +59,7 @@ impl List {
 pub fn run(options: &Options, tally: &mut Tally) -> Result {
     let home = peers::mpi4py()?;
     let python = home.join("bin/python");
-    let (ground, way) = (options.ground(), options.way());
+    let way = options.way();
     for (bench, ranks) in [
         ("helloworld", 1),
         ("helloworld", 4),
@@ -57,31 +70,58 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
         if options.wants(&name) {
             let rest = ["-m", "mpi4py.bench", bench].map(str::to_owned);
             tally.test(&name, || {
-                job(&ground, &python, ranks, &rest)
-                    .limit_s(60)
-                    .passes(&[])
-                    .map(drop)
+                let job = job(&python, &options.ground(), ranks, &rest);
+                job.limit_s(60).passes(&[]).map(drop)
             });
         }
     }
-    let list = List::read()?;
-    let sources = peers::mpi4py_sources()?;
-    let logs = build::target().join("test/mpi4py");
-    for ranks in 1..=4 {
-        let name = format!(
-            "mpi4py{way}/its own tests, {} files, -n {ranks}",
-            list.files.len()
-        );
+    let suite = Suite::prepare(options.ground(), "ours")?;
+    let theirs = Skips::read()?;
+    for ranks in RANKS {
+        let files = suite.list.files.len();
+        let name = format!("mpi4py{way}/its own tests, {files} files, -n {ranks}");
         if options.wants(&name) {
-            tally.test(&name, || {
-                suite(&ground, &python, &sources, &list, &logs, ranks)
-            });
+            tally.test(&name, || suite.passes(ranks, &theirs));
         }
+    }
+    if options.soak {
+        let name = "mpi4py/what MPICH skips is what the list says";
+        tally.test(name, || update(&Args { check: true }));
     }
     Ok(())
 }
 
-fn job(ground: &Ground, python: &Path, ranks: u32, rest: &[String]) -> Job {
+/// Runs the subcommand `skips`: the same tests on MPICH, for what it skips.
+pub fn update(args: &Args) -> Result {
+    let mpich = peers::mpich()?;
+    let theirs = Ground {
+        launcher: mpich.join("bin/mpiexec.hydra"),
+        library: mpich.join("lib"),
+        short: false,
+        over: Over::Shm,
+        reach: None,
+    };
+    let suite = Suite::prepare(theirs, "mpich")?;
+    let mut skips = Skips::default();
+    for ranks in RANKS {
+        // Its ranks poll: where they outnumber the cores, that takes long.
+        let (done, logs) = suite.run(ranks, 1500)?;
+        if let Some(log) = logs.iter().find(|log| log.ran.is_none()) {
+            let output = super::job::tail(&done?.output);
+            return Err(format!(
+                "MPICH did not come to the end of {}\n{output}",
+                log.last
+            ));
+        }
+        skips.add(ranks, &logs);
+    }
+    if args.check {
+        return skips.is_as_written();
+    }
+    skips.write()
+}
+
+fn job(python: &Path, ground: &Ground, ranks: u32, rest: &[String]) -> Job {
     Job::new(&ground.launcher)
         .args(ground.start(ranks))
         .args([python])
@@ -92,86 +132,75 @@ fn job(ground: &Ground, python: &Path, ranks: u32, rest: &[String]) -> Job {
         .proves(&ground.library)
 }
 
-/// Its own tests. Each rank writes what it has to say to a file of its own.
-fn suite(
-    ground: &Ground,
-    python: &Path,
-    sources: &Path,
-    list: &List,
-    logs: &Path,
-    ranks: u32,
-) -> Result {
-    std::fs::create_dir_all(logs).map_err(|e| format!("{}: {e}", logs.display()))?;
-    let script = root().join("tests/py/log_per_rank.py");
-    let log = logs.join(format!("{ranks}."));
-    let main = sources.join("test/main.py");
-    let files = format!(r"^({})\.py$", list.files.join("|"));
-    let mut rest: Vec<String> = ["-u", "-B"].map(str::to_owned).to_vec();
-    rest.extend([&script, &log, &main].map(|path| path.display().to_string()));
-    rest.extend(["-v", "--no-builddir", "-i", &files].map(str::to_owned));
-    for pattern in &list.without {
-        rest.extend(["-x".to_owned(), pattern.clone()]);
-    }
-    let done = job(ground, python, ranks, &rest)
-        .folder(sources)
-        .limit_s(400)
-        .run();
-    let mut complaints = Vec::new();
-    let mut summary = String::new();
-    for rank in 0..ranks {
-        let path = format!("{}{rank}", log.display());
-        let text = std::fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
-        check(&text, list, rank, &mut complaints);
-        summary = text
-            .lines()
-            .rev()
-            .find(|line| line.starts_with("Ran "))
-            .unwrap_or("")
-            .to_owned();
-    }
-    let Done { code, output } = match done {
-        Ok(done) => done,
-        Err(why) => return Err(format!("{why}\n{}", complaints.join("\n"))),
-    };
-    if code != Some(0) {
-        complaints.push(format!("exit code {code:?}\n{}", super::job::tail(&output)));
-    }
-    println!("      {summary}");
-    if complaints.is_empty() {
-        Ok(())
-    } else {
-        Err(complaints.join("\n"))
-    }
+/// Its own tests, and where they are run.
+struct Suite {
+    ground: Ground,
+    list: List,
+    python: PathBuf,
+    sources: PathBuf,
+    logs: PathBuf,
 }
 
-/// One rank's report: failures by name, skips for unknown reasons, and an end.
-fn check(text: &str, list: &List, rank: u32, complaints: &mut Vec<String>) {
-    let mut last = "";
-    for line in text.lines() {
-        if line.starts_with("FAIL: ") || line.starts_with("ERROR: ") {
-            // Subtests of one test differ behind its name, which stands in parentheses.
-            let end = line.find(')').map_or(line.len(), |at| at + 1);
-            complain(complaints, format!("rank {rank}: {}", &line[..end]));
-        }
-        if let Some((_, rest)) = line.split_once(" skipped '") {
-            let reason = rest.trim_end().trim_end_matches('\'');
-            if !list.skips.iter().any(|known| known == reason) {
-                complain(complaints, format!("rank {rank}: skipped: {line}"));
-            }
-        }
-        if line.contains(" ... ") || line.starts_with("test") {
-            last = line;
-        }
+impl Suite {
+    fn prepare(ground: Ground, name: &str) -> Result<Suite> {
+        let logs = build::target().join("test/mpi4py").join(name);
+        std::fs::create_dir_all(&logs).map_err(|e| format!("{}: {e}", logs.display()))?;
+        Ok(Suite {
+            ground,
+            list: List::read()?,
+            python: peers::mpi4py()?.join("bin/python"),
+            sources: peers::mpi4py_sources()?,
+            logs,
+        })
     }
-    if !text.lines().any(|line| line.starts_with("Ran ")) {
-        complaints.push(format!(
-            "rank {rank} did not come to the end; its last test: {last}"
-        ));
-    }
-}
 
-fn complain(complaints: &mut Vec<String>, what: String) {
-    if complaints.last() != Some(&what) {
-        complaints.push(what);
+    /// Runs them once: how the run ended, and what each rank wrote to a file of its own.
+    fn run(&self, ranks: u32, limit_s: u64) -> Result<(Result<Done>, Vec<Log>)> {
+        let script = root().join("tests/py/log_per_rank.py");
+        let log = self.logs.join(format!("{ranks}."));
+        let main = self.sources.join("test/main.py");
+        let files = format!(r"^({})\.py$", self.list.files.join("|"));
+        let mut rest: Vec<String> = ["-u", "-B"].map(str::to_owned).to_vec();
+        rest.extend([&script, &log, &main].map(|path| path.display().to_string()));
+        rest.extend(["-v", "--no-builddir", "-i", &files].map(str::to_owned));
+        for pattern in &self.list.without {
+            rest.extend(["-x".to_owned(), pattern.clone()]);
+        }
+        let job = job(&self.python, &self.ground, ranks, &rest);
+        let done = job.folder(&self.sources).limit_s(limit_s).run();
+        let read = |rank| {
+            let path = format!("{}{rank}", log.display());
+            let text = std::fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
+            Ok(Log::parse(&text))
+        };
+        let logs = (0..ranks).map(read).collect::<Result<_>>()?;
+        Ok((done, logs))
+    }
+
+    /// Runs them: no failure, the tests that MPICH runs, and no skip that it does not have.
+    fn passes(&self, ranks: u32, theirs: &Skips) -> Result {
+        let (done, logs) = self.run(ranks, 400)?;
+        let mut complaints = Vec::new();
+        for (rank, log) in logs.iter().enumerate() {
+            complaints.extend(log.complaints().map(|what| format!("rank {rank}: {what}")));
+        }
+        complaints.extend(theirs.complaints(ranks, &logs));
+        let done = done.map_err(|why| format!("{why}\n{}", complaints.join("\n")))?;
+        if done.code != Some(0) {
+            let output = super::job::tail(&done.output);
+            complaints.push(format!("exit code {:?}\n{output}", done.code));
+        }
+        if let Some(log) = logs.first() {
+            println!(
+                "      ran {}, skipped {}",
+                log.ran.unwrap_or(0),
+                log.skips.len()
+            );
+        }
+        if complaints.is_empty() {
+            Ok(())
+        } else {
+            Err(complaints.join("\n"))
+        }
     }
 }

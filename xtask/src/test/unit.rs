@@ -77,6 +77,18 @@ fn complaints(output: &str) -> String {
     }
 }
 
+/// Stage `gen`: the generated files are what the generator writes.
+pub fn generated(_: &Options, tally: &mut Tally) -> Result {
+    tally.test("gen --check", || itself(&["gen", "--check"]));
+    Ok(())
+}
+
+/// Stage `build`: a release build laid out in the prefix.
+pub fn build(_: &Options, tally: &mut Tally) -> Result {
+    tally.test("build", || itself(&["build"]));
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::complaints;
@@ -95,16 +107,4 @@ mod tests {
             "error: it does not compile\n  at x"
         );
     }
-}
-
-/// Stage `gen`: the generated files are what the generator writes.
-pub fn generated(_: &Options, tally: &mut Tally) -> Result {
-    tally.test("gen --check", || itself(&["gen", "--check"]));
-    Ok(())
-}
-
-/// Stage `build`: a release build laid out in the prefix.
-pub fn build(_: &Options, tally: &mut Tally) -> Result {
-    tally.test("build", || itself(&["build"]));
-    Ok(())
 }
