@@ -23,6 +23,9 @@ use std::time::{Duration, Instant};
 const REACH_LIMIT: Duration = Duration::from_secs(120);
 /// How long the launcher command's own end and last words are waited for after the link's end.
 const LAST_WORDS_LIMIT: Duration = Duration::from_millis(500);
+/// A child that lets this much of what it is sent wait does not keep to the protocol: far more than the
+/// plans of all hosts below one.
+const UNREAD_MAX: usize = 512 << 20;
 /// What a launcher command said that is kept: its last words.
 const SAID_MAX: usize = 2048;
 
@@ -363,7 +366,11 @@ impl Branch {
         if let Some(channel) = &mut self.channel {
             channel.flush();
             let lives = channel.beat(now, looking);
+            let unread = channel.pending();
             match self.stage {
+                _ if unread > UNREAD_MAX => {
+                    self.end("it does not take what it is sent".into(), now);
+                }
                 Stage::Reaching { until } if now >= until => {
                     let limit = REACH_LIMIT.as_secs();
                     self.end(format!("it could not be reached within {limit} s"), now);

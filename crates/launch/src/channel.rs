@@ -175,9 +175,11 @@ impl Channel {
 
     /// When to call [`beat`](Channel::beat) next.
     pub fn deadline(&self) -> Instant {
-        match self.suspended {
+        let silent_at = self.heard + SILENCE;
+        // What has been judged already needs no second look.
+        match self.suspended || silent_at <= self.looked {
             true => self.next_beat,
-            false => self.next_beat.min(self.heard + SILENCE),
+            false => self.next_beat.min(silent_at),
         }
     }
 }

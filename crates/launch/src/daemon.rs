@@ -89,6 +89,7 @@ fn begin() -> Result<Daemon, StartError> {
     ];
     let (signals, mask) = Signals::new(&[&ends[..], &held_back].concat(), &ends)
         .map_err(|e| node::system("signals", e))?;
+    os::become_subreaper().map_err(|e| node::system("a subreaper", e))?;
     let copy = |fd| rustix::io::fcntl_dupfd_cloexec(fd, 3).map_err(|e| node::system("a link", e));
     let (input, output) = (
         copy(rustix::stdio::stdin())?,
@@ -172,14 +173,25 @@ impl Daemon {
         while let Some(signal) = self.signals.next() {
             match signal {
                 libc::SIGCHLD => {
-                    while let os::Reaped::Ended(pid, status) = os::reap() {
-                        if let Some(host) = &mut self.host {
-                            host.branches.reaped(pid, status);
-                        }
-                    }
+                    self.reap();
                 }
                 // Somebody wants this host back.
                 _ => self.over = true,
+            }
+        }
+    }
+
+    /// Collects children that have ended. Whether there are others.
+    fn reap(&mut self) -> bool {
+        loop {
+            match os::reap() {
+                os::Reaped::Ended(pid, status) => {
+                    if let Some(host) = &mut self.host {
+                        host.reaped(pid, status);
+                    }
+                }
+                os::Reaped::Nobody => return true,
+                os::Reaped::NoChildren => return false,
             }
         }
     }
@@ -260,20 +272,16 @@ impl Daemon {
             host.branches.tick(Instant::now(), true);
             host.branches.close();
         }
-        loop {
-            match os::reap() {
-                os::Reaped::NoChildren => return,
-                os::Reaped::Ended(..) => {}
-                os::Reaped::Nobody if Instant::now() >= deadline => {
-                    return family::exterminate(Duration::from_secs(1));
-                }
-                os::Reaped::Nobody => {
-                    let mut watch = Watch::new();
-                    watch.add(self.signals.as_fd(), PollFlags::IN, ());
-                    watch.wait(Some(Instant::now() + Duration::from_millis(50)));
-                    while self.signals.next().is_some() {}
-                }
+        while self.reap() {
+            let served = self.host.as_ref().is_none_or(Hosted::is_served);
+            // Whatever is left then are strays: of ranks, or of launcher commands that were killed.
+            if served || Instant::now() >= deadline {
+                return family::exterminate(Duration::from_secs(1));
             }
+            let mut watch = Watch::new();
+            watch.add(self.signals.as_fd(), PollFlags::IN, ());
+            watch.wait(Some(Instant::now() + Duration::from_millis(50)));
+            while self.signals.next().is_some() {}
         }
     }
 }
@@ -311,6 +319,18 @@ impl Hosted {
             ranks,
             tell_at: now + NOTES_INTERVAL,
         })
+    }
+
+    fn reaped(&mut self, pid: i32, status: i32) {
+        self.branches.reaped(pid, status);
+        if let Some(node) = &mut self.node {
+            node.reaped(pid);
+        }
+    }
+
+    /// Whether keeper and launcher commands have ended.
+    fn is_served(&self) -> bool {
+        self.node.as_ref().is_none_or(Node::is_over) && self.branches.pids().is_empty()
     }
 
     /// Starts the ranks.

@@ -71,6 +71,8 @@ struct Job {
     signals: Signals,
     mask: Mask,
     input: Option<Input>,
+    /// Standard output and error, if they are terminals, once more.
+    terminals: [Option<OwnedFd>; 2],
     /// What goes to standard output and standard error.
     sinks: [Sink; 2],
     /// Whether somebody still reads them.
@@ -235,7 +237,12 @@ impl Job {
     fn reap(&mut self) -> bool {
         loop {
             match os::reap() {
-                os::Reaped::Ended(pid, status) => self.branches.reaped(pid, status),
+                os::Reaped::Ended(pid, status) => {
+                    self.branches.reaped(pid, status);
+                    if let Some(node) = &mut self.node {
+                        node.reaped(pid);
+                    }
+                }
                 os::Reaped::Nobody => return true,
                 os::Reaped::NoChildren => return false,
             }
@@ -284,7 +291,9 @@ impl Job {
         let deadline = Instant::now() + limit;
         while self.reap() {
             let now = Instant::now();
-            if now >= deadline {
+            let served = self.node.as_ref().is_none_or(Node::is_over);
+            // Whatever is left then are strays: of ranks, or of launcher commands that were killed.
+            if now >= deadline || served && self.branches.pids().is_empty() {
                 self.branches.close();
                 family::exterminate(Duration::from_secs(1));
                 return;

@@ -43,6 +43,8 @@ pub struct Node {
     residents: Vec<Resident>,
     by_rank: HashMap<u32, usize>,
     control: OwnedFd,
+    /// The keeper's process; 0 once it has been collected.
+    keeper: i32,
     /// Whether some descendant lives, as far as is known.
     family_lives: bool,
     keeper_lost: bool,
@@ -69,6 +71,18 @@ impl Node {
     /// Whether [`next_news`](Node::next_news) has something.
     pub fn has_news(&self) -> bool {
         !self.news.is_empty()
+    }
+
+    /// Notes that a child process has ended, if it is the keeper.
+    pub fn reaped(&mut self, pid: i32) {
+        if self.keeper == pid {
+            self.keeper = 0;
+        }
+    }
+
+    /// Whether the keeper is gone.
+    pub fn is_over(&self) -> bool {
+        self.keeper == 0
     }
 
     /// Adds what to wait for. Without `room` for what they say, the ranks have to wait.

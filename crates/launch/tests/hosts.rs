@@ -201,7 +201,10 @@ fn failures_are_told_with_their_hosts() {
         (
             "-n 3 no-such-program",
             127,
-            &["mpiexec: host a: cannot find the program no-such-program"],
+            &[
+                "mpiexec: host ",
+                ": cannot find the program no-such-program",
+            ],
         ),
         (
             "-n 3 ./no-such-program",
@@ -252,6 +255,42 @@ fn a_host_that_cannot_be_reached() {
         0,
         &[],
     );
+}
+
+#[test]
+fn hosts_that_do_not_keep_to_the_protocol() {
+    for (host, why) in [
+        (
+            "foreign",
+            "it runs version 9.9 of Yamabiko, this is version ",
+        ),
+        ("garbage", "what came from it was no message"),
+        ("greedy", "what came from it was no message"),
+    ] {
+        let outcome = run(&format!("{REACH} -hosts a,{host} -n 2 true"));
+        expect(
+            &outcome,
+            1,
+            &[&format!(
+                "host {host}, which was to run rank 1, is lost: {why}"
+            )],
+        );
+        assert!(outcome.took < END_LIMIT, "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_host_that_takes_its_time() {
+    let outcome = run(&format!("{REACH} -timeout 0.3 -hosts a,slow -n 2 true"));
+    expect(
+        &outcome,
+        124,
+        &["host slow: not reached yet; no rank has been started"],
+    );
+    let job = start(&format!("{REACH} -hosts a,slow -n 2 true"));
+    wait_until(|| daemons(&job).len() == 1);
+    job.signal("INT");
+    expect(&job.finish(), 130, &[]);
 }
 
 #[test]

@@ -133,3 +133,16 @@ fn the_stop_key_and_fg() {
     expect(&mut terminal, &mut seen, "code 143");
     end(shell);
 }
+
+#[test]
+fn a_stopped_terminal_does_not_look_like_a_dead_mpiexec() {
+    let script = "$MPIEXEC -launcher-exec $SCRIPTS/drop-host.sh -hosts a,b -n 2 \
+                  bash -c 'echo ready; read -t 0.3 <><(:); seq 1 20000; read -t 15 <><(:); echo end'; echo code $?";
+    let (shell, mut terminal) = at_terminal(script);
+    let mut seen = String::new();
+    expect(&mut terminal, &mut seen, "ready");
+    // Nothing is taken for longer than a daemon bears silence, as after control-S.
+    std::thread::sleep(Duration::from_secs(14));
+    expect(&mut terminal, &mut seen, "code 0");
+    end(shell);
+}

@@ -9,9 +9,9 @@ use crate::verdict::Failure;
 use crate::watch::Watch;
 use crate::{branches, node};
 use rustix::event::PollFlags;
-use rustix::fs::FileType;
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Where something happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Job {
         watch.add(self.signals.as_fd(), PollFlags::IN, Token::Signals);
         for which in 0..2 {
             if self.sinks_open[which] && !self.sinks[which].pending().is_empty() {
-                watch.add(own_stream(which), PollFlags::OUT, Token::Sink(which));
+                watch.add(self.own_stream(which), PollFlags::OUT, Token::Sink(which));
             }
         }
     }
@@ -138,9 +138,9 @@ impl Job {
     /// Bytes of a rank's output.
     pub(super) fn output(&mut self, rank: usize, which: u8, bytes: &[u8], now: Instant) {
         let which = usize::from(which == 1);
-        let owed = &mut self.hosts[self.members[rank].host].owed[which];
-        *owed = owed.saturating_add(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
-        self.members[rank].feed(which, bytes, now, &mut self.sinks[which]);
+        if self.owe(self.members[rank].host, which, bytes.len(), now) {
+            self.members[rank].feed(which, bytes, now, &mut self.sinks[which]);
+        }
     }
 
     /// Passes standard input on to rank 0.
@@ -167,7 +167,7 @@ impl Job {
     }
 
     pub(super) fn write_sink(&mut self, which: usize) {
-        let fd = own_stream(which);
+        let fd = self.own_stream(which);
         let kind = rustix::fs::fstat(fd).map(|s| FileType::from_raw_mode(s.st_mode));
         let chunk = match kind {
             Ok(FileType::RegularFile | FileType::CharacterDevice) => FILE_CHUNK,
@@ -199,11 +199,30 @@ impl Job {
         self.members.iter_mut().for_each(|m| m.close_output(which));
         self.broadcast(&Down::CloseOutput(u8::from(which == 1)));
     }
+
+    fn own_stream(&self, which: usize) -> BorrowedFd<'_> {
+        match (&self.terminals[which], which) {
+            (Some(terminal), _) => terminal.as_fd(),
+            (None, 0) => rustix::stdio::stdout(),
+            (None, _) => rustix::stdio::stderr(),
+        }
+    }
 }
 
-fn own_stream(which: usize) -> BorrowedFd<'static> {
-    match which {
-        0 => rustix::stdio::stdout(),
-        _ => rustix::stdio::stderr(),
+/// mpiexec's own standard output (0) or error (1) once more, if it is a terminal: opened such that
+/// writing does not block. A person may stop a terminal's output for long (control-S), and meanwhile
+/// other hosts must not take mpiexec for dead. Changing the terminal's first opening would change it for
+/// the shell, too.
+pub(super) fn terminal(which: usize) -> Option<OwnedFd> {
+    let is_terminal = match which {
+        0 => rustix::termios::isatty(rustix::stdio::stdout()),
+        _ => rustix::termios::isatty(rustix::stdio::stderr()),
+    };
+    if !is_terminal {
+        return None;
     }
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let path = format!("/proc/self/fd/{}", which + 1);
+    // Somebody else's terminal (after su) may not be opened; then what is there has to do.
+    rustix::fs::open(path, flags, Mode::empty()).ok()
 }

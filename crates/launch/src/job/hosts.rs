@@ -118,9 +118,7 @@ impl Job {
                 let name = &self.hosts[host].name;
                 self.sinks[1].say(&format!("mpiexec: host {name}: {text}"));
                 self.verdict.refuse(code.clamp(1, 255));
-                if !self.started {
-                    self.abandon_start(now);
-                }
+                self.lose_ranks(host, now);
             }
             Up::Alone => self.hosts[host].family_lives = false,
             Up::KeeperLost => self.keeper_lost(host, now),
@@ -188,6 +186,20 @@ impl Job {
                 }
             }
         }
+    }
+
+    /// Notes that bytes of output came from a host, which may send no more than it got credit for.
+    pub(super) fn owe(&mut self, host: usize, which: usize, bytes: usize, now: Instant) -> bool {
+        let owed = &mut self.hosts[host].owed[which];
+        *owed = owed.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+        let place = self.hosts[host].place;
+        if self.hosts[host].owed[which] > WINDOW
+            && let Some(place) = place
+        {
+            self.lose(place, "it sent more than it may", &[], now);
+            return false;
+        }
+        true
     }
 
     /// A host, and all below it in the tree, are gone.
@@ -289,7 +301,11 @@ impl Job {
             return;
         }
         let ends = self.asked.take().is_some_and(|a| a.ends);
-        self.tell_where_ranks_are();
+        if self.started {
+            self.tell_where_ranks_are();
+        } else {
+            self.tell_which_hosts_are_ready();
+        }
         if ends {
             self.announced = true;
             if self.started {

@@ -4,7 +4,7 @@
 use super::hosts::Host;
 use super::member::Member;
 use super::stdin::Input;
-use super::{Job, StartError};
+use super::{Job, StartError, events};
 use crate::branches::{Branches, Reach};
 use crate::course::Course;
 use crate::environment;
@@ -81,6 +81,7 @@ pub(super) fn start(options: &Options) -> Result<Job, StartError> {
     let (handled, ignored): (Vec<i32>, Vec<i32>) = HANDLED.iter().copied().partition(is_handled);
     let (signals, mask) = Signals::new(&[&handled[..], HELD_BACK].concat(), &handled)
         .map_err(|e| system("signals", e))?;
+    crate::os::become_subreaper().map_err(|e| system("a subreaper", e))?;
     let mut branches = branches(&spread, &far, &launcher, mask);
     for (place, setup) in (0u32..).zip(setups(&spread, &far, launcher, ignored, plan_of)?) {
         let message = Down::Setup(Box::new(setup));
@@ -107,6 +108,7 @@ pub(super) fn start(options: &Options) -> Result<Job, StartError> {
         signals,
         mask,
         input,
+        terminals: [events::terminal(0), events::terminal(1)],
         sinks: [sink(), sink()],
         sinks_open: [true; 2],
         course: Course::default(),

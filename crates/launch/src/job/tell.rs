@@ -86,6 +86,19 @@ impl Job {
         }
     }
 
+    /// Tells which hosts are not ready, so that no rank runs.
+    pub(super) fn tell_which_hosts_are_ready(&mut self) {
+        for host in &self.hosts {
+            if !host.ready {
+                let text = format!(
+                    "host {}: not reached yet; no rank has been started",
+                    host.name
+                );
+                self.sinks[1].say(&text);
+            }
+        }
+    }
+
     /// What `rank` is doing in MPI, as far as it tells.
     fn doing(&self, rank: usize) -> String {
         let noted = self

@@ -122,11 +122,11 @@ pub fn start(
         residents.push(resident);
     }
     let (control, keepers) = socket_pair(SocketType::SEQPACKET)?;
-    os::become_subreaper().map_err(|e| system("a subreaper", e))?;
-    match os::fork().map_err(|e| system("the keeper process", e))? {
+    let keeper = match os::fork().map_err(|e| system("the keeper process", e))? {
         Side::Child => keeper::run(keepers, ranks, page, mask),
-        Side::Parent(_) => drop((ranks, keepers, page)),
-    }
+        Side::Parent(pid) => pid,
+    };
+    drop((ranks, keepers, page));
     if matches!(first, First::Own) {
         // Rank 0 has the only reading end now, so that a writer notices when rank 0 closes it.
         let _ = rustix::stdio::dup2_stdin(null()?);
@@ -136,6 +136,7 @@ pub fn start(
         residents,
         by_rank,
         control,
+        keeper,
         family_lives: true,
         keeper_lost: false,
         input,
