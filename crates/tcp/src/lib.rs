@@ -40,6 +40,7 @@ mod socket;
 mod state;
 mod stream;
 mod timers;
+mod uring;
 mod waiting;
 
 pub use config::{Config, Error, ReactorKind};
