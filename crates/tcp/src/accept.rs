@@ -171,11 +171,11 @@ impl Tcp {
             LINES => " (more of this kind are not shown)",
             _ => "",
         };
-        // Nobody may read it.
-        let _ = writeln!(
-            std::io::stderr(),
-            "yamabiko {version}: rank {me} dropped a TCP connection from {remote}: {why}{last}"
+        let line = format!(
+            "yamabiko {version}: rank {me} dropped a TCP connection from {remote}: {why}{last}\n"
         );
+        // Nobody may read it.
+        let _ = std::io::stderr().write_all(line.as_bytes());
     }
 
     /// A caller said something, or hung up.

@@ -27,6 +27,9 @@ mod endings;
 mod epoll;
 mod fabric;
 mod frame;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod handshake;
 mod incoming;
 mod interfaces;

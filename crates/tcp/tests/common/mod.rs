@@ -224,6 +224,16 @@ impl Rank {
         self.note(c, s)
     }
 
+    /// Waits until so many processes are at `place`, and moves what can move meanwhile.
+    pub fn meet(&mut self, map: &Mapping, place: usize, processes: u32) {
+        let count: &AtomicU32 = map.get(place * 4).unwrap();
+        count.fetch_add(1, Ordering::SeqCst);
+        while count.load(Ordering::SeqCst) < processes {
+            self.poll();
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+
     /// One round of progress.
     pub fn poll(&mut self) -> bool {
         let moved = self.t.progress(&mut self.done);
