@@ -140,14 +140,18 @@ impl Tcp {
     pub(crate) fn strangers_timer(&mut self, now: Instant) {
         while let Some(&(since, name)) = self.strangers.waiting.front() {
             let left = PATIENCE.saturating_sub(now.saturating_duration_since(since));
-            let present = self.callers.get(name).map(|c| c.remote);
-            if let Some(remote) = present {
+            let present = self.callers.get(name).map(|c| (c.remote, c.filled > 0));
+            if let Some((remote, some)) = present {
                 if !left.is_zero() {
                     self.timers.set(left, Timer::Strangers);
                     return;
                 }
                 self.drop_stranger(name);
-                self.report(remote, "it did not prove itself within 5 s");
+                // One that is silent may be a rank that has begun to compute.
+                self.strangers.count += u64::from(!some);
+                if some {
+                    self.report(remote, "it did not prove itself within 5 s");
+                }
             }
             self.strangers.waiting.pop_front();
         }
@@ -167,11 +171,11 @@ impl Tcp {
             LINES => " (more of this kind are not shown)",
             _ => "",
         };
-        // Nobody may read it.
-        let _ = writeln!(
-            std::io::stderr(),
-            "yamabiko {version}: rank {me} dropped a TCP connection from {remote}: {why}{last}"
+        let line = format!(
+            "yamabiko {version}: rank {me} dropped a TCP connection from {remote}: {why}{last}\n"
         );
+        // Nobody may read it.
+        let _ = std::io::stderr().write_all(line.as_bytes());
     }
 
     /// A caller said something, or hung up.
@@ -184,9 +188,9 @@ impl Tcp {
                 Filled::Closed(_) => {
                     let (remote, some) = (caller.remote, caller.filled > 0);
                     self.drop_stranger(name);
-                    // A rank that got through at another address hangs up here.
-                    if !greeted || some {
-                        self.report(remote, "it hung up without proving itself");
+                    // A rank that got through at another address hangs up between two messages.
+                    if some {
+                        self.report(remote, "it hung up in the middle of a word");
                     }
                     return;
                 }

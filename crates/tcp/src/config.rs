@@ -2,6 +2,7 @@
 
 use std::env::{VarError, var};
 use std::fmt;
+use std::time::Duration;
 
 /// How sockets are watched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,6 +25,8 @@ pub struct Config {
     pub reactor: Option<ReactorKind>,
     /// The library's version; connections are made between equals only.
     pub version: String,
+    /// How long a peer may be out of reach before it counts as failed.
+    pub patience: Duration,
 }
 
 impl Default for Config {
@@ -33,6 +36,7 @@ impl Default for Config {
             ports: None,
             reactor: None,
             version: env!("CARGO_PKG_VERSION").into(),
+            patience: crate::dial::PATIENCE,
         }
     }
 }

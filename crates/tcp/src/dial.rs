@@ -94,7 +94,7 @@ impl Tcp {
             return;
         }
         dial.alarm = None;
-        let late = self.active.now().saturating_sub(dial.since) >= PATIENCE;
+        let late = self.active.now().saturating_sub(dial.since) >= self.patience;
         if dial.next < dial.candidates.len() {
             self.attempt(peer);
         } else if dial.attempts.is_empty() {
@@ -239,17 +239,19 @@ impl Tcp {
             Ok(proof) => proof,
             Err(Refused::Stranger(why)) => return self.end_attempt(name, why.into()),
             Err(Refused::Version(version)) => {
-                dial.fatal = true;
                 let ours = &self.job.version;
                 let why = format!("it runs version {version} of this library, this rank {ours}");
-                return self.end_attempt(name, why);
+                dial.fatal = true;
+                dial.next = dial.candidates.len();
+                dial.ended.push((remote, why));
+                self.close_attempts(peer);
+                return self.alarm(peer, Duration::ZERO);
             }
         };
         *stage = Stage::Proved;
         dial.proving = Some(name);
         // Whoever answers is there.
         dial.since = self.active.now();
-        let _ = remote;
         if let Err(why) = caller.say(&proof) {
             self.end_attempt(name, why);
         }

@@ -27,6 +27,9 @@ mod endings;
 mod epoll;
 mod fabric;
 mod frame;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod handshake;
 mod incoming;
 mod interfaces;
@@ -40,6 +43,7 @@ mod socket;
 mod state;
 mod stream;
 mod timers;
+mod uring;
 mod waiting;
 
 pub use config::{Config, Error, ReactorKind};

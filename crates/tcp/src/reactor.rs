@@ -8,6 +8,7 @@ use std::os::fd::BorrowedFd;
 
 use crate::config::ReactorKind;
 use crate::epoll::Epoll;
+use crate::uring::Uring;
 
 /// What happened to a socket.
 #[derive(Clone, Copy, Debug)]
@@ -22,12 +23,14 @@ pub(crate) struct Event {
 /// What watches the sockets.
 pub(crate) enum Reactor {
     Epoll(Epoll),
+    Uring(Uring),
 }
 
 macro_rules! either {
     ($self:expr, $one:ident => $what:expr) => {
         match $self {
             Reactor::Epoll($one) => $what,
+            Reactor::Uring($one) => $what,
         }
     };
 }
@@ -35,14 +38,21 @@ macro_rules! either {
 impl Reactor {
     /// The one asked for, or the best that this system allows.
     pub fn new(kind: Option<ReactorKind>) -> io::Result<Reactor> {
-        let _ = kind;
-        Ok(Reactor::Epoll(Epoll::new()?))
+        match kind {
+            Some(ReactorKind::Epoll) => Ok(Reactor::Epoll(Epoll::new()?)),
+            Some(ReactorKind::IoUring) => Ok(Reactor::Uring(Uring::new()?)),
+            None => match Uring::new() {
+                Ok(ring) => Ok(Reactor::Uring(ring)),
+                Err(_) => Ok(Reactor::Epoll(Epoll::new()?)),
+            },
+        }
     }
 
     /// Which one it is.
     pub fn kind(&self) -> ReactorKind {
         match self {
             Reactor::Epoll(_) => ReactorKind::Epoll,
+            Reactor::Uring(_) => ReactorKind::IoUring,
         }
     }
 

@@ -75,7 +75,10 @@ pub(crate) fn no_room(e: Errno) -> bool {
 pub(crate) fn accept(listener: &OwnedFd) -> rustix::io::Result<(OwnedFd, Option<SocketAddr>)> {
     let (fd, from) = acceptfrom_with(listener, flags())?;
     prepare(&fd);
-    Ok((fd, from.and_then(|a| SocketAddr::try_from(a).ok())))
+    let from = from.and_then(|a| SocketAddr::try_from(a).ok());
+    // IPv4 arrives in IPv6's clothes where one socket listens for both.
+    let plain = |a: SocketAddr| SocketAddr::new(a.ip().to_canonical(), a.port());
+    Ok((fd, from.map(plain)))
 }
 
 /// Listens on both families if there are both, on a port of the range if there is one. Returns the port and

@@ -49,6 +49,7 @@ pub struct Tcp {
     /// Whether `Timer::Pulse` is set.
     pub(crate) watching: bool,
     pub(crate) active: Active,
+    pub(crate) patience: Duration,
     pub(crate) failures: VecDeque<Endpoint>,
     pub(crate) job: Job,
     pub(crate) mine: Vec<Interface>,
@@ -108,6 +109,7 @@ pub struct Listening {
     mine: Vec<Interface>,
     address: Address,
     version: String,
+    patience: Duration,
 }
 
 impl Tcp {
@@ -141,6 +143,7 @@ impl Tcp {
                 ips,
             },
             version: config.version,
+            patience: config.patience,
         })
     }
 
@@ -205,6 +208,7 @@ impl Listening {
             timers: Timers::default(),
             watching: false,
             active: Active::new(),
+            patience: self.patience,
             failures: VecDeque::new(),
             job: Job {
                 secret,

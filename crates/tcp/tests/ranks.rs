@@ -1,6 +1,8 @@
 //! The fabric between processes: ranks are forked, and nothing but `mtmi` and `tcp` is linked.
 
 mod common;
+mod failures;
+mod hostile;
 mod protocol;
 mod traffic;
 
@@ -15,8 +17,11 @@ fn main() {
         ("protocol", protocol::all),
         ("traffic", traffic::all),
         ("many", traffic::many),
+        ("failures", failures::all),
+        ("hostile", hostile::all),
         ("beyond-4-gib", protocol::beyond_4_gib),
     ];
+    hostile::settings();
     for reactor in [Epoll, IoUring] {
         for interface in [None, Some("::1/128")] {
             let net = Net { interface, reactor };

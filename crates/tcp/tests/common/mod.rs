@@ -23,10 +23,15 @@ const SLOT: usize = 256;
 const RANKS: u32 = 64;
 
 /// Tells the ranks each other's addresses through memory that they inherited.
-pub fn exchange(map: &Mapping, me: u32, ranks: u32, address: &str) -> Vec<Option<String>> {
+pub fn exchange(
+    map: &Mapping,
+    place: usize,
+    (me, ranks): (u32, u32),
+    address: &str,
+) -> Vec<Option<String>> {
     assert!(address.len() <= 200 && ranks <= RANKS);
     map.write(4096 + me as usize * SLOT, address.as_bytes());
-    meet(map, 0, ranks);
+    meet(map, place, ranks);
     (0..ranks)
         .map(|rank| {
             let mut out = [0; 200];
@@ -68,7 +73,7 @@ impl Net {
 /// Joins a job whose ranks inherited `map`.
 pub fn join(config: Config, map: &Mapping, me: u32, ranks: u32) -> Tcp {
     let listening = Tcp::listen(config).unwrap();
-    let addresses = exchange(map, me, ranks, &listening.address());
+    let addresses = exchange(map, 0, (me, ranks), &listening.address());
     listening.join(Endpoint(me), ranks, &addresses, SECRET)
 }
 
@@ -217,6 +222,16 @@ impl Rank {
         let c = self.cookie();
         let s = self.t.imrecv(id, data, c);
         self.note(c, s)
+    }
+
+    /// Waits until so many processes are at `place`, and moves what can move meanwhile.
+    pub fn meet(&mut self, map: &Mapping, place: usize, processes: u32) {
+        let count: &AtomicU32 = map.get(place * 4).unwrap();
+        count.fetch_add(1, Ordering::SeqCst);
+        while count.load(Ordering::SeqCst) < processes {
+            self.poll();
+            std::thread::sleep(Duration::from_micros(50));
+        }
     }
 
     /// One round of progress.
