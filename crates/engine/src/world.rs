@@ -23,9 +23,6 @@ pub struct World {
     pub(crate) report: Option<ReportPage>,
 }
 
-/// Set by `mpiexec -report-fabrics`: rank 0 says what is used between which ranks.
-const REPORT_FABRICS: &str = "YAMABIKO_REPORT_FABRICS";
-
 /// How long finalize waits for messages to leave after all ranks have reached it. By then every
 /// receiver has taken what it wanted, so this only bounds a receiver that died.
 const FLUSH: Duration = Duration::from_secs(10);
@@ -72,7 +69,7 @@ fn start_fabrics(job: &mut Job) -> Result<Fabric> {
     };
     let secret = |kvs: &mut Kvs| kvs.0.secret().map_err(exchange_error);
     let fabrics = Fabrics::start(place, &mut Kvs(job), secret).map_err(startup_fault)?;
-    if place.rank == 0 && std::env::var_os(REPORT_FABRICS).is_some() {
+    if place.rank == 0 && std::env::var_os(wireup::REPORT_FABRICS_VARIABLE).is_some() {
         let lines = fabrics.describe();
         lines.iter().for_each(|line| eprintln!("yamabiko: {line}"));
     }

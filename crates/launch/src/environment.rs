@@ -56,6 +56,9 @@ pub fn common(options: &Options, program: &Program) -> BTreeMap<OsString, OsStri
     if !options.cleanup {
         all.insert(report::KEEPS_RUNNING_VARIABLE.into(), "1".into());
     }
+    if options.report_fabrics {
+        all.insert(wireup::REPORT_FABRICS_VARIABLE.into(), "1".into());
+    }
     all
 }
 

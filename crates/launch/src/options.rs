@@ -38,6 +38,8 @@ pub struct Options {
     pub binding: Binding,
     /// End all ranks when one fails; `-disable-auto-cleanup` clears it.
     pub cleanup: bool,
+    /// Have rank 0 say what carries messages between which ranks (`-report-fabrics`).
+    pub report_fabrics: bool,
     /// Whether rank 0 gets mpiexec's standard input.
     pub stdin: bool,
     /// The hosts of programs that name none (`-hosts`, `-f`); this machine if empty.
@@ -118,6 +120,7 @@ pub fn parse(
             universe: None,
             binding: Binding::None,
             cleanup: true,
+            report_fabrics: false,
             stdin: true,
             hosts: Vec::new(),
             per_host: None,
@@ -258,6 +261,7 @@ impl Parser<'_> {
             Flag::Bind => options.binding = words::binding(name, &text(0))?,
             Flag::NoCleanup => options.cleanup = false,
             Flag::Cleanup => options.cleanup = true,
+            Flag::ReportFabrics => options.report_fabrics = true,
             Flag::Stdin => options.stdin = words::stdin(name, &text(0))?,
             Flag::OwnHosts => section.hosts.extend(hosts::list(&text(0))?),
             Flag::Hosts => options.hosts.extend(hosts::list(&text(0))?),

@@ -26,5 +26,9 @@ pub use job::Job;
 /// the socket named by `PMI_FD`, so that a stale `PMI_FD` is recognised with certainty.
 pub const SOCKET_IDENTITY_VARIABLE: &str = "YAMABIKO_PMI_SOCKET";
 
+/// Environment variable with which the launcher asks rank 0 to say what carries messages between which
+/// ranks.
+pub const REPORT_FABRICS_VARIABLE: &str = "YAMABIKO_REPORT_FABRICS";
+
 /// Key under which the launcher publishes the job's secret (64 hexadecimal digits).
 pub const SECRET_KEY: &str = "yamabiko_secret";

@@ -4,6 +4,8 @@
 //! The launcher command is a connection over that network (`xtask reach`), so that a broken link breaks
 //! what ssh's connection would be.
 
+mod messages;
+
 use super::job::tail;
 use super::{Options, Tally};
 use crate::netlab::{self, Lab};
@@ -54,7 +56,8 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
         return Ok(());
     }
     let programs = programs()?;
-    for (name, test) in TESTS {
+    messages::compile()?;
+    for (name, test) in TESTS.into_iter().chain(messages::TESTS) {
         if options.wants(name) {
             // A network of its own for each, because most leave it broken.
             tally.test(name, || {
@@ -67,14 +70,14 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
     Ok(())
 }
 
-/// Builds mpiexec and the program its own tests use; the folder they lie in.
+/// Builds the program that the launcher's own tests use; the folder it lies in.
 fn programs() -> Result<PathBuf> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
         .current_dir(root())
         .args(["build", "--quiet", "-p", "launch"]);
-    process::run(cargo.args(["--bins", "--example", "probe"]))?;
-    Ok(build::target().join("debug"))
+    process::run(cargo.args(["--example", "probe"]))?;
+    Ok(build::target().join("debug/examples"))
 }
 
 impl Ground {
@@ -118,11 +121,13 @@ impl Ground {
         let log = self.lab.folder().join("log");
         let file = File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
         let again = file.try_clone().map_err(|e| e.to_string())?;
-        let mut command = self.lab.command(1, self.programs.join("mpiexec"));
+        let mut command = self
+            .lab
+            .command(1, build::prefix(false).join("bin/mpiexec"));
         command.arg("-launcher-exec").arg(self.reach());
         for arg in args {
             match *arg {
-                "PROBE" => command.arg(self.programs.join("examples/probe")),
+                "PROBE" => command.arg(self.programs.join("probe")),
                 arg => command.arg(arg),
             };
         }
@@ -212,13 +217,22 @@ impl Running {
         Ok(())
     }
 
+    /// Waits for its end with an error; what it said.
+    fn ends_badly(self, limit: Duration) -> Result<String> {
+        self.over(|code| code != Some(0), limit)
+    }
+
     /// Waits for its end with this exit code; what it said.
-    fn ends(mut self, code: Option<i32>, limit: Duration) -> Result<String> {
+    fn ends(self, code: Option<i32>, limit: Duration) -> Result<String> {
+        self.over(|other| other == code, limit)
+    }
+
+    fn over(mut self, good: impl Fn(Option<i32>) -> bool, limit: Duration) -> Result<String> {
         let since = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().map_err(|e| e.to_string())? {
                 let said = self.said();
-                return match status.code() == code {
+                return match good(status.code()) {
                     true => Ok(said),
                     false => Err(format!("{status}\n{}", tail(&said))),
                 };

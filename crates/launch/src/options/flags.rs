@@ -25,6 +25,7 @@ pub(super) enum Flag {
     Bind,
     Cleanup,
     NoCleanup,
+    ReportFabrics,
     Stdin,
     OwnHosts,
     Hosts,
@@ -61,6 +62,7 @@ const FLAGS: &[(&[&str], usize, Flag)] = &[
     (&["path"], 1, Flag::SearchPath),
     (&["l", "tag-output", "prepend-rank"], 0, Flag::Label),
     (&["timeout"], 1, Flag::Timeout),
+    (&["report-fabrics"], 0, Flag::ReportFabrics),
     (&["usize"], 1, Flag::Universe),
     (&["bind-to", "binding"], 1, Flag::Bind),
     (&["bind-to-none"], 0, Flag::Ignored),
@@ -232,6 +234,7 @@ Runs an MPI job on this machine or several. Options take one dash or two.
   -bind-to none|hwthread|core|socket|user:0,1,2+3    processors per rank (default: none)
   -timeout SECONDS       end the job then, tell where each rank waits, exit with 124
                          (also: the environment variable MPIEXEC_TIMEOUT)
+  -report-fabrics        say what carries messages between which ranks, and why
   -usize N               value of MPI_UNIVERSE_SIZE
   -disable-auto-cleanup  let the other ranks go on when one fails
   -hosts A,B:4,[::1]:2   hosts, with the ranks each gets before the next has its turn (default 1)
