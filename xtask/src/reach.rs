@@ -17,6 +17,9 @@ pub enum Args {
     Serve,
     /// Run a command on a host
     To {
+        /// Without X11, as ssh would take it: Hydra says so
+        #[arg(short)]
+        x: bool,
         /// Name or address
         host: String,
         /// The command
@@ -29,7 +32,7 @@ pub enum Args {
 pub fn run(args: &Args) -> Result {
     match args {
         Args::Serve => serve(),
-        Args::To { host, command } => to(host, &command.join(" ")),
+        Args::To { host, command, .. } => to(host, &command.join(" ")),
     }
 }
 

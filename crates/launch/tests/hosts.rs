@@ -489,6 +489,34 @@ fn a_daemon_killed() {
     }
 }
 
+/// Also while the job starts and ends.
+#[test]
+fn anything_killed_at_random_moments() {
+    for round in 0..30u64 {
+        let mut job = start(&two("-n 4 PROBE wait"));
+        std::thread::sleep(Duration::from_micros(round * 7919 % 60_000));
+        let processes = job.processes();
+        let (victim, command) = &processes[(round * 31 % processes.len() as u64) as usize];
+        // Nothing ends here by itself, so the number still means the same process.
+        send("KILL", *victim);
+        let begin = Instant::now();
+        if *victim == job.child.id().cast_signed() {
+            job.wait_for_extinction();
+        } else {
+            let outcome = job.finish();
+            assert!(
+                outcome.code.is_some_and(|c| c != 0),
+                "{command}: {outcome:?}"
+            );
+        }
+        assert!(
+            begin.elapsed() < 2 * END_LIMIT,
+            "{command}: {:?}",
+            begin.elapsed()
+        );
+    }
+}
+
 #[test]
 fn an_inner_daemon_killed() {
     let hosts: Vec<String> = (0..12).map(|i| format!("h{i}")).collect();

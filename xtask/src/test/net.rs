@@ -7,12 +7,12 @@
 mod messages;
 
 use super::job::tail;
-use super::{Options, Tally};
+use super::{Options, Tally, apt};
 use crate::netlab::{self, Lab};
 use crate::spec::root;
 use crate::{Result, build, process};
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ const MARK: &str = "NET_STAGE";
 struct Ground {
     lab: Lab,
     programs: PathBuf,
-    servers: Vec<Child>,
+    servers: Servers,
     mark: String,
 }
 
@@ -38,8 +38,9 @@ struct Running {
 
 type Test = fn(&Ground, soak: bool) -> Result;
 
-const TESTS: [(&str, Test); 8] = [
+const TESTS: [(&str, Test); 9] = [
     ("net/four hosts", four_hosts),
+    ("net/ssh", ssh),
     ("net/IPv6", version_6),
     ("net/MTU 576", narrow),
     ("net/a slow host", slow),
@@ -81,11 +82,11 @@ fn programs() -> Result<PathBuf> {
 }
 
 impl Ground {
-    fn make(programs: &std::path::Path) -> Result<Ground> {
+    fn make(programs: &Path) -> Result<Ground> {
         let mut ground = Ground {
             lab: Lab::build(HOSTS)?,
             programs: programs.to_path_buf(),
-            servers: Vec::new(),
+            servers: Servers(Vec::new()),
             mark: std::process::id().to_string(),
         };
         let own = std::env::current_exe().map_err(|e| e.to_string())?;
@@ -104,7 +105,7 @@ impl Ground {
             if let Some(stdout) = &mut server.stdout {
                 let _ = std::io::Read::read_exact(stdout, &mut ready);
             }
-            ground.servers.push(server);
+            ground.servers.0.push(server);
             if ready != *b"ready\n" {
                 return Err(format!("the server of host {host} does not start"));
             }
@@ -116,15 +117,20 @@ impl Ground {
         self.lab.folder().join("reach")
     }
 
-    /// Starts mpiexec on the first host; `PROBE` stands for the program of the launcher's tests.
+    /// Starts mpiexec on the first host with `xtask reach` as its launcher command; `PROBE` stands for the program of the launcher's tests.
     fn start(&self, args: &[&str]) -> Result<Running> {
+        let reach = self.reach().display().to_string();
+        self.start_by(&reach, args)
+    }
+
+    fn start_by(&self, launcher: &str, args: &[&str]) -> Result<Running> {
         let log = self.lab.folder().join("log");
         let file = File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
         let again = file.try_clone().map_err(|e| e.to_string())?;
         let mut command = self
             .lab
             .command(1, build::prefix(false).join("bin/mpiexec"));
-        command.arg("-launcher-exec").arg(self.reach());
+        command.args(["-launcher-exec", launcher]);
         for arg in args {
             match *arg {
                 "PROBE" => command.arg(self.programs.join("probe")),
@@ -162,7 +168,7 @@ impl Ground {
     fn on_host(&self, host: u32, comm: &str) -> Result<Vec<u32>> {
         let namespace = |pid: u32| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
         // The server's process became the server by `exec` only.
-        let own = namespace(self.servers[host as usize - 1].id());
+        let own = namespace(self.servers.0[host as usize - 1].id());
         let entries = fs::read_dir("/proc").map_err(|e| e.to_string())?.flatten();
         let pids = entries.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
         let is_it = |pid: &u32| {
@@ -189,10 +195,6 @@ impl Ground {
 
 impl Drop for Ground {
     fn drop(&mut self) {
-        for server in &mut self.servers {
-            let _ = server.kill();
-            let _ = server.wait();
-        }
         signal("KILL", &self.marked());
     }
 }
@@ -274,6 +276,67 @@ fn four_hosts(ground: &Ground, _: bool) -> Result {
     wants(&said, &["h1\n", "h2\n", "h3\n", "h4\n"])?;
     let said = ground.passes(&["-hosts", "h1:2,h2:2,h3:2,h4:2", "-n", "8", "PROBE", "hello"])?;
     wants(&said, &["rank 0 of 8", "rank 7 of 8"])
+}
+
+/// The usual launcher command, with servers of this test's own.
+fn ssh(ground: &Ground, _: bool) -> Result {
+    apt::need(&[("ssh-keygen", "openssh-client")])?;
+    let server = Path::new("/usr/sbin/sshd");
+    if !server.exists() {
+        apt::install(&["openssh-server"])?;
+    }
+    let folder = ground.lab.folder();
+    let path = |name: &str| folder.join(name).display().to_string();
+    for key in ["host-key", "own-key"] {
+        let mut make = Command::new("ssh-keygen");
+        process::run(make.args(["-q", "-t", "ed25519", "-N", "", "-f", &path(key)]))?;
+    }
+    let config = format!(
+        "HostKey {}\nAuthorizedKeysFile {}.pub\nPermitRootLogin yes\nStrictModes no\nUsePAM no\nPidFile none\n",
+        path("host-key"),
+        path("own-key"),
+    );
+    fs::write(path("sshd_config"), config).map_err(|e| e.to_string())?;
+    fs::create_dir_all("/run/sshd").map_err(|e| format!("/run/sshd: {e}"))?;
+    let mut servers = Servers(Vec::new());
+    for host in 1..=2 {
+        let mut command = ground.lab.command(host, server);
+        command.args(["-D", "-f", &path("sshd_config")]);
+        let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn();
+        servers.0.push(child.map_err(|e| format!("sshd: {e}"))?);
+    }
+    let launcher = format!(
+        "ssh -x -i {} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR \
+         -o ConnectionAttempts=20",
+        path("own-key")
+    );
+    let args = ["-hosts", "h1:2,h2:2", "-n", "4", "PROBE", "hello"];
+    let said = ground.start_by(&launcher, &args)?.ends(Some(0), PATIENCE)?;
+    wants(&said, &["rank 3 of 4"])?;
+    // mpiexec is killed: everything at the far ends goes, too.
+    let args = ["-hosts", "h1:2,h2:2", "-n", "4", "PROBE", "wait"];
+    let mut job = ground.start_by(&launcher, &args)?;
+    job.wait_for("ready", 4)?;
+    signal("KILL", &[job.child.id()]);
+    let since = Instant::now();
+    ground.nothing_left(Duration::from_secs(2))?;
+    println!(
+        "      over {:.1?} after mpiexec was killed",
+        since.elapsed()
+    );
+    job.ends(None, PATIENCE).map(|_| ())
+}
+
+/// Processes that end with the test.
+struct Servers(Vec<Child>);
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        for server in &mut self.0 {
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
 }
 
 fn version_6(ground: &Ground, _: bool) -> Result {

@@ -89,8 +89,12 @@ impl Job {
             match event {
                 Event::News(place, body) => {
                     let host = self.far.get(place as usize).copied();
-                    if let (Some(host), Some(news)) = (host, decode::<Up>(&body)) {
-                        self.take(host, news, now);
+                    match (host, decode::<Up>(&body)) {
+                        (Some(host), Some(news)) => self.take(host, news, now),
+                        (Some(_), None) => {
+                            self.lose(place, "what came from it was no message", &[], now);
+                        }
+                        (None, _) => {}
                     }
                 }
                 Event::Lost(place, why, said) => self.lose(place, &why, &said, now),

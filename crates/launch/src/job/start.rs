@@ -11,7 +11,7 @@ use crate::environment;
 use crate::frame::Address;
 use crate::node::{self, First, system};
 use crate::options::{Launcher, Options};
-use crate::os::signals::{Signals, is_ignored};
+use crate::os::signals::{Mask, Signals, is_ignored};
 use crate::output::Sink;
 use crate::pmi::Server;
 use crate::protocol::{Down, Plan, Program, Setup, encode};
@@ -56,9 +56,7 @@ pub(super) fn start(options: &Options) -> Result<Job, StartError> {
     let far: Vec<usize> = (0..spread.hosts.len())
         .filter(|h| !spread.hosts[*h].is_here)
         .collect();
-    let rank_0_is_here = spread.hosts[spread.host_of[0]].is_here;
-    let inherits = rank_0_is_here && !rustix::termios::isatty(rustix::stdio::stdin());
-    let input = (options.stdin && !inherits).then(Input::new);
+    let (input, first) = way_of_stdin(options, spread.hosts[spread.host_of[0]].is_here);
     let plan_of = |host| {
         plan(
             options,
@@ -71,16 +69,8 @@ pub(super) fn start(options: &Options) -> Result<Job, StartError> {
     };
     let here = spread.hosts.iter().position(|h| h.is_here);
     let prepared = here.map(|host| node::prepare(&plan_of(host))).transpose()?;
-    let first = match (options.stdin && rank_0_is_here, inherits) {
-        (false, _) => First::Nothing,
-        (true, true) => First::Own,
-        (true, false) => First::Messages,
-    };
     let (page, book) = Book::create(size).map_err(|e| system("the report page", e))?;
-    let is_handled = |signal: &i32| !is_ignored(*signal);
-    let (handled, ignored): (Vec<i32>, Vec<i32>) = HANDLED.iter().copied().partition(is_handled);
-    let (signals, mask) = Signals::new(&[&handled[..], HELD_BACK].concat(), &handled)
-        .map_err(|e| system("signals", e))?;
+    let (signals, mask, ignored) = block_signals()?;
     crate::os::become_subreaper().map_err(|e| system("a subreaper", e))?;
     let mut branches = branches(&spread, &far, &launcher, mask);
     for (place, setup) in (0u32..).zip(setups(&spread, &far, launcher, ignored, plan_of)?) {
@@ -137,6 +127,26 @@ fn lay_out(options: &Options) -> Result<(Vec<OsString>, Spread), String> {
     }
 }
 
+/// What mpiexec reads of its standard input, and what its own rank 0 does, if it has that.
+fn way_of_stdin(options: &Options, rank_0_is_here: bool) -> (Option<Input>, First) {
+    let is_terminal = rustix::termios::isatty(rustix::stdio::stdin());
+    match (options.stdin, rank_0_is_here) {
+        (false, _) => (None, First::Nothing),
+        (true, false) => (Some(Input::new()), First::Nothing),
+        (true, true) if is_terminal => (Some(Input::new()), First::Messages),
+        (true, true) => (None, First::Own),
+    }
+}
+
+/// The signals mpiexec handles, the mask before, and those that stay ignored.
+fn block_signals() -> Result<(Signals, Mask, Vec<i32>), StartError> {
+    let is_handled = |signal: &i32| !is_ignored(*signal);
+    let (handled, ignored): (Vec<i32>, Vec<i32>) = HANDLED.iter().copied().partition(is_handled);
+    let (signals, mask) = Signals::new(&[&handled[..], HELD_BACK].concat(), &handled)
+        .map_err(|e| system("signals", e))?;
+    Ok((signals, mask, ignored))
+}
+
 /// The program of each rank.
 fn program_of(options: &Options) -> Vec<u32> {
     let programs = (0u32..).zip(&options.programs);
@@ -165,12 +175,7 @@ fn plan(
     }
 }
 
-fn branches(
-    spread: &Spread,
-    far: &[usize],
-    launcher: &[OsString],
-    mask: crate::os::signals::Mask,
-) -> Branches {
+fn branches(spread: &Spread, far: &[usize], launcher: &[OsString], mask: Mask) -> Branches {
     let hosts = u32::try_from(far.len()).unwrap_or(u32::MAX);
     let reach = Reach {
         launcher: launcher.to_vec(),

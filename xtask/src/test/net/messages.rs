@@ -174,7 +174,7 @@ fn strangers(ground: &Ground, _: bool) -> Result {
     let job = ground.start(&[
         "-genv",
         "YAMABIKO_PORT_RANGE",
-        "50000:50009",
+        "50000:50000",
         "-hosts",
         "h1,h2",
         "-n",
