@@ -221,6 +221,74 @@ static void arrays(void)
         }
 }
 
+/* What a sub-array or distributed array was made of comes back: the constants, whose values differ between
+ * the ABIs, and the numbers among them, also the one that is another ABI's constant. */
+static void array_contents(void)
+{
+    enum { N = 3, GLOBAL = 100, PROCESSES = 3 };
+    const int orders[] = {MPI_ORDER_C, MPI_ORDER_FORTRAN};
+    const int blocks[] = {MPI_DISTRIBUTE_DFLT_DARG, 1, 12, 15, 16, 17, 18, 19, 20, 56, 57, 121, 122, 123};
+    int globals[N] = {GLOBAL, 2, 9}, grid[N] = {PROCESSES, 1, 2};
+    int hows[N] = {MPI_DISTRIBUTE_CYCLIC, MPI_DISTRIBUTE_NONE, MPI_DISTRIBUTE_BLOCK};
+    MPI_Count large_globals[N] = {GLOBAL, 2, 9}, counts[3 * N];
+    int integers[4 + 4 * N];
+    MPI_Datatype t, old;
+    for (int o = 0; o < 2; o++)
+        for (int b = 0; b < (int)(sizeof blocks / sizeof blocks[0]); b++) {
+            int arguments[N] = {blocks[b], MPI_DISTRIBUTE_DFLT_DARG, 19 == MPI_DISTRIBUTE_DFLT_DARG ? 5 : 19};
+            OK(MPI_Type_create_darray(6, 4, N, globals, hows, arguments, grid, orders[o], MPI_BYTE, &t));
+            OK(MPI_Type_get_contents(t, 4 + 4 * N, 0, 1, integers, NULL, &old));
+            CHECK(integers[0] == 6 && integers[1] == 4 && integers[2] == N && old == MPI_BYTE);
+            for (int i = 0; i < N; i++) {
+                SAME(integers[3 + i], globals[i]);
+                SAME(integers[3 + N + i], hows[i]);
+                SAME(integers[3 + 2 * N + i], arguments[i]);
+                SAME(integers[3 + 3 * N + i], grid[i]);
+            }
+            SAME(integers[3 + 4 * N], orders[o]);
+            OK(MPI_Type_free(&t));
+
+            OK(MPI_Type_create_darray_c(6, 4, N, large_globals, hows, arguments, grid, orders[o], MPI_BYTE, &t));
+            OK(MPI_Type_get_contents_c(t, 4 + 3 * N, 0, N, 1, integers, NULL, counts, &old));
+            CHECK(integers[0] == 6 && integers[1] == 4 && integers[2] == N && old == MPI_BYTE);
+            for (int i = 0; i < N; i++) {
+                SAME(counts[i], large_globals[i]);
+                SAME(integers[3 + i], hows[i]);
+                SAME(integers[3 + N + i], arguments[i]);
+                SAME(integers[3 + 2 * N + i], grid[i]);
+            }
+            SAME(integers[3 + 3 * N], orders[o]);
+            OK(MPI_Type_free(&t));
+
+            /* the blocks are as long as the argument says */
+            int size = 0, mine = 0, length = blocks[b] == MPI_DISTRIBUTE_DFLT_DARG ? 1 : blocks[b];
+            OK(MPI_Type_create_darray(PROCESSES, 1, 1, globals, hows, blocks + b, grid, orders[o], MPI_BYTE, &t));
+            OK(MPI_Type_size(t, &size));
+            for (int i = 0; i < GLOBAL; i++)
+                mine += i / length % PROCESSES == 1;
+            SAME(size, mine);
+            OK(MPI_Type_free(&t));
+        }
+
+    int sizes[N] = {12, 56, 15}, parts[N] = {12, 15, 9}, starts[N] = {0, 19, 3};
+    MPI_Count large[3][N] = {{12, 56, 15}, {12, 15, 9}, {0, 19, 3}};
+    for (int o = 0; o < 2; o++) {
+        OK(MPI_Type_create_subarray(N, sizes, parts, starts, orders[o], MPI_BYTE, &t));
+        OK(MPI_Type_get_contents(t, 2 + 3 * N, 0, 1, integers, NULL, &old));
+        SAME(integers[0], N);
+        for (int i = 0; i < N; i++)
+            CHECK(integers[1 + i] == sizes[i] && integers[1 + N + i] == parts[i] && integers[1 + 2 * N + i] == starts[i]);
+        SAME(integers[1 + 3 * N], orders[o]);
+        OK(MPI_Type_free(&t));
+        OK(MPI_Type_create_subarray_c(N, large[0], large[1], large[2], orders[o], MPI_BYTE, &t));
+        OK(MPI_Type_get_contents_c(t, 2, 0, 3 * N, 1, integers, NULL, counts, &old));
+        CHECK(integers[0] == N && integers[1] == orders[o]);
+        for (int i = 0; i < 3 * N; i++)
+            SAME(counts[i], large[i / N][i % N]);
+        OK(MPI_Type_free(&t));
+    }
+}
+
 static void envelopes(void)
 {
     int ni, na, nd, combiner;
@@ -320,6 +388,12 @@ static void envelopes(void)
     MPI_Count lb, extent;
     OK(MPI_Type_get_extent_c(t, &lb, &extent));
     CHECK(lb == at && extent == 4);
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+    FAILS(MPI_Type_get_envelope(t, &ni, &na, &nd, &combiner), MPI_ERR_TYPE);
+    FAILS(MPI_Type_get_contents(t, 32, 8, 4, integers, addresses, d), MPI_ERR_TYPE);
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL));
+    OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL));
     OK(MPI_Type_free(&t));
 }
 
@@ -474,6 +548,7 @@ int main(int argc, char **argv)
     t_init(&argc, &argv);
     constructors();
     arrays();
+    array_contents();
     envelopes();
     named();
     by_size();

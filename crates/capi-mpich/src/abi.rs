@@ -26,7 +26,7 @@ pub mod prelude {
         callback, detached_out, limits, mapped_array, mapped_array_out, status_array, status_in,
         status_inout, status_out, user_buffer, weight_array,
     };
-    pub use crate::contents::contents_out;
+    pub use crate::contents::{contents_out, dargs_array};
     pub use crate::r#gen::values;
 }
 
@@ -67,6 +67,10 @@ pub static HOOKS: AbiHooks = AbiHooks {
     },
     // SAFETY: the buffer is larger than a status.
     read_status: |from| unsafe { read_status(from.as_ptr()) },
+    removed_types: &[
+        (Handle(0x4c00_0010), "MPI_LB"),
+        (Handle(0x4c00_0011), "MPI_UB"),
+    ],
 };
 
 /// The error code that a call returns for a class: the class's value in this ABI.

@@ -1,18 +1,63 @@
-//! `MPI_Type_get_contents`: among a datatype's integers are constants whose values differ.
+//! Constants among a datatype's integers, whose values differ: all that `MPI_Type_get_contents` gives back,
+//! and the arguments of distributions, where one ABI's number is the other's constant.
 
 use boundary::Ints;
 use engine::{Engine, api};
-use types::{Handle, Result, consts};
+use types::{DARG_NUMBER, Handle, Result, consts, fault};
 
 use crate::r#gen::values;
 
-/// From a neutral constant to this ABI's.
-type Map = fn(i32) -> i32;
+/// From a neutral value to this ABI's.
+type Map = fn(i64) -> i32;
+
+fn narrow(value: i64) -> i32 {
+    i32::try_from(value).unwrap_or(consts::UNDEFINED)
+}
+
+/// The arguments of distributions, as the engine sees them.
+pub struct Dargs(Vec<i64>);
+
+impl Dargs {
+    /// The array; `self` must outlive its use.
+    pub fn ints(&mut self) -> Ints {
+        // SAFETY: the copy has as many elements as the call says, and outlives the call.
+        unsafe { Ints::wide(self.0.as_mut_ptr() as usize) }
+    }
+}
+
+/// Reads `n` arguments of distributions.
+///
+/// # Safety
+/// `array` is null or has `n` readable elements.
+pub unsafe fn dargs_array(array: *const i32, n: i32, name: &str) -> Result<Dargs> {
+    let n = usize::try_from(n).unwrap_or(0);
+    if array.is_null() && n > 0 {
+        return Err(fault(consts::ERR_ARG, format!("{name} is NULL")));
+    }
+    // SAFETY: the caller's contract, and it isn't null where something is read.
+    let read = |i| unsafe { array.add(i).read_unaligned() };
+    Ok(Dargs((0..n).map(|i| darg_in(read(i))).collect()))
+}
+
+fn darg_in(v: i32) -> i64 {
+    match v {
+        // A number here, a constant there.
+        consts::DISTRIBUTE_DFLT_DARG => DARG_NUMBER + i64::from(v),
+        v => values::darg_in(v).into(),
+    }
+}
+
+fn darg_out(v: i64) -> i32 {
+    if v >= DARG_NUMBER {
+        return narrow(v - DARG_NUMBER);
+    }
+    values::darg_out(narrow(v))
+}
 
 /// A copy of the integers, whose constants are translated when they are written to the caller.
 pub struct Contents {
     to: *mut i32,
-    copy: Vec<i32>,
+    copy: Vec<i64>,
     maps: Vec<(usize, Map)>,
 }
 
@@ -20,18 +65,15 @@ impl Contents {
     /// The integers, as the engine sees them.
     pub fn ints(&mut self) -> Ints {
         // SAFETY: the copy has as many elements as the call says, and outlives the call.
-        unsafe { Ints::narrow(self.copy.as_mut_ptr() as usize) }
+        unsafe { Ints::wide(self.copy.as_mut_ptr() as usize) }
     }
 }
 
 impl Drop for Contents {
     fn drop(&mut self) {
-        for &(i, map) in &self.maps {
-            if let Some(value) = self.copy.get_mut(i) {
-                *value = map(*value);
-            }
-        }
         for (i, &value) in self.copy.iter().enumerate() {
+            let map = self.maps.iter().find(|(at, _)| *at == i);
+            let value = map.map_or_else(|| narrow(value), |(_, map)| map(value));
             // SAFETY: made by `contents_out`, whose contract says that `to` has so many.
             unsafe { self.to.add(i).write_unaligned(value) }
         }
@@ -47,13 +89,14 @@ fn maps(combiner: i32, n: usize, large: bool, ndims: usize) -> Vec<(usize, Map)>
         combiner,
         consts::COMBINER_SUBARRAY | consts::COMBINER_DARRAY
     ) {
-        maps.push((n - 1, values::order_out));
+        maps.push((n - 1, |v| values::order_out(narrow(v))));
     }
     if combiner == consts::COMBINER_DARRAY {
         let first = if large { 3 } else { 3 + ndims };
-        maps.extend((first..first + ndims).map(|i| (i, values::distribution_out as Map)));
+        let distribution: Map = |v| values::distribution_out(narrow(v));
+        maps.extend((first..first + ndims).map(|i| (i, distribution)));
         let first = first + ndims;
-        maps.extend((first..first + ndims).map(|i| (i, values::darg_out as Map)));
+        maps.extend((first..first + ndims).map(|i| (i, darg_out as Map)));
     }
     maps
 }
@@ -77,6 +120,7 @@ pub unsafe fn contents_out(
         &mut large,
         &mut types,
         &mut combiner,
+        true,
     )?;
     // No more than the datatype has is written, whatever room the caller has.
     let room = if to.is_null() {
@@ -100,6 +144,15 @@ pub unsafe fn contents_out(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_number_of_the_other_abi_s_constant_is_a_number() {
+        let constant = values::darg_out(consts::DISTRIBUTE_DFLT_DARG);
+        assert_eq!(darg_in(constant), consts::DISTRIBUTE_DFLT_DARG.into());
+        for v in [1, 18, 19, 20, constant, i32::MAX] {
+            assert_eq!(darg_out(darg_in(v)), v);
+        }
+    }
 
     #[test]
     fn constants_stand_where_the_standard_says() {

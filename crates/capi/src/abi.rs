@@ -64,6 +64,7 @@ pub static HOOKS: AbiHooks = AbiHooks {
     },
     // SAFETY: the buffer is larger than a status.
     read_status: |from| unsafe { read_status(from.as_ptr()) },
+    removed_types: &[],
 };
 
 fn same(value: i32) -> i32 {

@@ -4,7 +4,7 @@
 //! distance between its elements in the whole array.
 
 use layout::Tree;
-use types::{Result, consts, fault};
+use types::{DARG_NUMBER, Result, consts, fault};
 
 use crate::args::Contents;
 use crate::bounds::{Bounds, plus, times};
@@ -138,6 +138,11 @@ struct Distribution {
 impl Distribution {
     fn dimension(&self, distribution: i32, darg: i64) -> Result<Dimension> {
         let default = darg == i64::from(consts::DISTRIBUTE_DFLT_DARG);
+        let darg = if darg >= DARG_NUMBER {
+            darg - DARG_NUMBER
+        } else {
+            darg
+        };
         match distribution {
             consts::DISTRIBUTE_BLOCK => {
                 let size = if default {

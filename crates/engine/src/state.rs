@@ -35,6 +35,8 @@ pub struct AbiHooks {
     pub write_status: fn(&types::Status, &mut [u8; 64]),
     /// The neutral form of a status that the program filled.
     pub read_status: fn(&[u8; 64]) -> types::Status,
+    /// Datatypes that the ABI's header still has and the standard removed: handle and name.
+    pub removed_types: &'static [(Handle, &'static str)],
 }
 
 /// Where the process stands between start and end.
@@ -242,7 +244,12 @@ impl Engine {
                 match handle {
                     consts::DATATYPE_NULL => "the datatype is MPI_DATATYPE_NULL".to_string(),
                     h if h.is_predefined() => format!("{h:?} is not a datatype of this platform"),
-                    h => format!("{h:?} is not a datatype"),
+                    h => match self.hooks.removed_types.iter().find(|(r, _)| *r == h) {
+                        Some((_, name)) => format!(
+                            "{name} was removed from MPI in version 3.0: MPI_Type_create_resized sets bounds"
+                        ),
+                        None => format!("{h:?} is not a datatype"),
+                    },
                 },
             )
         })

@@ -1,14 +1,17 @@
 //! Objects in a job of one, through the engine's API: attributes and their callbacks, error
-//! handlers, added errors, info objects, communicators, groups, operations and memory.
+//! handlers, added errors, info objects, communicators, groups, operations, datatypes and memory.
 //!
 //! One test function: the engine is one per process, and single-threaded until asked otherwise.
 
 use std::sync::Mutex;
 
 use boundary::{CallbackAbi, Ints, Text, TextOut, UserBuf, UserFn};
-use engine::api::{attribute, comm, environment, errhandler, group, info, op, startup};
+use engine::api::{attribute, comm, datatype, environment, errhandler, group, info, op, startup};
 use engine::{AbiHooks, Engine, enter};
 use types::{Handle, Result, Status, consts};
+
+/// A datatype that the ABI still has a name for.
+const REMOVED: Handle = Handle(0x4c00_0010);
 
 static HOOKS: AbiHooks = AbiHooks {
     library: "a test",
@@ -20,6 +23,7 @@ static HOOKS: AbiHooks = AbiHooks {
     },
     status_size: 32,
     write_status: |_: &Status, _: &mut [u8; 64]| (),
+    removed_types: &[(REMOVED, "MPI_GONE")],
     read_status: |_: &[u8; 64]| Status::EMPTY,
 };
 
@@ -127,6 +131,7 @@ fn objects() {
     splitting(e).unwrap();
     groups(e).unwrap();
     operations(e).unwrap();
+    datatypes(e).unwrap();
     memory(e).unwrap();
     self_attributes_go_first(e).unwrap();
 }
@@ -484,6 +489,31 @@ fn operations(e: &Engine) -> Result<()> {
     assert_eq!(mine, consts::OP_NULL);
     assert_eq!(class(op::op_free(e, &mut { consts::SUM })), consts::ERR_OP);
     Ok(())
+}
+
+fn datatypes(e: &Engine) -> Result<()> {
+    let mut size = 0;
+    let refused = datatype::type_size(e, REMOVED, &mut size).unwrap_err();
+    assert_eq!(refused.class, consts::ERR_TYPE);
+    assert!(refused.text.contains("MPI_GONE was removed"), "{refused:?}");
+    let mut large = made(|h| datatype::type_contiguous(e, 3, consts::INT, h, true))?;
+    let (mut ni, mut na, mut nc, mut nd, mut combiner) = (0, 0, 0, 0, 0);
+    let mut envelope = |large_form| {
+        datatype::type_get_envelope(
+            e,
+            large,
+            &mut ni,
+            &mut na,
+            &mut nc,
+            &mut nd,
+            &mut combiner,
+            large_form,
+        )
+    };
+    assert_eq!(class(envelope(false)), consts::ERR_TYPE);
+    envelope(true)?;
+    assert_eq!((ni, na, nc, nd), (0, 0, 1, 1));
+    datatype::type_free(e, &mut large)
 }
 
 fn memory(e: &Engine) -> Result<()> {

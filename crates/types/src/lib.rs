@@ -15,6 +15,11 @@ mod tunable;
 pub use fault::{Fault, Result, fault};
 pub use tunable::Tunable;
 
+/// Added to an argument of a distribution (`MPI_Type_create_darray`) that is a number, where an ABI tells
+/// that apart from `DISTRIBUTE_DFLT_DARG`: in the standard ABI the number 19 cannot be said, in the MPICH
+/// ABI it can. No `int` is so large.
+pub const DARG_NUMBER: i64 = 1 << 32;
+
 /// A neutral object handle: a standard-ABI constant (below 4096) for a predefined object, the low
 /// 32 bits of the object's address for one the library created.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]

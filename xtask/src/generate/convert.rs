@@ -317,6 +317,13 @@ impl Convert<'_> {
                     format!("{pointer}({name}, {n}, \"{name}\", {maps})?.ints()"),
                 )
             }
+            "dargs" if self.at.abi.is_mpich() => {
+                let length = length.ok_or_else(|| format!("spec: {}: no length", self.key))?;
+                (
+                    "Ints",
+                    format!("dargs_array({name}, {length}, \"{name}\")?.ints()"),
+                )
+            }
             "contents" if self.at.abi.is_mpich() => {
                 let length = length.ok_or_else(|| format!("spec: {}: no length", self.key))?;
                 (
@@ -324,7 +331,7 @@ impl Convert<'_> {
                     format!("contents_out(e, datatype.neutral(), {name}, {length})?.ints()"),
                 )
             }
-            "int" | "wide" | "logical" | "mapped" | "contents" => {
+            "int" | "wide" | "logical" | "mapped" | "contents" | "dargs" => {
                 let width = if self.is_wide() { "wide" } else { "narrow" };
                 match length {
                     Some(n) => ("Ints", format!("{width}_of({name}, {n}, \"{name}\")?")),

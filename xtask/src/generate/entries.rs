@@ -38,12 +38,14 @@ fn served_by<'a>(spec: &'a Spec, proc: &'a Proc) -> &'a str {
 }
 
 /// Constructors whose envelope tells which form was called, and whose other arguments don't.
-const FLAVOURED: [&str; 5] = [
+const FLAVOURED: [&str; 7] = [
     "Type_contiguous",
     "Type_vector",
     "Type_create_hvector",
     "Type_create_hindexed_block",
     "Type_create_resized",
+    "Type_get_envelope",
+    "Type_get_contents",
 ];
 
 /// Whether the engine's function takes a last parameter that tells which form was called: where the

@@ -143,6 +143,7 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
     loading(&place, &mut test);
     scarce(&place, &mut test);
     test("Python", &|| python(&place));
+    another_version(&place, &mut test);
     Ok(())
 }
 
@@ -214,6 +215,42 @@ fn nothing_writable(place: &Place, apart: &str, change: &str) -> Result {
         .env("LD_LIBRARY_PATH", place.folder.join("lib"))
         .folder(Path::new("/"));
     job.passes(&["ok plain".to_owned()]).map(|_| ())
+}
+
+/// A rank of another version in the same job is refused, and named.
+fn another_version(place: &Place, test: &mut dyn FnMut(&str, &dyn Fn() -> Result)) {
+    let ours = format!("{} plain", place.bin("guest").display());
+    let theirs = build::target().join("debug/examples/other_version");
+    let theirs = theirs.display();
+    for (rank, programs) in [
+        (0, format!("{theirs} : -n 2 {ours}")),
+        (1, format!("{ours} : -n 1 {theirs} : -n 1 {ours}")),
+        (2, format!("{ours} : -n 1 {ours} : -n 1 {theirs}")),
+    ] {
+        test(&format!("another version as rank {rank}"), &|| {
+            let example = [
+                "build",
+                "--quiet",
+                "-p",
+                "engine",
+                "--example",
+                "other_version",
+            ];
+            process::run(
+                Command::new(super::unit::cargo())
+                    .current_dir(root())
+                    .args(example),
+            )?;
+            let done = place.shell("exec", 1, &programs).fails(&[
+                format!("rank {rank} runs version 9.9.9 of Yamabiko, this rank runs"),
+                "all ranks of a job need the same version".to_owned(),
+            ])?;
+            match done.output.contains("was let in") || done.output.contains("ok plain") {
+                true => Err(done.output),
+                false => Ok(()),
+            }
+        });
+    }
 }
 
 /// Python's multiprocessing and subprocess in ranks.

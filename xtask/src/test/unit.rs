@@ -6,7 +6,8 @@ use crate::spec::root;
 use crate::{Result, process};
 use std::process::Command;
 
-fn cargo() -> std::ffi::OsString {
+/// The cargo that runs this program.
+pub fn cargo() -> std::ffi::OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use boundary::{Handles, Ints, Text, TextOut, UserBuf};
-use datatype::{Datatype, match_size, value_index};
+use datatype::{Contents, Datatype, match_size, value_index};
 use types::basic::ABSENT;
 use types::{Handle, Result, consts, fault};
 
@@ -384,7 +384,18 @@ pub fn type_get_true_extent_x(
     type_get_true_extent(e, datatype, true_lb, true_extent)
 }
 
+/// A type made with large counts has arguments that the other forms of these calls can't give: the
+/// standard wants `MPI_ERR_TYPE` then (section 5.1.13 of MPI-5.0).
+fn answerable(contents: &Contents, large: bool, call: &str) -> Result<()> {
+    if large || contents.counts.is_empty() {
+        return Ok(());
+    }
+    let why = format!("the datatype was made with large counts: ask with {call}_c");
+    Err(fault(consts::ERR_TYPE, why))
+}
+
 /// `MPI_Type_get_envelope`.
+#[allow(clippy::too_many_arguments)] // The standard's own list.
 pub fn type_get_envelope(
     e: &Engine,
     datatype: Handle,
@@ -393,9 +404,11 @@ pub fn type_get_envelope(
     num_large_counts: &mut i64,
     num_datatypes: &mut i64,
     combiner: &mut i32,
+    large: bool,
 ) -> Result<()> {
     let object = e.type_of(datatype)?;
     let contents = object.datatype.contents();
+    answerable(contents, large, "MPI_Type_get_envelope")?;
     *num_integers = contents.ints.len() as i64;
     *num_addresses = contents.aints.len() as i64;
     *num_large_counts = contents.counts.len() as i64;
@@ -417,9 +430,11 @@ pub fn type_get_contents(
     array_of_addresses: Ints,
     array_of_large_counts: Ints,
     array_of_datatypes: Handles,
+    large: bool,
 ) -> Result<()> {
     let object = e.type_of(datatype)?;
     let contents = object.datatype.contents();
+    answerable(contents, large, "MPI_Type_get_contents")?;
     if contents.combiner == consts::COMBINER_NAMED {
         return Err(fault(
             consts::ERR_TYPE,
