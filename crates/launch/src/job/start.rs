@@ -24,7 +24,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 use wireup::{SECRET_KEY, mapping, wire};
 
-/// Signals mpiexec acts on or passes on. Those it was started with ignored stay ignored.
+/// Signals mpiexec acts on or passes on. Those it was started with ignored stay ignored, but for SIGQUIT:
+/// it ends nothing and asks for the report, and a job in a script's background can be asked as well.
 const HANDLED: &[i32] = &[
     libc::SIGINT,
     libc::SIGTERM,
@@ -140,8 +141,9 @@ fn way_of_stdin(options: &Options, rank_0_is_here: bool) -> (Option<Input>, Firs
 
 /// The signals mpiexec handles, the mask before, and those that stay ignored.
 fn block_signals() -> Result<(Signals, Mask, Vec<i32>), StartError> {
-    let is_handled = |signal: &i32| !is_ignored(*signal);
-    let (handled, ignored): (Vec<i32>, Vec<i32>) = HANDLED.iter().copied().partition(is_handled);
+    let ignored: Vec<i32> = HANDLED.iter().copied().filter(|s| is_ignored(*s)).collect();
+    let stays = |signal: &i32| *signal != libc::SIGQUIT && ignored.contains(signal);
+    let handled: Vec<i32> = HANDLED.iter().copied().filter(|s| !stays(s)).collect();
     let (signals, mask) = Signals::new(&[&handled[..], HELD_BACK].concat(), &handled)
         .map_err(|e| system("signals", e))?;
     Ok((signals, mask, ignored))
