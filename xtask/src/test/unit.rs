@@ -1,7 +1,7 @@
 //! Stages `unit`, `gen` and `build`: the crates' own tests, generated files up to date, and a build.
 
 use super::job::Job;
-use super::{Options, Tally};
+use super::{Options, Tally, apt};
 use crate::spec::root;
 use crate::{Result, process};
 use std::process::Command;
@@ -20,6 +20,8 @@ fn itself(args: &[&str]) -> Result {
 /// Stage `unit`: `cargo test` over the workspace, counted test by test.
 pub fn run(options: &Options, tally: &mut Tally) -> Result {
     let _ = options;
+    // The headers are compiled as C++ too.
+    apt::need(&[("c++", "g++")])?;
     let started = std::time::Instant::now();
     let job = Job::new(cargo())
         .args(["test", "--workspace", "--quiet", "--no-fail-fast"])
