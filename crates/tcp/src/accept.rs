@@ -19,7 +19,7 @@ use crate::socket;
 use crate::timers::Timer;
 
 /// Callers that have proved nothing, at a time.
-const MOST: usize = 256;
+pub(crate) const MOST: usize = 256;
 /// How long a caller may take: a rank that is computing calls again.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Callers taken before others get their turn.

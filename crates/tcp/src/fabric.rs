@@ -23,7 +23,7 @@ use crate::waiting::Sleeper;
 const SHORT: usize = 96;
 /// Bytes of a message that is sent at once from where it lies, and of which the rest is copied if the kernel does
 /// not take all of it.
-const MEDIUM: u64 = 16 << 10;
+pub(crate) const MEDIUM: u64 = 16 << 10;
 /// How long the last data may take to reach the peers' hosts after the fabric is closed.
 const LINGER: Duration = Duration::from_secs(5);
 
@@ -99,7 +99,16 @@ impl Tcp {
     fn take_events(&mut self, queues: &mut Queues) -> bool {
         let mut events = std::mem::take(&mut self.events);
         self.reactor.take(&mut events);
-        let some = !events.is_empty();
+        let mut some = false;
+        if events.is_empty() && self.reactor.hesitates() {
+            // Most likely it is about the peer that sent last: reading is a system call too.
+            some = self.read_recent(queues);
+            if self.reactor.hesitates() {
+                self.reactor.urge();
+            }
+            self.reactor.take(&mut events);
+        }
+        some |= !events.is_empty();
         for event in events.drain(..) {
             self.take_event(queues, event);
         }
@@ -247,7 +256,7 @@ impl Fabric for Tcp {
         if self.strangers.knocking {
             moved |= self.take_callers(queues);
         }
-        if self.timers.next().is_some() {
+        if self.timers.next().is_some() && self.clock.is_due() {
             moved |= self.take_timers(queues);
         }
         if !self.protocol.dirty.is_empty() {

@@ -31,6 +31,8 @@ mod frame;
 #[doc(hidden)]
 pub mod fuzzing;
 mod handshake;
+#[cfg(test)]
+mod hostile_tests;
 mod incoming;
 mod interfaces;
 mod memory;
@@ -43,9 +45,11 @@ mod socket;
 mod state;
 mod stream;
 mod timers;
+mod tunables;
 mod uring;
 mod waiting;
 
 pub use config::{Config, Error, ReactorKind};
 pub use state::{Listening, Tcp};
+pub use tunables::TUNABLES;
 pub use waiting::{Armed, Sleeper};

@@ -23,7 +23,7 @@ pub(crate) struct Event {
 /// What watches the sockets.
 pub(crate) enum Reactor {
     Epoll(Epoll),
-    Uring(Uring),
+    Uring(Box<Uring>),
 }
 
 macro_rules! either {
@@ -40,9 +40,9 @@ impl Reactor {
     pub fn new(kind: Option<ReactorKind>) -> io::Result<Reactor> {
         match kind {
             Some(ReactorKind::Epoll) => Ok(Reactor::Epoll(Epoll::new()?)),
-            Some(ReactorKind::IoUring) => Ok(Reactor::Uring(Uring::new()?)),
+            Some(ReactorKind::IoUring) => Ok(Reactor::Uring(Box::new(Uring::new()?))),
             None => match Uring::new() {
-                Ok(ring) => Ok(Reactor::Uring(ring)),
+                Ok(ring) => Ok(Reactor::Uring(Box::new(ring))),
                 Err(_) => Ok(Reactor::Epoll(Epoll::new()?)),
             },
         }
@@ -81,6 +81,22 @@ impl Reactor {
     #[inline]
     pub fn take(&mut self, events: &mut Vec<Event>) {
         either!(self, r => r.take(events));
+    }
+
+    /// Whether the next system call, whichever it is, will bring events.
+    #[inline]
+    pub fn hesitates(&mut self) -> bool {
+        match self {
+            Reactor::Epoll(_) => false,
+            Reactor::Uring(ring) => ring.hesitates(),
+        }
+    }
+
+    /// Makes a system call for that.
+    pub fn urge(&mut self) {
+        if let Reactor::Uring(ring) = self {
+            ring.urge();
+        }
     }
 
     /// What to sleep on: readable for `poll` while there are events.

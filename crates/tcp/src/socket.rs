@@ -25,7 +25,7 @@ const KEEPALIVE_AGAIN: Duration = Duration::from_secs(2);
 const KEEPALIVE_TIMES: u32 = 4;
 /// Bytes that the kernel takes beyond what it can send now: enough to keep the wire busy until we look
 /// again, and no more, for whatever is in there goes before a new message.
-const UNSENT: u32 = 512 << 10;
+pub(crate) const UNSENT: u32 = 512 << 10;
 
 fn flags() -> SocketFlags {
     SocketFlags::NONBLOCK | SocketFlags::CLOEXEC

@@ -20,7 +20,7 @@ use crate::protocol::Protocol;
 use crate::reactor::{Event, Reactor};
 use crate::socket::listen_on;
 use crate::stream::{STAGING, Stream};
-use crate::timers::Timers;
+use crate::timers::{Rarely, Timers};
 use crate::waiting::Waker;
 
 /// The token of the listening socket,
@@ -39,6 +39,8 @@ pub struct Tcp {
     pub(crate) events: Vec<Event>,
     /// Peers whose connection may have something to read.
     pub(crate) readable: Vec<u32>,
+    /// The peer that something came from last; none at first.
+    pub(crate) recent: u32,
     /// What is read that has no better place.
     pub(crate) staging: Box<[u8; STAGING]>,
     /// Connections that have not proved themselves, of both directions.
@@ -46,6 +48,7 @@ pub struct Tcp {
     pub(crate) strangers: Strangers,
     pub(crate) listener: OwnedFd,
     pub(crate) timers: Timers,
+    pub(crate) clock: Rarely,
     /// Whether `Timer::Pulse` is set.
     pub(crate) watching: bool,
     pub(crate) active: Active,
@@ -201,11 +204,13 @@ impl Listening {
             reactor: self.reactor,
             events: Vec::new(),
             readable: Vec::new(),
+            recent: u32::MAX,
             staging: Box::new([0; STAGING]),
             callers: Names::new(),
             strangers: Strangers::default(),
             listener: self.listener,
             timers: Timers::default(),
+            clock: Rarely::default(),
             watching: false,
             active: Active::new(),
             patience: self.patience,

@@ -14,8 +14,9 @@ use crate::frame::Hostile;
 use crate::memory;
 use crate::timers::Timer;
 
-/// Bytes read at once where no receive's memory is the place for them.
-pub(crate) const STAGING: usize = 64 << 10;
+/// Bytes read at once where no receive's memory is the place for them: hundreds of short messages, and of a long
+/// one no more than costs little to copy (64 KiB are 1.5 microseconds slower at 64 KiB messages, measured).
+pub(crate) const STAGING: usize = 16 << 10;
 /// Bytes read at once behind a body that goes to its place: the next header, and little that has to be copied.
 const BEHIND: usize = 4 << 10;
 /// System calls for one connection before the next gets its turn.
@@ -23,7 +24,7 @@ const TURN: usize = 16;
 /// How often connections with unconfirmed data are looked at,
 const LOOK: Duration = Duration::from_secs(1);
 /// for how long a peer's kernel must have confirmed nothing, though asked,
-const SILENCE_MS: u32 = 10_000;
+pub(crate) const SILENCE_MS: u32 = 10_000;
 /// and in how many looks in a row. A kernel confirms for a stopped process too.
 const LOOKS: u8 = 3;
 
@@ -106,6 +107,20 @@ impl Tcp {
         moved
     }
 
+    /// Reads from the peer that something came from last.
+    #[inline]
+    pub(crate) fn read_recent(&mut self, queues: &mut Queues) -> bool {
+        let peer = self.recent;
+        if peer as usize >= self.routes.len() {
+            return false;
+        }
+        let (some, more) = self.read(queues, peer);
+        if more {
+            self.note_readable(peer);
+        }
+        some
+    }
+
     /// Reads from one peer: whether anything came, and whether there may be more.
     fn read(&mut self, queues: &mut Queues, peer: u32) -> (bool, bool) {
         let mut moved = false;
@@ -139,8 +154,10 @@ impl Tcp {
                 }
             };
             moved = true;
+            self.recent = peer;
             let hung = stream.hung;
             if let Err(Hostile(what)) = self.took(queues, peer, direct.map_or(0, |d| d.1), n) {
+                self.protocol.links[peer as usize].bye = false;
                 self.lost(queues, peer, &format!("it sent {what}"));
                 return (true, false);
             }

@@ -45,3 +45,25 @@ impl Timers {
         self.heap.pop().map(|Reverse((_, timer))| timer)
     }
 }
+
+/// Says now and then that a look at the clock is due, which costs more than asking here.
+#[derive(Default)]
+pub(crate) struct Rarely {
+    last: u64,
+}
+
+/// Some microseconds, which no timer here minds.
+const CYCLES: u64 = 20_000;
+
+impl Rarely {
+    /// Whether some time has passed since it last said so.
+    #[inline]
+    pub fn is_due(&mut self) -> bool {
+        let now = sys::clock::cycles();
+        let due = now.wrapping_sub(self.last) > CYCLES;
+        if due {
+            self.last = now;
+        }
+        due
+    }
+}

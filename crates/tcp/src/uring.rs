@@ -92,15 +92,22 @@ impl Uring {
         !inner.told.is_empty() || inner.ring.submission().taskrun()
     }
 
+    /// Whether the kernel has something to tell with the next system call.
+    #[inline]
+    pub fn hesitates(&mut self) -> bool {
+        self.inner.get_mut().ring.submission().taskrun()
+    }
+
+    /// A system call for nothing else.
+    pub fn urge(&mut self) {
+        // If it fails, the next one will do.
+        let _ = self.inner.get_mut().ring.submit();
+    }
+
     #[inline]
     pub fn take(&mut self, events: &mut Vec<Event>) {
         let inner = self.inner.get_mut();
         inner.collect();
-        if inner.told.is_empty() && inner.ring.submission().taskrun() {
-            // Lets the kernel tell; if that fails, it will with the next system call.
-            let _ = inner.ring.submit();
-            inner.collect();
-        }
         events.append(&mut inner.told);
     }
 

@@ -3,6 +3,7 @@
 mod common;
 mod failures;
 mod hostile;
+mod lab;
 mod protocol;
 mod traffic;
 
@@ -10,7 +11,7 @@ use common::Net;
 use tcp::ReactorKind::{Epoll, IoUring};
 
 fn main() {
-    // `cargo test NAME` runs the groups whose name contains NAME; the slow one only when named.
+    // `cargo test NAME` runs the groups whose name contains NAME; the slow ones only when named.
     let wanted = std::env::args().nth(1).filter(|a| !a.starts_with('-'));
     type Group = (&'static str, fn(&Net));
     let groups: &[Group] = &[
@@ -20,14 +21,18 @@ fn main() {
         ("failures", failures::all),
         ("hostile", hostile::all),
         ("beyond-4-gib", protocol::beyond_4_gib),
+        ("lab", lab::all),
     ];
     hostile::settings();
-    for reactor in [Epoll, IoUring] {
+    for reactor in [IoUring, Epoll] {
         for interface in [None, Some("::1/128")] {
             let net = Net { interface, reactor };
             for (name, group) in groups {
+                if *name == "lab" && interface.is_some() {
+                    continue;
+                }
                 let named = wanted.as_ref().map(|w| name.contains(w.as_str()));
-                if named.unwrap_or(*name != "beyond-4-gib") {
+                if named.unwrap_or(!["beyond-4-gib", "lab"].contains(name)) {
                     let start = std::time::Instant::now();
                     group(&net);
                     let took = start.elapsed().as_secs_f64();
