@@ -1,6 +1,6 @@
 //! The system calls that read and write callers' memory, and the one that asks how a connection is.
 //!
-//! All `unsafe` of this crate. The safe functions around it are as valid as what the makers of a
+//! The `unsafe` of this crate but for the ring's (`uring`). The safe functions around it are as valid as what the makers of a
 //! [`UserBuf`] promised: memory that is valid for the operation it belongs to. They are called with the
 //! buffer of an operation that has not completed, and return before it can.
 

@@ -1,4 +1,7 @@
 //! Watching sockets by io_uring: one multishot poll each, whose completions appear in memory.
+//!
+//! The kernel appends them when the thread that began the watch enters it, or is interrupted by the clock.
+//! So a thread that sleeps on the ring while that one computes may hear of something some milliseconds late.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
