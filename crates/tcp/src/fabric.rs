@@ -83,11 +83,7 @@ impl Tcp {
         buf.offset(skip as i64).read(&mut rest);
         self.protocol.stage_rest(peer, &rest);
         match sent {
-            Ok(_) | Err(Errno::AGAIN) => {
-                if let Some(stream) = &mut self.routes[peer as usize].stream {
-                    stream.blocked = true;
-                }
-            }
+            Ok(_) | Err(Errno::AGAIN) => self.block(peer),
             // It stays dirty.
             Err(Errno::INTR) => {}
             Err(e) => self.broken(queues, peer, e),

@@ -56,12 +56,22 @@ impl Reactor {
         }
     }
 
+    /// Tells when an established connection takes data that did not before.
+    pub fn await_room(&mut self, fd: BorrowedFd<'_>, token: u64) {
+        match self {
+            // It tells every change anyway.
+            Reactor::Epoll(_) => {}
+            Reactor::Uring(ring) => ring.await_room(fd, token),
+        }
+    }
+
     /// Watches a socket.
     pub fn add(&mut self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
         either!(self, r => r.add(fd, token))
     }
 
-    /// Gives a watched socket another token. What is there already is told again.
+    /// Gives a watched socket, whose connection is now established, another token. What is there already is told
+    /// again.
     pub fn rename(&mut self, fd: BorrowedFd<'_>, old: u64, new: u64) -> io::Result<()> {
         either!(self, r => r.rename(fd, old, new))
     }
