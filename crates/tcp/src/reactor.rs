@@ -1,5 +1,10 @@
 //! Watching sockets: one of two ways, chosen at start.
 //!
+//! Epoll unless io_uring is asked for: a ring tells of events without a system call, but makes one of its own of
+//! every packet (the poll's completion, run with the receiver's next call), and a connection in use is read without
+//! asking anyway. 8 bytes one way between two hosts took 4.4 to 4.7 us with epoll, 4.9 to 5.2 with io_uring and
+//! 4.0 to 4.3 over plain sockets; 1 MiB took the same with both.
+//!
 //! Both tell *changes*: a socket that became readable, writable or closed is told once, with the token it was added
 //! with. Whoever takes an event reads until there is nothing left, or remembers that there is.
 
@@ -36,15 +41,11 @@ macro_rules! either {
 }
 
 impl Reactor {
-    /// The one asked for, or the best that this system allows.
+    /// The one asked for.
     pub fn new(kind: Option<ReactorKind>) -> io::Result<Reactor> {
         match kind {
-            Some(ReactorKind::Epoll) => Ok(Reactor::Epoll(Epoll::new()?)),
+            None | Some(ReactorKind::Epoll) => Ok(Reactor::Epoll(Epoll::new()?)),
             Some(ReactorKind::IoUring) => Ok(Reactor::Uring(Box::new(Uring::new()?))),
-            None => match Uring::new() {
-                Ok(ring) => Ok(Reactor::Uring(Box::new(ring))),
-                Err(_) => Ok(Reactor::Epoll(Epoll::new()?)),
-            },
         }
     }
 

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::Tcp;
+use crate::fabric::GLANCES;
 use crate::frame::Hostile;
 use crate::memory;
 use crate::state::PEER;
@@ -156,6 +157,7 @@ impl Tcp {
             };
             moved = true;
             self.recent = peer;
+            self.glances = GLANCES;
             let hung = stream.hung;
             if let Err(Hostile(what)) = self.took(queues, peer, direct.map_or(0, |d| d.1), n) {
                 self.protocol.links[peer as usize].bye = false;
