@@ -27,7 +27,7 @@ pub(crate) const MEDIUM: u64 = 16 << 10;
 /// Tries to read from the peer that something came from last, before it is no longer expected to go on.
 pub(crate) const GLANCES: u32 = 64;
 /// Such tries between two looks at all peers.
-const BETWEEN: u32 = 4;
+const BETWEEN: u32 = 16;
 /// How long the last data may take to reach the peers' hosts after the fabric is closed.
 const LINGER: Duration = Duration::from_secs(5);
 
