@@ -171,7 +171,7 @@ fn failures_are_told_with_their_hosts() {
         (
             "-n 3 PROBE abort 42",
             42,
-            &[" on a) aborted the job with code 42: a test; it was in MPI_Abort"],
+            &[" on a) aborted the job with code 42: a test\n"],
         ),
         (
             "-n 3 PROBE unfinalized",
