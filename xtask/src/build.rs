@@ -184,7 +184,7 @@ fn pkg_config(prefix: &Path) -> Result {
         let text = format!(
             "prefix=${{pcfiledir}}/../..\nlibdir=${{prefix}}/lib\nincludedir=${{prefix}}/{include}\n\n\
              Name: {name}\nDescription: {what}\nVersion: {version}\n\
-             Cflags: -I${{includedir}}\nLibs: -L${{libdir}} -Wl,-rpath,${{libdir}} -l{lib}\n"
+             Cflags: -I\"${{includedir}}\"\nLibs: -L\"${{libdir}}\" -Wl,-rpath,\"${{libdir}}\" -l{lib}\n"
         );
         write(
             &prefix.join("lib/pkgconfig").join(format!("{name}.pc")),
