@@ -6,7 +6,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use crate::config::ReactorKind;
+use crate::config::{Config, Error, ReactorKind};
 use crate::epoll::Epoll;
 use crate::uring::Uring;
 
@@ -33,6 +33,16 @@ macro_rules! either {
             Reactor::Uring($one) => $what,
         }
     };
+}
+
+/// What would watch the sockets of a process that is started as this one was, for `yamabiko info`.
+///
+/// # Errors
+/// A variable that can't be understood, or a system that allows neither.
+pub fn chosen_here() -> Result<ReactorKind, Error> {
+    let asked = Config::from_environment()?.reactor;
+    let reactor = Reactor::new(asked).map_err(|e| Error(e.to_string()))?;
+    Ok(reactor.kind())
 }
 
 impl Reactor {
