@@ -188,7 +188,9 @@ fn forbidden() -> Result {
                 complaints.push(format!("{name} has to say #![forbid(unsafe_code)]"));
             }
             (true, true) => {
-                complaints.push(format!("{name} has no unsafe code and is listed as if it had"));
+                complaints.push(format!(
+                    "{name} has no unsafe code and is listed as if it had"
+                ));
             }
             _ => {}
         }
@@ -285,7 +287,8 @@ mod tests {
 
     #[test]
     fn the_rule_on_unsafe_code_names_crates() {
-        let style = "# Style\n* **Words.** `x`\n* **Unsafe** is in `a` and\n  `b::c`.\n* **Size** `d`\n";
+        let style =
+            "# Style\n* **Words.** `x`\n* **Unsafe** is in `a` and\n  `b::c`.\n* **Size** `d`\n";
         assert!(told(style, &["a", "b"]).is_empty());
         assert_eq!(told(style, &["a", "d", "c"]).len(), 2);
     }
