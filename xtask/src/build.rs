@@ -165,6 +165,8 @@ fn programs(compiled: &Path, bin: &Path) -> Result {
     Ok(())
 }
 
+/// Paths are not quoted here: pkgconf, which is pkg-config nearly everywhere, escapes blanks in `pcfiledir` by
+/// itself.
 fn pkg_config(prefix: &Path) -> Result {
     let version = env!("CARGO_PKG_VERSION");
     for (name, what, include, lib) in [
@@ -184,7 +186,7 @@ fn pkg_config(prefix: &Path) -> Result {
         let text = format!(
             "prefix=${{pcfiledir}}/../..\nlibdir=${{prefix}}/lib\nincludedir=${{prefix}}/{include}\n\n\
              Name: {name}\nDescription: {what}\nVersion: {version}\n\
-             Cflags: -I\"${{includedir}}\"\nLibs: -L\"${{libdir}}\" -Wl,-rpath,\"${{libdir}}\" -l{lib}\n"
+             Cflags: -I${{includedir}}\nLibs: -L${{libdir}} -Wl,-rpath,${{libdir}} -l{lib}\n"
         );
         write(
             &prefix.join("lib/pkgconfig").join(format!("{name}.pc")),

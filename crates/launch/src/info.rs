@@ -150,8 +150,14 @@ fn fabrics() -> [(String, String); 3] {
     };
     [
         ("self".to_owned(), "a process and itself: usable".to_owned()),
-        ("shm".to_owned(), format!("processes on one machine: {memory}")),
-        ("tcp".to_owned(), format!("processes on several machines: {sockets}")),
+        (
+            "shm".to_owned(),
+            format!("processes on one machine: {memory}"),
+        ),
+        (
+            "tcp".to_owned(),
+            format!("processes on several machines: {sockets}"),
+        ),
     ]
 }
 

@@ -117,7 +117,7 @@ impl Job {
             (None, State::Never) => "not waiting in MPI (it had not called MPI_Init)".into(),
             (None, State::Finalized) => "not waiting in MPI (it had called MPI_Finalize)".into(),
             (None, State::Joined) => {
-                "in MPI, in a library that does not tell where it waits".into()
+                "in MPI_Init, or in a library that does not tell where it waits".into()
             }
         }
     }
