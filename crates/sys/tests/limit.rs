@@ -8,7 +8,7 @@ fn a_segment_larger_than_files_may_be_is_refused_without_a_signal() {
     let before = getrlimit(Resource::Fsize);
     let low = Rlimit {
         current: Some(8192),
-        ..before.clone()
+        ..before
     };
     setrlimit(Resource::Fsize, low).unwrap();
     let (fits, refused) = (create_sealed("test", 8192), create_sealed("test", 8193));

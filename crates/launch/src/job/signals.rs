@@ -67,7 +67,7 @@ impl Job {
             }
             Some(age) if age < ONE_REQUEST => {}
             Some(_) => {
-                self.kill_for(signal, "again");
+                self.kill_for(signal, " again");
                 self.course.kill(now);
             }
         }
@@ -77,7 +77,10 @@ impl Job {
     pub(super) fn lose_patience(&mut self) {
         let mut asked = self.passed_on.iter().map(|(signal, _)| *signal);
         if let Some(signal) = asked.find(|s| ends(*s) && *s != libc::SIGINT) {
-            let when = format!("and the ranks did not end within {} s", PATIENCE.as_secs());
+            let when = format!(
+                ", and the ranks did not end within {} s",
+                PATIENCE.as_secs()
+            );
             self.kill_for(signal, &when);
         }
     }
@@ -105,7 +108,7 @@ impl Job {
             self.announced = true;
             self.signal_told = true;
             let signal = describe(signal);
-            let text = format!("mpiexec: received {signal} {when}; the job is killed");
+            let text = format!("mpiexec: received {signal}{when}; the job is killed");
             self.sinks[1].say(&text);
         }
     }
@@ -123,8 +126,8 @@ impl Job {
 
     /// Says what asked the ranks to end, if something did, before one's failure after that.
     pub(super) fn tell_request(&mut self) {
-        let asked = self.passed_on.iter().map(|(signal, _)| *signal);
-        if let Some(signal) = asked.filter(|s| ends(*s)).last() {
+        let mut asked = self.passed_on.iter().map(|(signal, _)| *signal);
+        if let Some(signal) = asked.rfind(|s| ends(*s)) {
             let signal = describe(signal);
             self.sinks[1].say(&format!(
                 "mpiexec: received {signal} and passed it to the ranks"
