@@ -20,8 +20,7 @@ pub struct Config {
     pub interface: Option<String>,
     /// Ports to listen on, first and last (`YAMABIKO_PORT_RANGE=lo:hi`); otherwise the kernel chooses.
     pub ports: Option<(u16, u16)>,
-    /// How to watch sockets (`YAMABIKO_TCP_REACTOR=epoll|io_uring`); otherwise io_uring, or epoll where
-    /// that is refused.
+    /// How to watch sockets (`YAMABIKO_TCP_REACTOR=epoll|io_uring`); epoll otherwise.
     pub reactor: Option<ReactorKind>,
     /// The library's version; connections are made between equals only.
     pub version: String,

@@ -24,6 +24,10 @@ const SHORT: usize = 96;
 /// Bytes of a message that is sent at once from where it lies, and of which the rest is copied if the kernel does
 /// not take all of it.
 pub(crate) const MEDIUM: u64 = 16 << 10;
+/// Tries to read from the peer that something came from last, before it is no longer expected to go on.
+pub(crate) const GLANCES: u32 = 64;
+/// Such tries between two looks at all peers.
+const BETWEEN: u32 = 4;
 /// How long the last data may take to reach the peers' hosts after the fabric is closed.
 const LINGER: Duration = Duration::from_secs(5);
 
@@ -83,37 +87,34 @@ impl Tcp {
         buf.offset(skip as i64).read(&mut rest);
         self.protocol.stage_rest(peer, &rest);
         match sent {
-            Ok(_) | Err(Errno::AGAIN) => {
-                if let Some(stream) = &mut self.routes[peer as usize].stream {
-                    stream.blocked = true;
-                }
-            }
+            Ok(_) | Err(Errno::AGAIN) => self.block(peer),
             // It stays dirty.
             Err(Errno::INTR) => {}
             Err(e) => self.broken(queues, peer, e),
         }
     }
 
-    /// Handles what the reactor told. Returns whether there was anything.
+    /// Handles what the reactor told. Returns whether there was anything, and whether data were read
+    /// meanwhile.
     #[inline]
-    fn take_events(&mut self, queues: &mut Queues) -> bool {
+    fn take_events(&mut self, queues: &mut Queues) -> (bool, bool) {
         let mut events = std::mem::take(&mut self.events);
         self.reactor.take(&mut events);
-        let mut some = false;
+        let mut read = false;
         if events.is_empty() && self.reactor.hesitates() {
             // Most likely it is about the peer that sent last: reading is a system call too.
-            some = self.read_recent(queues);
+            read = self.read_recent(queues);
             if self.reactor.hesitates() {
                 self.reactor.urge();
             }
             self.reactor.take(&mut events);
         }
-        some |= !events.is_empty();
+        let some = read || !events.is_empty();
         for event in events.drain(..) {
             self.take_event(queues, event);
         }
         self.events = events;
-        some
+        (some, read)
     }
 
     #[inline]
@@ -249,8 +250,20 @@ impl Fabric for Tcp {
 
     #[inline]
     fn progress(&mut self, queues: &mut Queues) -> bool {
-        let mut moved = self.take_events(queues);
-        if !self.readable.is_empty() {
+        if self.glances > 0 {
+            // Reading is a system call, asking whether there is something to read another.
+            self.glances -= 1;
+            if self.read_recent(queues) {
+                self.glances = GLANCES;
+                return true;
+            }
+            if !self.glances.is_multiple_of(BETWEEN) && !self.has_work() {
+                return false;
+            }
+        }
+        let (mut moved, read) = self.take_events(queues);
+        // What was just read may be all that the events are about: it is handed up first.
+        if !self.readable.is_empty() && !read {
             moved |= self.read_some(queues);
         }
         if self.strangers.knocking {

@@ -15,8 +15,8 @@
 /// Bytes of a header.
 pub(crate) const HEADER: usize = 32;
 /// Most bytes that a message brings along unasked: what is sent while the receiver's answer to the first
-/// of them is on its way. Measured on a veth pair: 256 KiB are as fast as more for 1 MiB messages,
-/// 64 KiB lose 8 %.
+/// of them is on its way. Measured on loopback: 1 MiB messages take 5 % longer with half or twice as much, 7 % with a
+/// quarter.
 pub(crate) const EARLY: u64 = 256 << 10;
 /// Bytes of unexpected messages that a process keeps for one peer, in other words the credit that each
 /// direction of a pair starts with: a few long messages, or thousands of short ones.

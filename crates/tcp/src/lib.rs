@@ -1,15 +1,15 @@
 //! The TCP fabric: processes of a job over connections that prove to know the job's secret.
 //!
 //! # Two layers
-//! * Without I/O: [`frame`] (headers), [`protocol`] with `outgoing`, `incoming` and `endings` (what goes to a peer next,
-//!   what came from it), [`handshake`]. Tests and fuzzers drive them with bytes.
-//! * With it: [`listen`](Tcp::listen)ing and joining (`state`), calling a peer (`dial`), answering callers (`accept`),
-//!   established connections (`stream`), and what watches them all (`reactor`: io_uring or epoll).
+//! * Without I/O: `frame` (headers), `protocol` with `outgoing`, `incoming` and `endings` (what goes to a peer next,
+//!   what came from it), `handshake`. Tests and fuzzers drive them with bytes.
+//! * With it: listening ([`Tcp::listen`]) and joining (`state`), calling a peer (`dial`), answering callers (`accept`),
+//!   established connections (`stream`), and what watches them all (`reactor`: epoll or io_uring).
 //!
 //! # How a message travels
 //! Short ones leave with one system call, header and data together, from where they lie. Longer ones bring along as much as the
 //! peer's credit covers; the rest follows when a receive has matched, read from the socket straight into its memory, in
-//! fragments between which other messages pass. See [`protocol`].
+//! fragments between which other messages pass. See `protocol`.
 //!
 //! # Invariants
 //! One connection per pair, made when it is first needed; a lost one is not replaced, its peer has failed. Nothing

@@ -1,6 +1,6 @@
 //! The system calls that read and write callers' memory, and the one that asks how a connection is.
 //!
-//! All `unsafe` of this crate. The safe functions around it are as valid as what the makers of a
+//! The `unsafe` of this crate but for the ring's (`uring`). The safe functions around it are as valid as what the makers of a
 //! [`UserBuf`] promised: memory that is valid for the operation it belongs to. They are called with the
 //! buffer of an operation that has not completed, and return before it can.
 
@@ -106,15 +106,30 @@ pub(crate) fn pulse(fd: BorrowedFd<'_>) -> Option<Pulse> {
     })
 }
 
-/// Sets how many bytes that are not sent yet the kernel keeps before it takes no more.
-pub(crate) fn set_unsent_limit(fd: BorrowedFd<'_>, bytes: u32) -> Result<()> {
-    // SAFETY: the option's value is the integer that `bytes` is, and is only read.
+/// A limit of a connection that the kernel keeps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Limit {
+    /// Bytes taken beyond what can be sent now.
+    Unsent,
+    /// Milliseconds between two attempts to send the same (Linux 6.15).
+    Resend,
+}
+
+/// Sets such a limit.
+pub(crate) fn set_limit(fd: BorrowedFd<'_>, limit: Limit, value: u32) -> Result<()> {
+    /// `TCP_RTO_MAX_MS`, which is too new for the `libc` crate.
+    const RTO_MAX_MS: libc::c_int = 44;
+    let option = match limit {
+        Limit::Unsent => libc::TCP_NOTSENT_LOWAT,
+        Limit::Resend => RTO_MAX_MS,
+    };
+    // SAFETY: the option's value is the integer that `value` is, and is only read.
     let rc = unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
             libc::IPPROTO_TCP,
-            libc::TCP_NOTSENT_LOWAT,
-            (&raw const bytes).cast(),
+            option,
+            (&raw const value).cast(),
             size_of::<u32>() as libc::socklen_t,
         )
     };

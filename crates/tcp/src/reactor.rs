@@ -1,5 +1,10 @@
 //! Watching sockets: one of two ways, chosen at start.
 //!
+//! Epoll unless io_uring is asked for: a ring tells of events without a system call, but makes one of its own of
+//! every packet (the poll's completion, run with the receiver's next call), and a connection in use is read without
+//! asking anyway. 8 bytes one way between two hosts took 4.4 to 4.7 us with epoll, 4.9 to 5.2 with io_uring and
+//! 4.0 to 4.3 over plain sockets; 1 MiB took the same with both.
+//!
 //! Both tell *changes*: a socket that became readable, writable or closed is told once, with the token it was added
 //! with. Whoever takes an event reads until there is nothing left, or remembers that there is.
 
@@ -46,15 +51,11 @@ pub fn chosen_here() -> Result<ReactorKind, Error> {
 }
 
 impl Reactor {
-    /// The one asked for, or the best that this system allows.
+    /// The one asked for.
     pub fn new(kind: Option<ReactorKind>) -> io::Result<Reactor> {
         match kind {
-            Some(ReactorKind::Epoll) => Ok(Reactor::Epoll(Epoll::new()?)),
+            None | Some(ReactorKind::Epoll) => Ok(Reactor::Epoll(Epoll::new()?)),
             Some(ReactorKind::IoUring) => Ok(Reactor::Uring(Box::new(Uring::new()?))),
-            None => match Uring::new() {
-                Ok(ring) => Ok(Reactor::Uring(Box::new(ring))),
-                Err(_) => Ok(Reactor::Epoll(Epoll::new()?)),
-            },
         }
     }
 
@@ -66,12 +67,22 @@ impl Reactor {
         }
     }
 
+    /// Tells when an established connection takes data that did not before.
+    pub fn await_room(&mut self, fd: BorrowedFd<'_>, token: u64) {
+        match self {
+            // It tells every change anyway.
+            Reactor::Epoll(_) => {}
+            Reactor::Uring(ring) => ring.await_room(fd, token),
+        }
+    }
+
     /// Watches a socket.
     pub fn add(&mut self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
         either!(self, r => r.add(fd, token))
     }
 
-    /// Gives a watched socket another token. What is there already is told again.
+    /// Gives a watched socket, whose connection is now established, another token. What is there already is told
+    /// again.
     pub fn rename(&mut self, fd: BorrowedFd<'_>, old: u64, new: u64) -> io::Result<()> {
         either!(self, r => r.rename(fd, old, new))
     }

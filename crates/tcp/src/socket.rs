@@ -13,6 +13,7 @@ use rustix::net::{
 };
 
 use crate::config::Error;
+use crate::memory::{Limit, set_limit};
 
 /// Connections that the kernel completes before we look; it allows no more than `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
@@ -25,7 +26,10 @@ const KEEPALIVE_AGAIN: Duration = Duration::from_secs(2);
 const KEEPALIVE_TIMES: u32 = 4;
 /// Bytes that the kernel takes beyond what it can send now: enough to keep the wire busy until we look
 /// again, and no more, for whatever is in there goes before a new message.
-pub(crate) const UNSENT: u32 = 512 << 10;
+pub(crate) const UNSENT: u32 = 256 << 10;
+/// The kernel tries at least so often to send what was not confirmed, where it can be told so. Otherwise it
+/// waits twice as long each time, and a connection may lie idle for as long after a cut as the cut was.
+const RESEND_MS: u32 = 1000;
 
 fn flags() -> SocketFlags {
     SocketFlags::NONBLOCK | SocketFlags::CLOEXEC
@@ -48,7 +52,8 @@ fn prepare(fd: &OwnedFd) {
     let _ = set_tcp_keepintvl(fd, KEEPALIVE_AGAIN);
     let _ = set_tcp_keepcnt(fd, KEEPALIVE_TIMES);
     let _ = set_socket_keepalive(fd, true);
-    let _ = crate::memory::set_unsent_limit(fd.as_fd(), UNSENT);
+    let _ = set_limit(fd.as_fd(), Limit::Unsent, UNSENT);
+    let _ = set_limit(fd.as_fd(), Limit::Resend, RESEND_MS);
 }
 
 /// Begins a connection; it is there, or refused, when the socket becomes writable.

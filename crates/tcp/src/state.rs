@@ -41,6 +41,8 @@ pub struct Tcp {
     pub(crate) readable: Vec<u32>,
     /// The peer that something came from last; none at first.
     pub(crate) recent: u32,
+    /// Further tries to read from it unasked.
+    pub(crate) glances: u32,
     /// What is read that has no better place.
     pub(crate) staging: Box<[u8; STAGING]>,
     /// Connections that have not proved themselves, of both directions.
@@ -205,6 +207,7 @@ impl Listening {
             events: Vec::new(),
             readable: Vec::new(),
             recent: u32::MAX,
+            glances: 0,
             staging: Box::new([0; STAGING]),
             callers: Names::new(),
             strangers: Strangers::default(),

@@ -10,8 +10,10 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::Tcp;
+use crate::fabric::GLANCES;
 use crate::frame::Hostile;
 use crate::memory;
+use crate::state::PEER;
 use crate::timers::Timer;
 
 /// Bytes read at once where no receive's memory is the place for them: hundreds of short messages, and of a long
@@ -155,6 +157,7 @@ impl Tcp {
             };
             moved = true;
             self.recent = peer;
+            self.glances = GLANCES;
             let hung = stream.hung;
             if let Err(Hostile(what)) = self.took(queues, peer, direct.map_or(0, |d| d.1), n) {
                 self.protocol.links[peer as usize].bye = false;
@@ -234,12 +237,14 @@ impl Tcp {
             match sent {
                 Ok(n) => {
                     moved = true;
-                    stream.blocked = n < whole;
                     self.protocol.sent(queues, peer, n);
                     self.wrote(peer);
+                    if n < whole {
+                        self.block(peer);
+                    }
                 }
                 Err(Errno::AGAIN) => {
-                    stream.blocked = true;
+                    self.block(peer);
                     return moved;
                 }
                 Err(Errno::INTR) => {}
@@ -252,6 +257,15 @@ impl Tcp {
         // There may be more, when others had their turn.
         self.protocol.mark_dirty(peer);
         moved
+    }
+
+    /// The kernel takes no more data for a peer.
+    pub(crate) fn block(&mut self, peer: u32) {
+        if let Some(stream) = &mut self.routes[peer as usize].stream {
+            stream.blocked = true;
+            let token = PEER | u64::from(peer);
+            self.reactor.await_room(stream.fd.as_fd(), token);
+        }
     }
 
     /// Data left: watches whether they arrive.
@@ -323,7 +337,7 @@ impl Tcp {
     /// Closes a connection; returns the other end's address, if there was one.
     pub(crate) fn hang_up(&mut self, peer: u32) -> Option<SocketAddr> {
         let stream = self.routes[peer as usize].stream.take()?;
-        let token = crate::state::PEER | u64::from(peer);
+        let token = PEER | u64::from(peer);
         self.reactor.remove(stream.fd.as_fd(), token);
         Some(stream.remote)
     }

@@ -1,4 +1,7 @@
 //! Watching sockets by io_uring: one multishot poll each, whose completions appear in memory.
+//!
+//! The kernel appends them when the thread that began the watch enters it, or is interrupted by the clock.
+//! So a thread that sleeps on the ring while that one computes may hear of something some milliseconds late.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -9,6 +12,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::reactor::Event;
+use crate::state::LISTENER;
 
 /// Submissions at a time; each is handed to the kernel at once.
 const SUBMISSIONS: u32 = 16;
@@ -17,7 +21,14 @@ const COMPLETIONS: u32 = 4096;
 /// The token of operations whose completion nobody waits for.
 const NOBODY: u64 = u64::MAX - 1;
 
-const MASK: u32 = (libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP) as u32;
+/// Added to the token of a wait for room.
+const ROOM: u64 = 1 << 62;
+
+/// What is watched of an established connection. That it takes data is always true of it, and would be told
+/// with every packet that comes; so that is asked for only when it did not.
+const STREAM: u32 = (libc::POLLIN | libc::POLLRDHUP) as u32;
+/// What is watched of others.
+const CALLER: u32 = STREAM | libc::POLLOUT as u32;
 const HUNG: i32 = (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) as i32;
 
 /// A ring, and what it told.
@@ -28,8 +39,8 @@ pub(crate) struct Uring {
 
 struct Inner {
     ring: IoUring,
-    /// What is watched, by token.
-    watched: HashMap<u64, RawFd>,
+    /// What is watched, by token, and for what.
+    watched: HashMap<u64, (RawFd, u32)>,
     /// Events that nobody has taken.
     told: Vec<Event>,
 }
@@ -66,22 +77,33 @@ impl Uring {
     }
 
     pub fn add(&mut self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
-        let inner = self.inner.get_mut();
-        inner.watched.insert(token, fd.as_raw_fd());
-        inner.watch(fd.as_raw_fd(), token)
+        self.inner.get_mut().add(fd, token, CALLER)
     }
 
     pub fn rename(&mut self, fd: BorrowedFd<'_>, old: u64, new: u64) -> io::Result<()> {
         self.remove(fd, old);
-        self.add(fd, new)
+        self.inner.get_mut().add(fd, new, STREAM)
+    }
+
+    pub fn await_room(&mut self, fd: BorrowedFd<'_>, token: u64) {
+        let poll = opcode::PollAdd::new(types::Fd(fd.as_raw_fd()), libc::POLLOUT as u32);
+        let entry = poll.build().user_data(token | ROOM);
+        let inner = self.inner.get_mut();
+        if inner.submit(&entry).is_err() {
+            // It is tried again.
+            inner.told.push(room(token));
+        }
     }
 
     pub fn remove(&mut self, _fd: BorrowedFd<'_>, token: u64) {
         let inner = self.inner.get_mut();
-        if inner.watched.remove(&token).is_some() {
-            let entry = opcode::PollRemove::new(token).build().user_data(NOBODY);
-            // If it fails, the watch ends with the connection.
-            let _ = inner.submit(&entry);
+        if let Some((_, mask)) = inner.watched.remove(&token) {
+            let rooms = [token | ROOM].into_iter().filter(|_| mask == STREAM);
+            for token in std::iter::once(token).chain(rooms) {
+                let entry = opcode::PollRemove::new(token).build().user_data(NOBODY);
+                // If it fails, the watch ends with the connection.
+                let _ = inner.submit(&entry);
+            }
         }
     }
 
@@ -117,6 +139,16 @@ impl Uring {
     }
 }
 
+/// A connection takes data again.
+fn room(token: u64) -> Event {
+    Event {
+        token,
+        readable: false,
+        writable: true,
+        hung: false,
+    }
+}
+
 impl Inner {
     fn submit(&mut self, entry: &squeue::Entry) -> io::Result<()> {
         // SAFETY: the entries made here (polls and their removal) refer to no memory.
@@ -131,15 +163,20 @@ impl Inner {
         }
     }
 
-    fn watch(&mut self, fd: RawFd, token: u64) -> io::Result<()> {
-        let poll = opcode::PollAdd::new(types::Fd(fd), MASK).multi(true);
+    fn add(&mut self, fd: BorrowedFd<'_>, token: u64, mask: u32) -> io::Result<()> {
+        self.watched.insert(token, (fd.as_raw_fd(), mask));
+        self.watch(fd.as_raw_fd(), mask, token)
+    }
+
+    fn watch(&mut self, fd: RawFd, mask: u32, token: u64) -> io::Result<()> {
+        let poll = opcode::PollAdd::new(types::Fd(fd), mask).multi(true);
         self.submit(&poll.build().user_data(token))
     }
 
     /// Whether multishot polls work, tried with a descriptor that is readable.
     fn try_out(&mut self) -> io::Result<()> {
         let bell = eventfd(1, EventfdFlags::CLOEXEC)?;
-        self.watch(bell.as_raw_fd(), NOBODY)?;
+        self.watch(bell.as_raw_fd(), STREAM, NOBODY)?;
         let refused = || io::Error::from(io::ErrorKind::Unsupported);
         let first = self.ring.completion().next().ok_or_else(refused)?;
         if first.result() < 0 || !cqueue::more(first.flags()) {
@@ -156,7 +193,16 @@ impl Inner {
         for completion in self.ring.completion() {
             some = true;
             let (token, result) = (completion.user_data(), completion.result());
-            if token == NOBODY || !self.watched.contains_key(&token) {
+            // The listener's token has every bit.
+            let (token, for_room) = match token {
+                LISTENER => (token, false),
+                _ => (token & !ROOM, token & ROOM != 0),
+            };
+            if !self.watched.contains_key(&token) {
+                continue;
+            }
+            if for_room {
+                self.told.push(room(token));
                 continue;
             }
             if !cqueue::more(completion.flags()) {
@@ -179,9 +225,9 @@ impl Inner {
     #[cold]
     fn renew(&mut self, ended: &[u64]) {
         for token in ended {
-            if let Some(&fd) = self.watched.get(token) {
+            if let Some(&(fd, mask)) = self.watched.get(token) {
                 // It would fail for lack of memory only; the event above makes its owner look once more.
-                let _ = self.watch(fd, *token);
+                let _ = self.watch(fd, mask, *token);
             }
         }
         if self.ring.submission().cq_overflow() {

@@ -11,8 +11,8 @@ pub enum Over {
     Shm,
     /// The network inside one machine
     Tcp,
-    /// The same where io_uring is refused
-    Epoll,
+    /// The same, watched by io_uring
+    IoUring,
     /// Two hosts of a network lab: shared memory inside, TCP between
     Hosts,
     /// The same, by IPv6
@@ -26,7 +26,7 @@ impl Over {
     /// How many hosts it needs beside this one.
     pub fn hosts(self) -> u32 {
         match self {
-            Over::Shm | Over::Tcp | Over::Epoll => 0,
+            Over::Shm | Over::Tcp | Over::IoUring => 0,
             Over::Hosts | Over::Hosts6 => 2,
         }
     }
@@ -36,7 +36,7 @@ impl Over {
         match self {
             Over::Shm => "shm",
             Over::Tcp => "tcp",
-            Over::Epoll => "epoll",
+            Over::IoUring => "io_uring",
             Over::Hosts => "two hosts",
             Over::Hosts6 => "two hosts by IPv6",
         }
@@ -47,9 +47,9 @@ impl Over {
             Over::Shm | Over::Hosts => &[],
             Over::Hosts6 => &[("YAMABIKO_TCP_INTERFACE", IPV6)],
             Over::Tcp => &[("YAMABIKO_FABRICS", "self,tcp")],
-            Over::Epoll => &[
+            Over::IoUring => &[
                 ("YAMABIKO_FABRICS", "self,tcp"),
-                ("YAMABIKO_TCP_REACTOR", "epoll"),
+                ("YAMABIKO_TCP_REACTOR", "io_uring"),
             ],
         }
     }

@@ -179,7 +179,7 @@ impl Suite {
 
     /// Runs them: no failure, the tests that MPICH runs, and no skip that it does not have.
     fn passes(&self, ranks: u32, theirs: &Skips) -> Result {
-        let (done, logs) = self.run(ranks, 400)?;
+        let (done, logs) = self.run(ranks, 900)?;
         let mut complaints = Vec::new();
         for (rank, log) in logs.iter().enumerate() {
             complaints.extend(log.complaints().map(|what| format!("rank {rank}: {what}")));

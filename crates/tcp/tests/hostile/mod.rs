@@ -40,18 +40,17 @@ fn flood(net: &Net) {
     // true rank says.
     launch("a flood of strangers", RANKS + 1, |me, map| {
         let listening = Tcp::listen(net.config()).unwrap();
-        let mine = listening.address();
+        let mut mine = listening.address();
+        let local = net.interface.map_or("127.0.0.1", |_| "::1");
+        let own = TcpListener::bind((local, 0)).unwrap();
+        if me == RANKS {
+            mine.replace_range(2..6, &format!("{:04x}", own.local_addr().unwrap().port()));
+        }
         let addresses = exchange(map, 0, (me, RANKS + 1), &mine);
         if me == RANKS {
-            drop(listening);
             let ports = addresses[..RANKS as usize].iter().flatten();
             let ports: Vec<u16> = ports.map(|a| port(a)).collect();
-            let local = if net.interface.is_some() {
-                "::1"
-            } else {
-                "127.0.0.1"
-            };
-            attack(map, local, port(&mine), &ports);
+            attack(map, local, &own, &ports);
             return;
         }
         let tcp = listening.join(Endpoint(me), RANKS + 1, &addresses, SECRET);
@@ -106,7 +105,7 @@ fn all_to_all(rank: &mut Rank) {
 }
 
 /// Connects 500 times in all the ways that do no good, and goes on with it until the job is done.
-fn attack(map: &sys::memfd::Mapping, local: &str, own: u16, ports: &[u16]) {
+fn attack(map: &sys::memfd::Mapping, local: &str, own: &TcpListener, ports: &[u16]) {
     let recorded = record(local, own, ports[0]);
     let mut r = Random(7);
     let mut open = Vec::new();
@@ -148,9 +147,8 @@ fn attack(map: &sys::memfd::Mapping, local: &str, own: u16, ports: &[u16]) {
 }
 
 /// Lets a rank that calls us talk to another one, and keeps what it said.
-fn record(local: &str, own: u16, other: u16) -> Vec<u8> {
-    let listener = TcpListener::bind((local, own)).unwrap();
-    let (mut caller, _) = listener.accept().unwrap();
+fn record(local: &str, own: &TcpListener, other: u16) -> Vec<u8> {
+    let (mut caller, _) = own.accept().unwrap();
     let mut callee = TcpStream::connect((local, other)).unwrap();
     let late = Some(Duration::from_secs(20));
     caller.set_read_timeout(late).unwrap();

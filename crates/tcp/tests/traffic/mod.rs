@@ -5,7 +5,7 @@ use mtmi::{Context, Cookie, Endpoint, Outcome, SendMode, Source, TagSel, Transpo
 use crate::common::{Net, Random, Rank, check, data, filled, run, strided, typed};
 
 pub fn all(net: &Net) {
-    for ranks in [2, 3, 5] {
+    for ranks in [2, 5] {
         run("traffic", ranks, net, |me| {
             for phase in 0..24 {
                 storm(me, phase);
