@@ -29,7 +29,7 @@ const VARIABLES: [(&str, &str); 9] = [
     ),
     (
         "YAMABIKO_TCP_REACTOR",
-        "how tcp watches sockets: io_uring or epoll (default: what is allowed)",
+        "how tcp watches sockets: epoll or io_uring (default: epoll)",
     ),
     (
         "YAMABIKO_CC",
@@ -143,10 +143,17 @@ fn fabrics() -> [(String, String); 3] {
         Ok(_) => "usable".to_owned(),
         Err(e) => format!("not usable here: {e}"),
     };
-    let sockets = match tcp::chosen_here() {
-        Ok(tcp::ReactorKind::IoUring) => "usable, with io_uring".to_owned(),
-        Ok(tcp::ReactorKind::Epoll) => "usable, with epoll".to_owned(),
-        Err(e) => format!("not usable here: {e}"),
+    let allowed = |kind, name| tcp::is_allowed_here(kind).then_some(name);
+    let reactors = [
+        allowed(tcp::ReactorKind::Epoll, "epoll"),
+        allowed(tcp::ReactorKind::IoUring, "io_uring"),
+    ];
+    let sockets = match reactors {
+        [None, None] => "not usable here, as neither epoll nor io_uring is allowed".to_owned(),
+        some => {
+            let names: Vec<_> = some.into_iter().flatten().collect();
+            format!("usable, allowed are {}", names.join(" and "))
+        }
     };
     [
         ("self".to_owned(), "a process and itself: usable".to_owned()),
@@ -200,7 +207,7 @@ mod tests {
             "libmpi.so.12",
             "shm.eager_max",
             "tcp.window",
-            "processes on several machines: usable, with ",
+            "processes on several machines: usable, allowed are epoll",
             "YAMABIKO_PORT_RANGE",
             "cad.alltoall.bruck_max",
             "MPIEXEC_TIMEOUT",

@@ -11,7 +11,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use crate::config::{Config, Error, ReactorKind};
+use crate::config::ReactorKind;
 use crate::epoll::Epoll;
 use crate::uring::Uring;
 
@@ -40,14 +40,9 @@ macro_rules! either {
     };
 }
 
-/// What would watch the sockets of a process that is started as this one was, for `yamabiko info`.
-///
-/// # Errors
-/// A variable that can't be understood, or a system that allows neither.
-pub fn chosen_here() -> Result<ReactorKind, Error> {
-    let asked = Config::from_environment()?.reactor;
-    let reactor = Reactor::new(asked).map_err(|e| Error(e.to_string()))?;
-    Ok(reactor.kind())
+/// Whether this system lets a process watch its sockets so, for `yamabiko info`.
+pub fn is_allowed_here(kind: ReactorKind) -> bool {
+    Reactor::new(Some(kind)).is_ok()
 }
 
 impl Reactor {
