@@ -6,7 +6,7 @@ all: prepare
 	$(XTASK) build
 
 install: prepare
-	$(XTASK) install --prefix $(PREFIX)
+	$(XTASK) install --prefix "$(PREFIX)"
 
 run: prepare
 	$(XTASK) run
@@ -18,7 +18,7 @@ soak: prepare
 	$(XTASK) soak
 
 bench: all
-	target/prefix/bin/yamabiko bench latency --against mpich --cache target/peers
+	target/prefix/bin/yamabiko bench latency --against mpich
 
 clean:
 	cargo clean

@@ -165,6 +165,8 @@ fn programs(compiled: &Path, bin: &Path) -> Result {
     Ok(())
 }
 
+/// Paths are not quoted here: pkgconf, which is pkg-config nearly everywhere, escapes blanks in `pcfiledir` by
+/// itself.
 fn pkg_config(prefix: &Path) -> Result {
     let version = env!("CARGO_PKG_VERSION");
     for (name, what, include, lib) in [

@@ -21,7 +21,8 @@ pub fn run(args: &Args) -> Result {
     copy(&from, &args.prefix)
 }
 
-fn copy(from: &Path, to: &Path) -> Result {
+/// Copies an installation.
+pub fn copy(from: &Path, to: &Path) -> Result {
     let fail = |e: std::io::Error| format!("{}: {e}", to.display());
     let metadata = from.symlink_metadata().map_err(fail)?;
     if metadata.is_dir() {

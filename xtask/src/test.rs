@@ -10,6 +10,7 @@ mod ground;
 mod guest;
 mod hpcc;
 mod imb;
+mod install;
 mod job;
 mod kills;
 mod mpi4py;
@@ -27,7 +28,7 @@ use std::time::Instant;
 /// Arguments of `test`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which: tidy gen unit build c guest kills net cross imb mpi4py hpcc (all of them if none is named)
+    /// Which: tidy gen unit build install c guest kills net cross imb mpi4py hpcc (all of them if none is named)
     stages: Vec<String>,
     /// Only tests whose name contains this
     #[arg(long)]
@@ -110,11 +111,12 @@ impl Tally {
 
 type Stage = fn(&Options, &mut Tally) -> Result;
 
-const STAGES: [(&str, Stage); 12] = [
+const STAGES: [(&str, Stage); 13] = [
     ("tidy", tidy::run),
     ("gen", unit::generated),
     ("unit", unit::run),
     ("build", unit::build),
+    ("install", install::run),
     ("c", ctests::run),
     ("guest", guest::run),
     ("kills", kills::run),

@@ -5,6 +5,7 @@ use crate::side::{self, Side};
 use crate::table::{Comparison, Pair};
 use crate::{Result, busy, stats};
 use indicatif::{ProgressBar, ProgressStyle};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// A library to compare with.
@@ -27,8 +28,9 @@ pub struct Args {
     /// Pairs of runs, ours and the peer's in turn
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     pub pairs: u32,
-    /// Folder in which to keep the peer, installed there with pip when it is not
-    #[arg(long, value_name = "FOLDER", required_unless_present = "peer_prefix")]
+    /// Folder in which to keep the peer, installed there with pip when it is not (default: yamabiko in
+    /// $XDG_CACHE_HOME or in ~/.cache)
+    #[arg(long, value_name = "FOLDER")]
     pub cache: Option<PathBuf>,
     /// An installation of the peer, instead of installing one
     #[arg(long, value_name = "FOLDER", conflicts_with = "cache")]
@@ -46,7 +48,7 @@ pub fn run(args: &Args, prefix: &Path) -> Result<String> {
     let peer = match (&args.peer_prefix, &args.cache) {
         (Some(prefix), _) => prefix.clone(),
         (None, Some(cache)) => side::install_mpich(cache)?,
-        (None, None) => return Err("name --cache or --peer-prefix".into()),
+        (None, None) => side::install_mpich(&default_cache(&|name| std::env::var_os(name))?)?,
     };
     let work = Work::new()?;
     let kernels = prefix.join("share/yamabiko/bench");
@@ -62,6 +64,21 @@ pub fn run(args: &Args, prefix: &Path) -> Result<String> {
         std::fs::write(path, text + "\n").map_err(|e| format!("{}: {e}", path.display()))?;
     }
     Ok(comparison.text())
+}
+
+/// Where peers are kept unless something else is said, given the environment: as the XDG base directory
+/// specification has it, which also says that a relative path there means nothing.
+fn default_cache(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
+    let folder = |name| {
+        variable(name)
+            .map(PathBuf::from)
+            .filter(|f| f.is_absolute())
+    };
+    let caches = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
+    match caches {
+        Some(caches) => Ok(caches.join("yamabiko")),
+        None => Err("there is no home folder to keep the peer in; name one with --cache".into()),
+    }
 }
 
 fn measure(args: &Args, [ours, peer]: &[Side; 2], flag: &Path) -> Result<Comparison> {
@@ -130,5 +147,28 @@ impl Drop for Work {
     fn drop(&mut self) {
         // What cannot be removed is left to whoever cleans the folder for temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_are_kept_where_caches_are() {
+        let cache = |xdg: Option<&str>, home: Option<&str>| {
+            let variable = |name: &str| match name {
+                "XDG_CACHE_HOME" => xdg.map(OsString::from),
+                _ => home.map(OsString::from),
+            };
+            default_cache(&variable).map(|path| path.display().to_string())
+        };
+        assert_eq!(cache(Some("/c"), Some("/h")), Ok("/c/yamabiko".into()));
+        assert_eq!(
+            cache(Some("relative"), Some("/h")),
+            Ok("/h/.cache/yamabiko".into())
+        );
+        assert_eq!(cache(None, Some("/h")), Ok("/h/.cache/yamabiko".into()));
+        assert!(cache(None, None).unwrap_err().contains("--cache"));
     }
 }

@@ -100,6 +100,14 @@ pub struct Comm {
     _lease: Option<ContextLease>,
 }
 
+/// "1 rank", "3 ranks": a number of things as a sentence has it.
+pub(crate) fn counted(number: u32, thing: &str) -> String {
+    match number {
+        1 => format!("1 {thing}"),
+        _ => format!("{number} {thing}s"),
+    }
+}
+
 impl Comm {
     /// A communicator of `group` with this process as `rank`; `lease` at its rank 0.
     pub fn new(

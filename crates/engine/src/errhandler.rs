@@ -93,9 +93,13 @@ impl Guard {
         if engine.phase.get() != Phase::Running || engine.fork_mark.forked() {
             engine.die(call, &fault, false);
         }
-        let object = fault
-            .on
-            .or(on)
+        let object = fault.on.or(on);
+        if object == Some(consts::FILE_NULL) {
+            // Procedures on files are not built, so this still has its first handler, which is not that
+            // of communicators: MPI_ERRORS_RETURN.
+            return class;
+        }
+        let object = object
             .filter(|&h| engine.comm(h).is_ok())
             .unwrap_or_else(|| engine.handler_of_last_resort());
         engine.call_handler(call, object, &fault);

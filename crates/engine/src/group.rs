@@ -139,8 +139,8 @@ impl Group {
                 return Err(fault(
                     consts::ERR_RANK,
                     format!(
-                        "entry {i} of the list of ranks is {rank}; the group has {} members",
-                        seen.len()
+                        "entry {i} of the list of ranks is {rank}; the group has {}",
+                        crate::comm::counted(seen.len() as u32, "member")
                     ),
                 ));
             };

@@ -150,7 +150,8 @@ impl Engine {
             .map_err(|e| fault(consts::ERR_OTHER, format!("leaving the job failed: {e}")))
     }
 
-    /// Ends the whole job with `code`, saying why.
+    /// Ends the whole job with `code`, saying why. It is said here and not to the launcher, which would
+    /// say it again.
     pub(crate) fn abort_job(&self, code: i32, message: &str) -> ! {
         eprintln!("yamabiko: {message}");
         // A forked child ends alone: the job that it inherited is its parent's, who may be well.
@@ -162,7 +163,7 @@ impl Engine {
                 page.phase(ReportPhase::Aborted);
             }
             // If the launcher can't be told, ending this process still makes it end the others.
-            let _ = world.job.abort(code, message);
+            let _ = world.job.abort(code, "");
         }
         sys::process::end(code)
     }

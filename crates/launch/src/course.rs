@@ -3,7 +3,8 @@
 //!
 //! A failure is followed by [`GRACE`], in which the root cause may still arrive (a rank that noticed
 //! its neighbour's death can be quicker than the news of the death itself), then by SIGTERM, then by
-//! SIGKILL one second after the failure. When all ranks have ended, what they left behind (processes
+//! SIGKILL one second after the failure. A job that was asked to end by SIGTERM or SIGHUP has
+//! [`PATIENCE`] for it, as programs write checkpoints then. When all ranks have ended, what they left behind (processes
 //! in the background, output still in pipes) has [`LEFTOVER_TIME`], then it is killed.
 
 use std::time::{Duration, Instant};
@@ -12,6 +13,9 @@ use std::time::{Duration, Instant};
 const GRACE: Duration = Duration::from_millis(20);
 /// Between the first failure and SIGKILL.
 const KILL_AFTER: Duration = Duration::from_secs(1);
+/// Between a signal that asks the job to end and SIGKILL. Batch systems kill by themselves after 30 s
+/// and more, and what they kill then is mpiexec.
+pub const PATIENCE: Duration = Duration::from_secs(10);
 /// Between the last rank's end and SIGKILL for what it left behind.
 const LEFTOVER_TIME: Duration = Duration::from_secs(1);
 /// Between one SIGKILL and the next, for processes born meanwhile.
@@ -37,6 +41,8 @@ pub enum Step {
     Terminate,
     /// SIGKILL to everything.
     Kill,
+    /// The same, as the ranks did not end when a signal asked them to.
+    LosePatience,
     /// The job is over.
     Conclude,
 }
@@ -44,6 +50,7 @@ pub enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Running,
+    Asked { kill_at: Instant },
     Grace { failed: Instant },
     Terminating { failed: Instant },
     Leftover { kill_at: Instant },
@@ -67,8 +74,17 @@ impl Default for Course {
 impl Course {
     /// A rank failed: the job is to end.
     pub fn failed(&mut self, now: Instant) {
-        if self.stage == Stage::Running {
+        if !self.has_failed() {
             self.stage = Stage::Grace { failed: now };
+        }
+    }
+
+    /// The ranks were asked to end, and may do it in their own way.
+    pub fn asked(&mut self, now: Instant) {
+        if self.stage == Stage::Running {
+            self.stage = Stage::Asked {
+                kill_at: now + PATIENCE,
+            };
         }
     }
 
@@ -87,15 +103,16 @@ impl Course {
         )
     }
 
-    /// Whether the job is on its way to its end for whatever reason.
+    /// Whether the job is on its way to its end for whatever reason but that it was asked to.
     pub fn has_failed(&self) -> bool {
-        self.stage != Stage::Running
+        !matches!(self.stage, Stage::Running | Stage::Asked { .. })
     }
 
     /// When [`step`](Course::step) is to be called again although nothing happened.
     pub fn deadline(&self, sight: &Sight) -> Option<Instant> {
         match self.stage {
             Stage::Running => None,
+            Stage::Asked { kill_at } => Some(kill_at),
             Stage::Grace { failed } => Some(failed + GRACE),
             Stage::Terminating { failed } => Some(failed + KILL_AFTER),
             Stage::Leftover { kill_at } if sight.family_lives => Some(kill_at),
@@ -109,7 +126,7 @@ impl Course {
     pub fn step(&mut self, now: Instant, sight: &Sight) -> Step {
         if !sight.ranks_live {
             match self.stage {
-                Stage::Running => {
+                Stage::Running | Stage::Asked { .. } => {
                     self.stage = Stage::Leftover {
                         kill_at: now + LEFTOVER_TIME,
                     }
@@ -126,6 +143,10 @@ impl Course {
             }
         }
         match self.stage {
+            Stage::Asked { kill_at } if now >= kill_at => {
+                self.killing(now);
+                Step::LosePatience
+            }
             Stage::Grace { failed } if now >= failed + GRACE => {
                 self.stage = Stage::Terminating { failed };
                 Step::Terminate
@@ -200,6 +221,27 @@ mod tests {
             c.step(t + LEFTOVER_TIME, &sight(false, false, false)),
             Step::Conclude
         );
+    }
+
+    #[test]
+    fn a_job_that_is_asked_to_end_has_its_time() {
+        let (mut c, t) = (Course::default(), Instant::now());
+        let s = sight(true, true, true);
+        c.asked(t);
+        c.asked(t + PATIENCE / 2);
+        assert!(!c.has_failed() && !c.is_ending());
+        assert_eq!(c.step(t + PATIENCE / 2, &s), Step::Wait);
+        assert_eq!(c.deadline(&s), Some(t + PATIENCE));
+        assert_eq!(c.step(t + PATIENCE, &s), Step::LosePatience);
+        assert!(c.is_ending());
+        assert_eq!(c.step(t + PATIENCE + KILL_AGAIN, &s), Step::Kill);
+        let mut heeding = Course::default();
+        heeding.asked(t);
+        assert_eq!(heeding.step(t, &sight(false, false, false)), Step::Conclude);
+        let mut failing = Course::default();
+        failing.asked(t);
+        failing.failed(t);
+        assert_eq!(failing.step(t + GRACE, &s), Step::Terminate);
     }
 
     #[test]

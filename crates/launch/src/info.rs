@@ -11,16 +11,26 @@ const LIBRARIES: [(&str, &str); 2] = [
     ("libmpi.so.12", "ABI of MPICH"),
 ];
 
-/// The fabrics, and what they reach.
-const FABRICS: [(&str, &str); 2] = [
-    ("self", "the process itself"),
-    ("shm", "processes on the same machine"),
-];
-
 /// Environment variables that a person may set. Those by which the parts of a job know each other
 /// (`PMI_*`, `YAMABIKO_*_FD`) are not among them.
-const VARIABLES: [(&str, &str); 5] = [
+const VARIABLES: [(&str, &str); 9] = [
     ("MPIEXEC_TIMEOUT", "seconds after which mpiexec ends a job"),
+    (
+        "YAMABIKO_FABRICS",
+        "fabrics that may be used (default: self,shm,tcp)",
+    ),
+    (
+        "YAMABIKO_TCP_INTERFACE",
+        "interfaces, addresses or networks for tcp, as eth0 or 10.1.0.0/16 (default: all)",
+    ),
+    (
+        "YAMABIKO_PORT_RANGE",
+        "ports for tcp, as 50000:50100 (default: any)",
+    ),
+    (
+        "YAMABIKO_TCP_REACTOR",
+        "how tcp watches sockets: epoll or io_uring (default: epoll)",
+    ),
     (
         "YAMABIKO_CC",
         "C compiler of mpicc (also MPICH_CC, OMPI_CC)",
@@ -63,7 +73,7 @@ pub fn summary() -> String {
             )
         }),
     );
-    section(&mut text, "fabrics", FABRICS.map(owned));
+    section(&mut text, "fabrics", fabrics());
     let launcher = format!(
         "one machine or several (ssh, or any command), PMI-1, at most {} ranks",
         crate::options::RANKS_MAX
@@ -74,11 +84,10 @@ pub fn summary() -> String {
         "processors",
         [processors(&sys::cpus::affinity(), sys::cpus::allowed())],
     );
-    let tunables = shm::TUNABLES.iter().chain(&cad::TUNABLES).map(tunable);
     section(
         &mut text,
         "tunables, fixed when built, and where they come from",
-        tunables,
+        tunables().map(tunable),
     );
     section(&mut text, "environment variables", VARIABLES.map(owned));
     text
@@ -128,6 +137,42 @@ fn owned((left, right): (&str, &str)) -> (String, String) {
     (left.to_owned(), right.to_owned())
 }
 
+/// The fabrics: what each is for, and whether it works here.
+fn fabrics() -> [(String, String); 3] {
+    let memory = match sys::memfd::create_sealed("yamabiko-info", 4096) {
+        Ok(_) => "usable".to_owned(),
+        Err(e) => format!("not usable here: {e}"),
+    };
+    let allowed = |kind, name| tcp::is_allowed_here(kind).then_some(name);
+    let reactors = [
+        allowed(tcp::ReactorKind::Epoll, "epoll"),
+        allowed(tcp::ReactorKind::IoUring, "io_uring"),
+    ];
+    let sockets = match reactors {
+        [None, None] => "not usable here, as neither epoll nor io_uring is allowed".to_owned(),
+        some => {
+            let names: Vec<_> = some.into_iter().flatten().collect();
+            format!("usable, allowed are {}", names.join(" and "))
+        }
+    };
+    [
+        ("self".to_owned(), "a process and itself: usable".to_owned()),
+        (
+            "shm".to_owned(),
+            format!("processes on one machine: {memory}"),
+        ),
+        (
+            "tcp".to_owned(),
+            format!("processes on several machines: {sockets}"),
+        ),
+    ]
+}
+
+fn tunables() -> impl Iterator<Item = &'static Tunable> {
+    let fabrics = shm::TUNABLES.iter().chain(&tcp::TUNABLES);
+    fabrics.chain(&cad::TUNABLES)
+}
+
 fn found(path: &Path) -> &'static str {
     match path.exists() {
         true => "found",
@@ -161,6 +206,9 @@ mod tests {
             "libmpi_abi.so.1",
             "libmpi.so.12",
             "shm.eager_max",
+            "tcp.window",
+            "processes on several machines: usable, allowed are epoll",
+            "YAMABIKO_PORT_RANGE",
             "cad.alltoall.bruck_max",
             "MPIEXEC_TIMEOUT",
         ] {
@@ -170,11 +218,7 @@ mod tests {
 
     #[test]
     fn tunables_have_different_names() {
-        let mut names: Vec<_> = shm::TUNABLES
-            .iter()
-            .chain(&cad::TUNABLES)
-            .map(|t| t.name)
-            .collect();
+        let mut names: Vec<_> = tunables().map(|t| t.name).collect();
         let all = names.len();
         names.sort_unstable();
         names.dedup();

@@ -8,6 +8,7 @@
 mod events;
 mod hosts;
 mod member;
+mod signals;
 mod start;
 mod stdin;
 mod tell;
@@ -83,8 +84,11 @@ struct Job {
     deadline: Option<Instant>,
     /// Hosts that were asked what their ranks do.
     asked: Option<Asked>,
-    interrupts: u32,
+    /// Signals that mpiexec got and passed to the ranks, each with the time of the first.
+    passed_on: Vec<(i32, Instant)>,
     announced: bool,
+    /// Whether a signal to mpiexec that ends the job has been told.
+    signal_told: bool,
 }
 
 impl Job {
@@ -134,6 +138,10 @@ impl Job {
                 self.announce();
                 self.broadcast(&Down::SignalAll(libc::SIGKILL));
             }
+            Step::LosePatience => {
+                self.lose_patience();
+                self.broadcast(&Down::SignalAll(libc::SIGKILL));
+            }
             Step::Conclude => return Ok(true),
         }
         self.give_credit();
@@ -174,7 +182,10 @@ impl Job {
             self.verdict.note(rank, failure);
             self.course.failed(now);
         } else if self.verdict.note(rank, failure.clone()) {
-            self.tell_failure(rank, &failure);
+            match failure {
+                Failure::Signal(signal) if self.was_passed_on(signal) => self.tell_signal(signal),
+                _ => self.tell_failure(rank, &failure),
+            }
             self.announced = true;
             self.book.mark_dead(rank);
             self.broadcast(&Down::Dead(u32::try_from(rank).unwrap_or(u32::MAX)));
@@ -196,40 +207,6 @@ impl Job {
                 }
                 Action::Violation(what) => self.violation(rank, what, now),
             }
-        }
-    }
-
-    /// A signal to mpiexec.
-    fn signal(&mut self, signal: i32, now: Instant) {
-        let ends = matches!(signal, libc::SIGINT | libc::SIGTERM | libc::SIGHUP);
-        if ends && !self.started {
-            self.verdict.refuse(128 + signal);
-            return self.abandon_start(now);
-        }
-        if ends && self.members.iter().all(Member::has_ended) {
-            // Only output is left, and whoever reads it does not: nobody wants to wait for that.
-            self.abandon_output();
-        }
-        match signal {
-            libc::SIGINT => {
-                self.interrupts += 1;
-                if self.interrupts == 1 {
-                    self.broadcast(&Down::Signal(signal));
-                } else {
-                    self.course.kill(now);
-                }
-            }
-            libc::SIGQUIT => self.ask_where_ranks_are(false, now),
-            libc::SIGTSTP => {
-                self.broadcast(&Down::Signal(signal));
-                self.branches.suspend();
-                // What the shell waits for. SIGCONT is blocked and read when this process goes on.
-                os::kill(std::process::id().cast_signed(), libc::SIGSTOP);
-            }
-            libc::SIGCHLD => {
-                self.reap();
-            }
-            _ => self.broadcast(&Down::Signal(signal)),
         }
     }
 
@@ -266,7 +243,8 @@ impl Job {
                     Token::Sink(which) => self.write_sink(which),
                     Token::Signals => {
                         while let Some(signal) = self.signals.next() {
-                            if matches!(signal, libc::SIGINT | libc::SIGTERM | libc::SIGHUP) {
+                            if signals::ends(signal) {
+                                self.verdict.killed_for(signal);
                                 return;
                             }
                         }

@@ -172,7 +172,11 @@ struct Section {
 impl Parser<'_> {
     /// Parses programs separated by `:`.
     fn sections(&mut self, arguments: Vec<OsString>) -> Result<(), String> {
+        let several = arguments.iter().any(|a| a == ":");
         for section in arguments.split(|a| a == ":") {
+            if several && section.is_empty() {
+                return Err("a program is missing before or after a : alone".into());
+            }
             self.section(section)?;
             if self.other.is_some() {
                 return Ok(());
@@ -196,7 +200,18 @@ impl Parser<'_> {
             let (flag, arity, inline) = flags::find(&text)?;
             let inline: Option<OsString> = inline.map(Into::into);
             let mut values: Vec<OsString> = inline.into_iter().collect();
-            let wanted = arity - values.len();
+            let mut wanted = arity - values.len();
+            let is_variable = matches!(flag, Flag::Env | Flag::GenEnv);
+            if is_variable
+                && values
+                    .iter()
+                    .chain(after)
+                    .next()
+                    .is_some_and(|w| words::is_pair(w))
+            {
+                // NAME=VALUE is one word.
+                wanted -= 1;
+            }
             if after.len() < wanted {
                 return Err(format!(
                     "{text} needs {arity} argument{}",
@@ -240,19 +255,20 @@ impl Parser<'_> {
         section: &mut Section,
     ) -> Result<(), String> {
         let text = |i: usize| values[i].to_string_lossy().into_owned();
-        let pair = || (values[0].clone(), values[1].clone());
         let options = &mut self.options;
         match flag {
             Flag::Count => section.count = Some(words::count(name, &text(0))?),
-            Flag::Env => section.variables.push(pair()),
+            Flag::Env => section.variables.push(words::variable(name, values)?),
             Flag::EnvAll => section.inherit = Some(Inherit::All),
             Flag::EnvNone => section.inherit = Some(Inherit::Nothing),
-            Flag::EnvList => section.inherit = Some(Inherit::Listed(words::names(&values[0]))),
-            Flag::GenEnv => options.variables.push(pair()),
+            Flag::EnvList => {
+                section.inherit = Some(Inherit::Listed(words::names(name, &values[0])?));
+            }
+            Flag::GenEnv => options.variables.push(words::variable(name, values)?),
             Flag::GenEnvAll => options.inherit = Inherit::All,
             Flag::GenEnvNone => options.inherit = Inherit::Nothing,
-            Flag::GenEnvList => options.inherit = Inherit::Listed(words::names(&values[0])),
-            Flag::Export => section.variables.extend(words::export(&values[0])),
+            Flag::GenEnvList => options.inherit = Inherit::Listed(words::names(name, &values[0])?),
+            Flag::Export => section.variables.extend(words::export(name, &values[0])?),
             Flag::Directory => section.directory = Some(PathBuf::from(&values[0])),
             Flag::SearchPath => section.directories = words::directories(&values[0]),
             Flag::Label => options.label = true,

@@ -91,6 +91,8 @@ pub struct Verdict {
     /// mpiexec's exit code if no rank was started.
     not_started: Option<i32>,
     timed_out: bool,
+    /// The signal to mpiexec for which the job was killed.
+    killed_for: Option<i32>,
     output_lost: bool,
 }
 
@@ -122,6 +124,13 @@ impl Verdict {
         self.timed_out = true;
     }
 
+    /// Notes that the job was killed because mpiexec got this signal. Whether that is news.
+    pub fn killed_for(&mut self, signal: i32) -> bool {
+        let news = self.killed_for.is_none();
+        self.killed_for.get_or_insert(signal);
+        news
+    }
+
     /// Notes that output could not be written (a full disk), which must not pass for success.
     pub fn lose_output(&mut self) {
         self.output_lost = true;
@@ -149,6 +158,9 @@ impl Verdict {
         }
         if let Some(code) = self.not_started {
             return code;
+        }
+        if let Some(signal) = self.killed_for {
+            return 128 + signal;
         }
         match self.root() {
             // The ranks die of SIGPIPE because nobody could write what they said.
@@ -194,6 +206,8 @@ mod tests {
         assert_eq!(first.exit_code(), 3);
         first.refuse(127);
         assert_eq!(first.exit_code(), 127);
+        assert!(v.killed_for(2) && !v.killed_for(15));
+        assert_eq!(v.exit_code(), 130);
         v.time_out();
         assert_eq!(v.exit_code(), TIMED_OUT);
     }

@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{END_LIMIT, run};
+use common::{END_LIMIT, run, start_with};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 
 struct Case {
     line: &'static str,
@@ -74,10 +76,7 @@ const CASES: &[Case] = &[
     case(
         "-n 3 PROBE abort 42",
         42,
-        &[
-            "rank 1 (pid ",
-            "aborted the job with code 42: a test; it was in MPI_Abort",
-        ],
+        &["rank 1 (pid ", "aborted the job with code 42: a test\n"],
     ),
     case(
         "-n 3 PROBE abort 256",
@@ -124,7 +123,7 @@ const CASES: &[Case] = &[
     case(
         "-n 2 ./no-such-program",
         127,
-        &["could not be started (./no-such-program: No such file or directory)"],
+        &["could not be started (./no-such-program: No such file or directory)\n"],
     ),
     case(
         "-n 2 /etc/passwd",
@@ -136,6 +135,8 @@ const CASES: &[Case] = &[
         127,
         &["could not be started (its working directory: No such file or directory)"],
     ),
+    case("-n 1 true :", 2, &["a program is missing"]),
+    case("-genvlist A=1 true", 2, &["A=1 is no name of a variable"]),
     case("-n 2 -frobnicate true", 2, &["unknown option -frobnicate"]),
     case(
         "-n 2 -bind-to user:1000 true",
@@ -259,6 +260,40 @@ fn processors() {
     assert_eq!(count("-bind-to user:0 -n 2 nproc"), ["1", "1"]);
 }
 
+/// Runs mpiexec with a limit on itself and its ranks.
+fn run_limited(line: &str, resource: libc::__rlimit_resource_t, limit: u64) -> common::Outcome {
+    let limited = |command: &mut Command| {
+        let limit = libc::rlimit {
+            rlim_cur: limit,
+            rlim_max: limit,
+        };
+        // SAFETY: between fork and exec only a system call is made.
+        unsafe {
+            command.pre_exec(move || match libc::setrlimit(resource, &raw const limit) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            });
+        }
+    };
+    start_with(line, Stdio::null(), limited).finish()
+}
+
+#[test]
+fn a_limit_that_is_too_low_is_named() {
+    let outcome = run_limited("-n 40 true", libc::RLIMIT_NOFILE, 64);
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
+    assert!(
+        outcome.stderr.contains("(ulimit -n), which is 64"),
+        "{outcome:?}"
+    );
+    let outcome = run_limited("-n 2 true", libc::RLIMIT_FSIZE, 100);
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
+    assert!(
+        outcome.stderr.contains("(ulimit -f), which is 100 bytes"),
+        "{outcome:?}"
+    );
+}
+
 #[test]
 fn nothing_else_is_inherited() {
     // Descriptors 0, 1, 2, the PMI socket, the page, and the one with which ls reads the directory.
@@ -274,7 +309,7 @@ fn nothing_else_is_inherited() {
 
 #[test]
 fn variables_and_directories() {
-    let line = "-genv A all -n 1 -env B one -wdir /usr bash SCRIPTS/variables.sh : -n 1 -x A=own -envlist PATH bash SCRIPTS/variables.sh";
+    let line = "-genv A=all -n 1 -env B one -wdir /usr bash SCRIPTS/variables.sh : -n 1 -x A=own -envlist PATH bash SCRIPTS/variables.sh";
     let outcome = run(line);
     let sorted = outcome.sorted();
     assert_eq!(

@@ -29,29 +29,66 @@ fn signals_reach_every_rank() {
 
 #[test]
 fn unhandled_signals_end_the_job() {
-    for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129), ("USR1", 138)] {
+    for (name, code, shown) in [
+        ("INT", 130, "signal 2 (SIGINT)"),
+        ("TERM", 143, "signal 15 (SIGTERM)"),
+        ("HUP", 129, "signal 1 (SIGHUP)"),
+        ("USR1", 138, "signal 10 (SIGUSR1)"),
+    ] {
         let mut job = start("-n 2 SCRIPTS/sleep.sh");
         job.wait_for("ready", 2);
         job.signal(name);
         let outcome = job.finish();
         assert_eq!(outcome.code, Some(code), "{name}: {outcome:?}");
+        let text =
+            format!("mpiexec: received {shown} and passed it to the ranks; the job is ended\n");
+        assert_eq!(outcome.stderr, text, "nobody failed");
         assert!(outcome.took < END_LIMIT, "{name}: {outcome:?}");
     }
 }
 
 #[test]
-fn a_second_interrupt_kills() {
-    let mut job = start("-n 2 SCRIPTS/ignore.sh");
-    job.wait_for("ready", 2);
-    job.signal("INT");
-    std::thread::sleep(Duration::from_millis(100));
-    assert!(
-        job.child.try_wait().unwrap().is_none(),
-        "the ranks ignore the first"
-    );
-    job.signal("INT");
+fn without_cleanup_a_signal_is_told_once() {
+    let mut job = start("-disable-auto-cleanup -n 3 SCRIPTS/sleep.sh");
+    job.wait_for("ready", 3);
+    job.signal("TERM");
     let outcome = job.finish();
-    assert!(outcome.took < END_LIMIT, "{outcome:?}");
+    assert_eq!(outcome.code, Some(143), "{outcome:?}");
+    assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:?}");
+}
+
+#[test]
+fn a_second_signal_of_a_kind_kills() {
+    for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        let mut job = start("-n 2 SCRIPTS/ignore.sh");
+        job.wait_for("ready", 2);
+        // Two at once are one: see `job::signals`.
+        job.signal(name);
+        job.signal(name);
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(
+            job.child.try_wait().unwrap().is_none(),
+            "the ranks ignore the first {name}"
+        );
+        job.signal(name);
+        let outcome = job.finish();
+        assert_eq!(outcome.code, Some(code), "{name}: {outcome:?}");
+        let text = format!("(SIG{name}) again; the job is killed\n");
+        assert!(outcome.stderr.ends_with(&text), "{outcome:?}");
+        assert!(outcome.took < END_LIMIT, "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_rank_that_fails_after_a_signal_is_told_with_it() {
+    let mut job = start("-n 2 SCRIPTS/fail-on-term.sh");
+    job.wait_for("ready", 2);
+    job.signal("TERM");
+    let outcome = job.finish();
+    assert_eq!(outcome.code, Some(9), "{outcome:?}");
+    let (signal, failure) = outcome.stderr.split_once('\n').unwrap();
+    assert!(signal.contains("received signal 15"), "{outcome:?}");
+    assert!(failure.contains("exited with code 9"), "{outcome:?}");
 }
 
 #[test]

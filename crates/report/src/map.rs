@@ -7,6 +7,7 @@ use crate::record::{Own, Record, WORDS, plain, put_text};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::{Errno, Result};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -32,14 +33,14 @@ pub struct Book {
 impl Book {
     /// Makes the file for `ranks` ranks, sealed; the descriptor is close-on-exec. Parts that nobody
     /// writes to cost no memory.
-    pub fn create(ranks: usize) -> Result<(OwnedFd, Book)> {
+    pub fn create(ranks: usize) -> io::Result<(OwnedFd, Book)> {
         if ranks == 0 || ranks > RANKS_MAX {
-            return Err(Errno::INVAL);
+            return Err(Errno::INVAL.into());
         }
         let fd =
             rustix::fs::memfd_create(FILE_NAME, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         let count = words_for(ranks);
-        rustix::fs::ftruncate(&fd, (count * 8) as u64)?;
+        sys::memfd::set_size(&fd, (count * 8) as u64)?;
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let words = map(&fd, ProtFlags::READ | ProtFlags::WRITE, count)?;
         words[RANKS].store(ranks as u64, Ordering::Relaxed);

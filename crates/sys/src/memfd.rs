@@ -18,6 +18,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::process::{Resource, getrlimit};
 
 /// Seals without which a segment is not mapped: its size is final.
 const SEALS: SealFlags = SealFlags::SHRINK
@@ -54,10 +55,30 @@ pub fn create_sealed(name: &str, bytes: usize) -> io::Result<(OwnedFd, Mapping)>
         Err(Errno::INVAL) => memfd_create(name, flags),
         other => other,
     }?;
-    ftruncate(&fd, bytes as u64)?;
+    set_size(&fd, bytes as u64)?;
     fcntl_add_seals(&fd, SEALS)?;
     let map = Mapping::new(&fd, bytes)?;
     Ok((fd, map))
+}
+
+/// Gives a memory file its size.
+///
+/// The limit on the size of files holds for memory files, too, and exceeding it is a signal (SIGXFSZ) that
+/// ends the process. So the limit is asked before.
+///
+/// # Errors
+/// When the limit is too low, which the error then names, or what the system says.
+pub fn set_size(fd: impl AsFd, bytes: u64) -> io::Result<()> {
+    match getrlimit(Resource::Fsize).current {
+        Some(limit) if limit < bytes => Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!(
+                "shared memory of {bytes} bytes is larger than the limit on the size of files \
+                 (ulimit -f), which is {limit} bytes: raise it"
+            ),
+        )),
+        _ => Ok(ftruncate(fd, bytes)?),
+    }
 }
 
 /// Maps a segment that another process made, after checking that it is sealed and has exactly

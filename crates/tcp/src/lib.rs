@@ -50,6 +50,7 @@ mod uring;
 mod waiting;
 
 pub use config::{Config, Error, ReactorKind};
+pub use reactor::is_allowed_here;
 pub use state::{Listening, Tcp};
 pub use tunables::TUNABLES;
 pub use waiting::{Armed, Sleeper};

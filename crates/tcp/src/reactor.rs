@@ -40,6 +40,11 @@ macro_rules! either {
     };
 }
 
+/// Whether this system lets a process watch its sockets so, for `yamabiko info`.
+pub fn is_allowed_here(kind: ReactorKind) -> bool {
+    Reactor::new(Some(kind)).is_ok()
+}
+
 impl Reactor {
     /// The one asked for.
     pub fn new(kind: Option<ReactorKind>) -> io::Result<Reactor> {

@@ -183,17 +183,17 @@ impl Wrapper<'_> {
         compiler: Vec<String>,
         rest: &[String],
     ) -> Result<Answer, String> {
-        let with = |flags: Vec<String>| [compiler.clone(), flags].concat().join(" ");
+        let with = |flags: Vec<String>| line(&[compiler.clone(), flags].concat());
         let text = match question {
             "-show" | "-showme" if rest.is_empty() => {
                 with([self.compile_flags(abi), self.link_flags(abi)].concat())
             }
-            "-show" | "-showme" => self.command(abi, compiler, rest).join(" "),
-            "-showme:command" => compiler.join(" "),
-            "-showme:compile" => self.compile_flags(abi).join(" "),
-            "-showme:link" => self.link_flags(abi).join(" "),
-            "-showme:incdirs" => self.include(abi),
-            "-showme:libdirs" => format!("{}/lib", self.prefix),
+            "-show" | "-showme" => line(&self.command(abi, compiler, rest)),
+            "-showme:command" => line(&compiler),
+            "-showme:compile" => line(&self.compile_flags(abi)),
+            "-showme:link" => line(&self.link_flags(abi)),
+            "-showme:incdirs" => quoted(&self.include(abi)),
+            "-showme:libdirs" => quoted(&format!("{}/lib", self.prefix)),
             "-showme:libs" => Self::library(abi).into(),
             "-showme:version" => format!(
                 "{}: Yamabiko {} (Language: {})",
@@ -214,6 +214,31 @@ impl Wrapper<'_> {
         };
         Ok(Answer::Print(text))
     }
+}
+
+/// Words as a line for a shell.
+fn line(words: &[String]) -> String {
+    let words: Vec<_> = words.iter().map(|word| quoted(word)).collect();
+    words.join(" ")
+}
+
+/// A word as a shell reads it. Quotes stand after the option's letters (`-I"/a b"`), because that is where
+/// CMake's FindMPI, which reads such lines with regular expressions, looks for them.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_=+./:,@%^".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_string();
+    }
+    let options = ["-Wl,", "-I", "-L", "-D"];
+    let option = options.iter().find(|o| word.starts_with(*o)).unwrap_or(&"");
+    let mut inside = String::new();
+    for c in word[option.len()..].chars() {
+        if "\\\"$`".contains(c) {
+            inside.push('\\');
+        }
+        inside.push(c);
+    }
+    format!("{option}\"{inside}\"")
 }
 
 fn is_question(word: &str) -> bool {
@@ -250,10 +275,14 @@ mod tests {
     use super::*;
 
     fn answer(name: &str, args: &str) -> Result<Answer, String> {
+        answer_at("/p", name, args)
+    }
+
+    fn answer_at(prefix: &str, name: &str, args: &str) -> Result<Answer, String> {
         let env = |key: &str| (key == "OMPI_CXX").then(|| "ccache g++".to_string());
         let wrapper = Wrapper {
             name,
-            prefix: "/p",
+            prefix,
             env: &env,
         };
         let args: Vec<_> = args.split_whitespace().map(String::from).collect();
@@ -293,6 +322,26 @@ mod tests {
             "tcc -I/p/include -E a.c"
         );
         assert!(answer("mpicc", "-abi=openmpi a.c").is_err());
+    }
+
+    #[test]
+    fn what_is_printed_can_be_read_by_a_shell() {
+        let shown = |args| match answer_at("/a $b", "mpicc", args) {
+            Ok(Answer::Print(text)) => text,
+            other => panic!("{other:?}"),
+        };
+        let link = r#"-L"/a \$b/lib" -Wl,"-rpath,/a \$b/lib" -lmpi_abi"#;
+        assert_eq!(shown("-show"), format!(r#"cc -I"/a \$b/include" {link}"#));
+        assert_eq!(shown("-showme:link"), link);
+        assert_eq!(shown("-showme:incdirs"), r#""/a \$b/include""#);
+        assert_eq!(
+            shown("-show -DX=(1) -c 'y"),
+            r#"cc -I"/a \$b/include" -D"X=(1)" -c "'y""#
+        );
+        // What is run is not read by a shell.
+        let run = answer_at("/a $b", "mpicc", "-c x.c").unwrap();
+        let words = ["cc", "-I/a $b/include", "-c", "x.c"].map(String::from);
+        assert_eq!(run, Answer::Run(words.to_vec()));
     }
 
     #[test]

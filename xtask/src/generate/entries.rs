@@ -125,8 +125,17 @@ pub fn missing(spec: &Spec, built: &Built, abi: Abi) -> Result<Vec<String>> {
     Ok(missing)
 }
 
+/// Whether a procedure is about files, whose error handlers are not those of communicators.
+fn is_about_files(proc: &Proc) -> bool {
+    proc.chapter == "io" || proc.params.iter().any(|p| p.kind == "FILE")
+}
+
 /// The object whose error handler a procedure calls, as an expression.
-fn on(spec: &Spec, proc: &Proc) -> String {
+fn on(spec: &Spec, proc: &Proc, built: bool) -> String {
+    if !built && is_about_files(proc) {
+        // No other file can exist.
+        return "consts::FILE_NULL".into();
+    }
     let objects = ["COMMUNICATOR", "WINDOW", "FILE", "SESSION"];
     let chosen = spec.overlay.on.get(&proc.name);
     let found = match chosen {
@@ -145,13 +154,14 @@ fn entry(spec: &Spec, built: &Built, proc: &Proc, large: bool, abi: Abi) -> Resu
     let name = name(proc, large);
     let anytime = proc.chapter == "tool" || spec.overlay.anytime.contains(&proc.name);
     let when = if anytime { "Always" } else { "Running" };
-    let on = on(spec, proc);
+    let function = function(spec, built, proc)?;
+    let on = on(spec, proc, function.is_some());
     let params = params(spec, proc, large, abi)?;
     let declared: Vec<_> = params
         .iter()
         .filter_map(|c| Some(format!("{}: {}", c.name, c.rust.as_deref()?)))
         .collect();
-    let body = match function(spec, built, proc)? {
+    let body = match function {
         Some(function) => {
             let mut args = vec!["e".to_string()];
             match spec
@@ -266,6 +276,26 @@ mod tests {
         );
         assert_eq!(declared("Psend_init", true, Abi::Standard)[2], "count: i64");
         assert_eq!(declared("Psend_init", false, Abi::Mpich)[2], "count: i64");
+    }
+
+    #[test]
+    fn files_that_are_not_built_have_the_handler_of_files() {
+        let spec = Spec::load().unwrap();
+        let handler = |name: &str, built| {
+            let proc = spec.procs.iter().find(|p| p.name == name).unwrap();
+            on(&spec, proc, built)
+        };
+        for name in [
+            "File_open",
+            "File_close",
+            "File_read",
+            "File_set_errhandler",
+        ] {
+            assert_eq!(handler(name, false), "consts::FILE_NULL", "{name}");
+        }
+        assert_eq!(handler("File_read", true), "fh.neutral()");
+        assert_eq!(handler("File_open", true), "comm.neutral()");
+        assert_eq!(handler("Win_create", false), "comm.neutral()");
     }
 
     #[test]

@@ -179,6 +179,18 @@ fn scarce(place: &Place, test: &mut dyn FnMut(&str, &dyn Fn() -> Result)) {
     test("64 descriptors", &|| {
         place.prepared("ulimit -n 64; exec", "plain")
     });
+    // The report page fits, the segment does not; its maker has to say so, and not to die of SIGXFSZ.
+    test("files of 64 KiB at most", &|| {
+        let plain = format!("{} plain", place.bin("guest").display());
+        let said = ["MPI_Init", "the limit on the size of files (ulimit -f)"];
+        let done = place
+            .shell("ulimit -f 128; exec", 2, &plain)
+            .fails(&said.map(str::to_owned))?;
+        match done.output.contains("SIG") {
+            true => Err(done.output),
+            false => Ok(()),
+        }
+    });
     test("no descriptors but the three", &|| {
         place.prepared("exec 0</dev/null; exec", "descriptors")
     });

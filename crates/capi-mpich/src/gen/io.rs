@@ -3,261 +3,261 @@
 #[allow(unused_imports)]
 use crate::abi::prelude::*;
 
-entry! { PMPI_File_close "MPI_File_close" Running []
+entry! { PMPI_File_close "MPI_File_close" Running [consts::FILE_NULL]
     (fh: *mut File)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_delete "MPI_File_delete" Running []
+entry! { PMPI_File_delete "MPI_File_delete" Running [consts::FILE_NULL]
     (filename: *const c_char, info: Info)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_get_amode "MPI_File_get_amode" Running [fh.neutral()]
+entry! { PMPI_File_get_amode "MPI_File_get_amode" Running [consts::FILE_NULL]
     (fh: File, amode: *mut i32)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_get_atomicity "MPI_File_get_atomicity" Running [fh.neutral()]
+entry! { PMPI_File_get_atomicity "MPI_File_get_atomicity" Running [consts::FILE_NULL]
     (fh: File, flag: *mut i32)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_get_byte_offset "MPI_File_get_byte_offset" Running [fh.neutral()]
+entry! { PMPI_File_get_byte_offset "MPI_File_get_byte_offset" Running [consts::FILE_NULL]
     (fh: File, offset: i64, disp: *mut i64)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_get_group "MPI_File_get_group" Running [fh.neutral()]
+entry! { PMPI_File_get_group "MPI_File_get_group" Running [consts::FILE_NULL]
     (fh: File, group: *mut Group)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_get_info "MPI_File_get_info" Running [fh.neutral()]
+entry! { PMPI_File_get_info "MPI_File_get_info" Running [consts::FILE_NULL]
     (fh: File, info_used: *mut Info)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_get_position "MPI_File_get_position" Running [fh.neutral()]
+entry! { PMPI_File_get_position "MPI_File_get_position" Running [consts::FILE_NULL]
     (fh: File, offset: *mut i64)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_get_position_shared "MPI_File_get_position_shared" Running [fh.neutral()]
+entry! { PMPI_File_get_position_shared "MPI_File_get_position_shared" Running [consts::FILE_NULL]
     (fh: File, offset: *mut i64)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_get_size "MPI_File_get_size" Running [fh.neutral()]
+entry! { PMPI_File_get_size "MPI_File_get_size" Running [consts::FILE_NULL]
     (fh: File, size: *mut i64)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_get_type_extent "MPI_File_get_type_extent" Running [fh.neutral()]
+entry! { PMPI_File_get_type_extent "MPI_File_get_type_extent" Running [consts::FILE_NULL]
     (fh: File, datatype: Datatype, extent: *mut i64)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_get_type_extent_c "MPI_File_get_type_extent_c" Running [fh.neutral()]
+entry! { PMPI_File_get_type_extent_c "MPI_File_get_type_extent_c" Running [consts::FILE_NULL]
     (fh: File, datatype: Datatype, extent: *mut i64)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_get_view "MPI_File_get_view" Running [fh.neutral()]
+entry! { PMPI_File_get_view "MPI_File_get_view" Running [consts::FILE_NULL]
     (fh: File, disp: *mut i64, etype: *mut Datatype, filetype: *mut Datatype, datarep: *mut c_char)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_iread "MPI_File_iread" Running [fh.neutral()]
+entry! { PMPI_File_iread "MPI_File_iread" Running [consts::FILE_NULL]
     (fh: File, buf: *mut c_void, count: i32, datatype: Datatype, request: *mut Request)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_iread_c "MPI_File_iread_c" Running [fh.neutral()]
+entry! { PMPI_File_iread_c "MPI_File_iread_c" Running [consts::FILE_NULL]
     (fh: File, buf: *mut c_void, count: i64, datatype: Datatype, request: *mut Request)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_iread_all "MPI_File_iread_all" Running [fh.neutral()]
+entry! { PMPI_File_iread_all "MPI_File_iread_all" Running [consts::FILE_NULL]
     (fh: File, buf: *mut c_void, count: i32, datatype: Datatype, request: *mut Request)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_iread_all_c "MPI_File_iread_all_c" Running [fh.neutral()]
+entry! { PMPI_File_iread_all_c "MPI_File_iread_all_c" Running [consts::FILE_NULL]
     (fh: File, buf: *mut c_void, count: i64, datatype: Datatype, request: *mut Request)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_iread_at "MPI_File_iread_at" Running [fh.neutral()]
+entry! { PMPI_File_iread_at "MPI_File_iread_at" Running [consts::FILE_NULL]
     (fh: File, offset: i64, buf: *mut c_void, count: i32, datatype: Datatype, request: *mut Request)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_iread_at_c "MPI_File_iread_at_c" Running [fh.neutral()]
+entry! { PMPI_File_iread_at_c "MPI_File_iread_at_c" Running [consts::FILE_NULL]
     (fh: File, offset: i64, buf: *mut c_void, count: i64, datatype: Datatype, request: *mut Request)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_iread_at_all "MPI_File_iread_at_all" Running [fh.neutral()]
+entry! { PMPI_File_iread_at_all "MPI_File_iread_at_all" Running [consts::FILE_NULL]
     (fh: File, offset: i64, buf: *mut c_void, count: i32, datatype: Datatype, request: *mut Request)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_iread_at_all_c "MPI_File_iread_at_all_c" Running [fh.neutral()]
+entry! { PMPI_File_iread_at_all_c "MPI_File_iread_at_all_c" Running [consts::FILE_NULL]
     (fh: File, offset: i64, buf: *mut c_void, count: i64, datatype: Datatype, request: *mut Request)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_iread_shared "MPI_File_iread_shared" Running [fh.neutral()]
+entry! { PMPI_File_iread_shared "MPI_File_iread_shared" Running [consts::FILE_NULL]
     (fh: File, buf: *mut c_void, count: i32, datatype: Datatype, request: *mut Request)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_iread_shared_c "MPI_File_iread_shared_c" Running [fh.neutral()]
+entry! { PMPI_File_iread_shared_c "MPI_File_iread_shared_c" Running [consts::FILE_NULL]
     (fh: File, buf: *mut c_void, count: i64, datatype: Datatype, request: *mut Request)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_iwrite "MPI_File_iwrite" Running [fh.neutral()]
+entry! { PMPI_File_iwrite "MPI_File_iwrite" Running [consts::FILE_NULL]
     (fh: File, buf: *const c_void, count: i32, datatype: Datatype, request: *mut Request)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_iwrite_c "MPI_File_iwrite_c" Running [fh.neutral()]
+entry! { PMPI_File_iwrite_c "MPI_File_iwrite_c" Running [consts::FILE_NULL]
     (fh: File, buf: *const c_void, count: i64, datatype: Datatype, request: *mut Request)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_iwrite_all "MPI_File_iwrite_all" Running [fh.neutral()]
+entry! { PMPI_File_iwrite_all "MPI_File_iwrite_all" Running [consts::FILE_NULL]
     (fh: File, buf: *const c_void, count: i32, datatype: Datatype, request: *mut Request)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_iwrite_all_c "MPI_File_iwrite_all_c" Running [fh.neutral()]
+entry! { PMPI_File_iwrite_all_c "MPI_File_iwrite_all_c" Running [consts::FILE_NULL]
     (fh: File, buf: *const c_void, count: i64, datatype: Datatype, request: *mut Request)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_iwrite_at "MPI_File_iwrite_at" Running [fh.neutral()]
+entry! { PMPI_File_iwrite_at "MPI_File_iwrite_at" Running [consts::FILE_NULL]
     (fh: File, offset: i64, buf: *const c_void, count: i32, datatype: Datatype, request: *mut Request)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_iwrite_at_c "MPI_File_iwrite_at_c" Running [fh.neutral()]
+entry! { PMPI_File_iwrite_at_c "MPI_File_iwrite_at_c" Running [consts::FILE_NULL]
     (fh: File, offset: i64, buf: *const c_void, count: i64, datatype: Datatype, request: *mut Request)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_iwrite_at_all "MPI_File_iwrite_at_all" Running [fh.neutral()]
+entry! { PMPI_File_iwrite_at_all "MPI_File_iwrite_at_all" Running [consts::FILE_NULL]
     (fh: File, offset: i64, buf: *const c_void, count: i32, datatype: Datatype, request: *mut Request)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_iwrite_at_all_c "MPI_File_iwrite_at_all_c" Running [fh.neutral()]
+entry! { PMPI_File_iwrite_at_all_c "MPI_File_iwrite_at_all_c" Running [consts::FILE_NULL]
     (fh: File, offset: i64, buf: *const c_void, count: i64, datatype: Datatype, request: *mut Request)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_iwrite_shared "MPI_File_iwrite_shared" Running [fh.neutral()]
+entry! { PMPI_File_iwrite_shared "MPI_File_iwrite_shared" Running [consts::FILE_NULL]
     (fh: File, buf: *const c_void, count: i32, datatype: Datatype, request: *mut Request)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_iwrite_shared_c "MPI_File_iwrite_shared_c" Running [fh.neutral()]
+entry! { PMPI_File_iwrite_shared_c "MPI_File_iwrite_shared_c" Running [consts::FILE_NULL]
     (fh: File, buf: *const c_void, count: i64, datatype: Datatype, request: *mut Request)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_open "MPI_File_open" Running [comm.neutral()]
+entry! { PMPI_File_open "MPI_File_open" Running [consts::FILE_NULL]
     (comm: Comm, filename: *const c_char, amode: i32, info: Info, fh: *mut File)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_preallocate "MPI_File_preallocate" Running [fh.neutral()]
+entry! { PMPI_File_preallocate "MPI_File_preallocate" Running [consts::FILE_NULL]
     (fh: File, size: i64)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_read "MPI_File_read" Running [fh.neutral()]
+entry! { PMPI_File_read "MPI_File_read" Running [consts::FILE_NULL]
     (fh: File, buf: *mut c_void, count: i32, datatype: Datatype, status: *mut CStatus)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_read_c "MPI_File_read_c" Running [fh.neutral()]
+entry! { PMPI_File_read_c "MPI_File_read_c" Running [consts::FILE_NULL]
     (fh: File, buf: *mut c_void, count: i64, datatype: Datatype, status: *mut CStatus)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_read_all "MPI_File_read_all" Running [fh.neutral()]
+entry! { PMPI_File_read_all "MPI_File_read_all" Running [consts::FILE_NULL]
     (fh: File, buf: *mut c_void, count: i32, datatype: Datatype, status: *mut CStatus)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_read_all_c "MPI_File_read_all_c" Running [fh.neutral()]
+entry! { PMPI_File_read_all_c "MPI_File_read_all_c" Running [consts::FILE_NULL]
     (fh: File, buf: *mut c_void, count: i64, datatype: Datatype, status: *mut CStatus)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_read_all_begin "MPI_File_read_all_begin" Running [fh.neutral()]
+entry! { PMPI_File_read_all_begin "MPI_File_read_all_begin" Running [consts::FILE_NULL]
     (fh: File, buf: *mut c_void, count: i32, datatype: Datatype)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_read_all_begin_c "MPI_File_read_all_begin_c" Running [fh.neutral()]
+entry! { PMPI_File_read_all_begin_c "MPI_File_read_all_begin_c" Running [consts::FILE_NULL]
     (fh: File, buf: *mut c_void, count: i64, datatype: Datatype)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_read_all_end "MPI_File_read_all_end" Running [fh.neutral()]
+entry! { PMPI_File_read_all_end "MPI_File_read_all_end" Running [consts::FILE_NULL]
     (fh: File, buf: *mut c_void, status: *mut CStatus)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_read_at "MPI_File_read_at" Running [fh.neutral()]
+entry! { PMPI_File_read_at "MPI_File_read_at" Running [consts::FILE_NULL]
     (fh: File, offset: i64, buf: *mut c_void, count: i32, datatype: Datatype, status: *mut CStatus)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_read_at_c "MPI_File_read_at_c" Running [fh.neutral()]
+entry! { PMPI_File_read_at_c "MPI_File_read_at_c" Running [consts::FILE_NULL]
     (fh: File, offset: i64, buf: *mut c_void, count: i64, datatype: Datatype, status: *mut CStatus)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_read_at_all "MPI_File_read_at_all" Running [fh.neutral()]
+entry! { PMPI_File_read_at_all "MPI_File_read_at_all" Running [consts::FILE_NULL]
     (fh: File, offset: i64, buf: *mut c_void, count: i32, datatype: Datatype, status: *mut CStatus)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_read_at_all_c "MPI_File_read_at_all_c" Running [fh.neutral()]
+entry! { PMPI_File_read_at_all_c "MPI_File_read_at_all_c" Running [consts::FILE_NULL]
     (fh: File, offset: i64, buf: *mut c_void, count: i64, datatype: Datatype, status: *mut CStatus)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_read_at_all_begin "MPI_File_read_at_all_begin" Running [fh.neutral()]
+entry! { PMPI_File_read_at_all_begin "MPI_File_read_at_all_begin" Running [consts::FILE_NULL]
     (fh: File, offset: i64, buf: *mut c_void, count: i32, datatype: Datatype)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_read_at_all_begin_c "MPI_File_read_at_all_begin_c" Running [fh.neutral()]
+entry! { PMPI_File_read_at_all_begin_c "MPI_File_read_at_all_begin_c" Running [consts::FILE_NULL]
     (fh: File, offset: i64, buf: *mut c_void, count: i64, datatype: Datatype)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_read_at_all_end "MPI_File_read_at_all_end" Running [fh.neutral()]
+entry! { PMPI_File_read_at_all_end "MPI_File_read_at_all_end" Running [consts::FILE_NULL]
     (fh: File, buf: *mut c_void, status: *mut CStatus)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_read_ordered "MPI_File_read_ordered" Running [fh.neutral()]
+entry! { PMPI_File_read_ordered "MPI_File_read_ordered" Running [consts::FILE_NULL]
     (fh: File, buf: *mut c_void, count: i32, datatype: Datatype, status: *mut CStatus)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_read_ordered_c "MPI_File_read_ordered_c" Running [fh.neutral()]
+entry! { PMPI_File_read_ordered_c "MPI_File_read_ordered_c" Running [consts::FILE_NULL]
     (fh: File, buf: *mut c_void, count: i64, datatype: Datatype, status: *mut CStatus)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_read_ordered_begin "MPI_File_read_ordered_begin" Running [fh.neutral()]
+entry! { PMPI_File_read_ordered_begin "MPI_File_read_ordered_begin" Running [consts::FILE_NULL]
     (fh: File, buf: *mut c_void, count: i32, datatype: Datatype)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_read_ordered_begin_c "MPI_File_read_ordered_begin_c" Running [fh.neutral()]
+entry! { PMPI_File_read_ordered_begin_c "MPI_File_read_ordered_begin_c" Running [consts::FILE_NULL]
     (fh: File, buf: *mut c_void, count: i64, datatype: Datatype)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_read_ordered_end "MPI_File_read_ordered_end" Running [fh.neutral()]
+entry! { PMPI_File_read_ordered_end "MPI_File_read_ordered_end" Running [consts::FILE_NULL]
     (fh: File, buf: *mut c_void, status: *mut CStatus)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_read_shared "MPI_File_read_shared" Running [fh.neutral()]
+entry! { PMPI_File_read_shared "MPI_File_read_shared" Running [consts::FILE_NULL]
     (fh: File, buf: *mut c_void, count: i32, datatype: Datatype, status: *mut CStatus)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_read_shared_c "MPI_File_read_shared_c" Running [fh.neutral()]
+entry! { PMPI_File_read_shared_c "MPI_File_read_shared_c" Running [consts::FILE_NULL]
     (fh: File, buf: *mut c_void, count: i64, datatype: Datatype, status: *mut CStatus)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_seek "MPI_File_seek" Running [fh.neutral()]
+entry! { PMPI_File_seek "MPI_File_seek" Running [consts::FILE_NULL]
     (fh: File, offset: i64, whence: i32)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_seek_shared "MPI_File_seek_shared" Running [fh.neutral()]
+entry! { PMPI_File_seek_shared "MPI_File_seek_shared" Running [consts::FILE_NULL]
     (fh: File, offset: i64, whence: i32)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_set_atomicity "MPI_File_set_atomicity" Running [fh.neutral()]
+entry! { PMPI_File_set_atomicity "MPI_File_set_atomicity" Running [consts::FILE_NULL]
     (fh: File, flag: i32)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_set_info "MPI_File_set_info" Running [fh.neutral()]
+entry! { PMPI_File_set_info "MPI_File_set_info" Running [consts::FILE_NULL]
     (fh: File, info: Info)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_set_size "MPI_File_set_size" Running [fh.neutral()]
+entry! { PMPI_File_set_size "MPI_File_set_size" Running [consts::FILE_NULL]
     (fh: File, size: i64)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_set_view "MPI_File_set_view" Running [fh.neutral()]
+entry! { PMPI_File_set_view "MPI_File_set_view" Running [consts::FILE_NULL]
     (fh: File, disp: i64, etype: Datatype, filetype: Datatype, datarep: *const c_char, info: Info)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_sync "MPI_File_sync" Running [fh.neutral()]
+entry! { PMPI_File_sync "MPI_File_sync" Running [consts::FILE_NULL]
     (fh: File)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_write "MPI_File_write" Running [fh.neutral()]
+entry! { PMPI_File_write "MPI_File_write" Running [consts::FILE_NULL]
     (fh: File, buf: *const c_void, count: i32, datatype: Datatype, status: *mut CStatus)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_write_c "MPI_File_write_c" Running [fh.neutral()]
+entry! { PMPI_File_write_c "MPI_File_write_c" Running [consts::FILE_NULL]
     (fh: File, buf: *const c_void, count: i64, datatype: Datatype, status: *mut CStatus)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_write_all "MPI_File_write_all" Running [fh.neutral()]
+entry! { PMPI_File_write_all "MPI_File_write_all" Running [consts::FILE_NULL]
     (fh: File, buf: *const c_void, count: i32, datatype: Datatype, status: *mut CStatus)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_write_all_c "MPI_File_write_all_c" Running [fh.neutral()]
+entry! { PMPI_File_write_all_c "MPI_File_write_all_c" Running [consts::FILE_NULL]
     (fh: File, buf: *const c_void, count: i64, datatype: Datatype, status: *mut CStatus)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_write_all_begin "MPI_File_write_all_begin" Running [fh.neutral()]
+entry! { PMPI_File_write_all_begin "MPI_File_write_all_begin" Running [consts::FILE_NULL]
     (fh: File, buf: *const c_void, count: i32, datatype: Datatype)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_write_all_begin_c "MPI_File_write_all_begin_c" Running [fh.neutral()]
+entry! { PMPI_File_write_all_begin_c "MPI_File_write_all_begin_c" Running [consts::FILE_NULL]
     (fh: File, buf: *const c_void, count: i64, datatype: Datatype)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_write_all_end "MPI_File_write_all_end" Running [fh.neutral()]
+entry! { PMPI_File_write_all_end "MPI_File_write_all_end" Running [consts::FILE_NULL]
     (fh: File, buf: *const c_void, status: *mut CStatus)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_write_at "MPI_File_write_at" Running [fh.neutral()]
+entry! { PMPI_File_write_at "MPI_File_write_at" Running [consts::FILE_NULL]
     (fh: File, offset: i64, buf: *const c_void, count: i32, datatype: Datatype, status: *mut CStatus)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_write_at_c "MPI_File_write_at_c" Running [fh.neutral()]
+entry! { PMPI_File_write_at_c "MPI_File_write_at_c" Running [consts::FILE_NULL]
     (fh: File, offset: i64, buf: *const c_void, count: i64, datatype: Datatype, status: *mut CStatus)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_write_at_all "MPI_File_write_at_all" Running [fh.neutral()]
+entry! { PMPI_File_write_at_all "MPI_File_write_at_all" Running [consts::FILE_NULL]
     (fh: File, offset: i64, buf: *const c_void, count: i32, datatype: Datatype, status: *mut CStatus)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_write_at_all_c "MPI_File_write_at_all_c" Running [fh.neutral()]
+entry! { PMPI_File_write_at_all_c "MPI_File_write_at_all_c" Running [consts::FILE_NULL]
     (fh: File, offset: i64, buf: *const c_void, count: i64, datatype: Datatype, status: *mut CStatus)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_write_at_all_begin "MPI_File_write_at_all_begin" Running [fh.neutral()]
+entry! { PMPI_File_write_at_all_begin "MPI_File_write_at_all_begin" Running [consts::FILE_NULL]
     (fh: File, offset: i64, buf: *const c_void, count: i32, datatype: Datatype)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_write_at_all_begin_c "MPI_File_write_at_all_begin_c" Running [fh.neutral()]
+entry! { PMPI_File_write_at_all_begin_c "MPI_File_write_at_all_begin_c" Running [consts::FILE_NULL]
     (fh: File, offset: i64, buf: *const c_void, count: i64, datatype: Datatype)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_write_at_all_end "MPI_File_write_at_all_end" Running [fh.neutral()]
+entry! { PMPI_File_write_at_all_end "MPI_File_write_at_all_end" Running [consts::FILE_NULL]
     (fh: File, buf: *const c_void, status: *mut CStatus)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_write_ordered "MPI_File_write_ordered" Running [fh.neutral()]
+entry! { PMPI_File_write_ordered "MPI_File_write_ordered" Running [consts::FILE_NULL]
     (fh: File, buf: *const c_void, count: i32, datatype: Datatype, status: *mut CStatus)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_write_ordered_c "MPI_File_write_ordered_c" Running [fh.neutral()]
+entry! { PMPI_File_write_ordered_c "MPI_File_write_ordered_c" Running [consts::FILE_NULL]
     (fh: File, buf: *const c_void, count: i64, datatype: Datatype, status: *mut CStatus)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_write_ordered_begin "MPI_File_write_ordered_begin" Running [fh.neutral()]
+entry! { PMPI_File_write_ordered_begin "MPI_File_write_ordered_begin" Running [consts::FILE_NULL]
     (fh: File, buf: *const c_void, count: i32, datatype: Datatype)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_write_ordered_begin_c "MPI_File_write_ordered_begin_c" Running [fh.neutral()]
+entry! { PMPI_File_write_ordered_begin_c "MPI_File_write_ordered_begin_c" Running [consts::FILE_NULL]
     (fh: File, buf: *const c_void, count: i64, datatype: Datatype)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_write_ordered_end "MPI_File_write_ordered_end" Running [fh.neutral()]
+entry! { PMPI_File_write_ordered_end "MPI_File_write_ordered_end" Running [consts::FILE_NULL]
     (fh: File, buf: *const c_void, status: *mut CStatus)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_write_shared "MPI_File_write_shared" Running [fh.neutral()]
+entry! { PMPI_File_write_shared "MPI_File_write_shared" Running [consts::FILE_NULL]
     (fh: File, buf: *const c_void, count: i32, datatype: Datatype, status: *mut CStatus)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_write_shared_c "MPI_File_write_shared_c" Running [fh.neutral()]
+entry! { PMPI_File_write_shared_c "MPI_File_write_shared_c" Running [consts::FILE_NULL]
     (fh: File, buf: *const c_void, count: i64, datatype: Datatype, status: *mut CStatus)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_Register_datarep "MPI_Register_datarep" Running []
+entry! { PMPI_Register_datarep "MPI_Register_datarep" Running [consts::FILE_NULL]
     (datarep: *const c_char, read_conversion_fn: usize, write_conversion_fn: usize, dtype_file_extent_fn: usize, extra_state: usize)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_Register_datarep_c "MPI_Register_datarep_c" Running []
+entry! { PMPI_Register_datarep_c "MPI_Register_datarep_c" Running [consts::FILE_NULL]
     (datarep: *const c_char, read_conversion_fn: usize, write_conversion_fn: usize, dtype_file_extent_fn: usize, extra_state: usize)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }

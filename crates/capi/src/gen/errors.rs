@@ -33,16 +33,16 @@ entry! { PMPI_Error_class "MPI_Error_class" Always []
 entry! { PMPI_Error_string "MPI_Error_string" Always []
     (errorcode: i32, string: *mut c_char, resultlen: *mut i32)
     |e| api::errhandler::error_string(e, errorcode, text_out(string, limits::ERROR_STRING, "string")?, int_out(resultlen, "resultlen")?) }
-entry! { PMPI_File_call_errhandler "MPI_File_call_errhandler" Running [fh.neutral()]
+entry! { PMPI_File_call_errhandler "MPI_File_call_errhandler" Running [consts::FILE_NULL]
     (fh: File, errorcode: i32)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
 entry! { PMPI_File_create_errhandler "MPI_File_create_errhandler" Always []
     (file_errhandler_fn: usize, errhandler: *mut Errhandler)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_get_errhandler "MPI_File_get_errhandler" Running [file.neutral()]
+entry! { PMPI_File_get_errhandler "MPI_File_get_errhandler" Running [consts::FILE_NULL]
     (file: File, errhandler: *mut Errhandler)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
-entry! { PMPI_File_set_errhandler "MPI_File_set_errhandler" Running [file.neutral()]
+entry! { PMPI_File_set_errhandler "MPI_File_set_errhandler" Running [consts::FILE_NULL]
     (file: File, errhandler: Errhandler)
     |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
 entry! { PMPI_Remove_error_class "MPI_Remove_error_class" Always []

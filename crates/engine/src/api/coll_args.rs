@@ -15,7 +15,7 @@ use types::{Handle, Result, consts, fault};
 
 use super::p2p::check_buffer;
 use crate::coll::{Call, team};
-use crate::comm::Comm;
+use crate::comm::{Comm, counted};
 use crate::graphs::Plan;
 use crate::state::Engine;
 use crate::typeobj::TypeObj;
@@ -115,8 +115,8 @@ pub(crate) fn check_root(comm: &Comm, root: i32) -> Result<u32> {
             fault(
                 consts::ERR_ROOT,
                 format!(
-                    "the root is rank {root}, but the communicator has {} ranks",
-                    comm.size()
+                    "the root is rank {root}, but the communicator has {}",
+                    counted(comm.size(), "rank")
                 ),
             )
         })

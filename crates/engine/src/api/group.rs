@@ -40,8 +40,8 @@ pub fn group_translate_ranks(
             return Err(fault(
                 consts::ERR_RANK,
                 format!(
-                    "entry {i} of the list of ranks is {rank}; the group has {} members",
-                    from.size()
+                    "entry {i} of the list of ranks is {rank}; the group has {}",
+                    crate::comm::counted(from.size(), "member")
                 ),
             ));
         }

@@ -7,7 +7,7 @@ use layout::Data;
 use mtmi::{Completion, Context, Endpoint, SendMode, Source, Submit, TagSel, Transport};
 use types::{Handle, Result, Status, consts, fault};
 
-use crate::comm::Comm;
+use crate::comm::{Comm, counted};
 use crate::request::{Kind, Request, SendKind, completed_status, cookie, failed};
 use crate::state::Engine;
 use crate::typeobj::TypeObj;
@@ -104,8 +104,8 @@ pub(crate) fn check_destination(comm: &Comm, dest: i32) -> Result<()> {
     Err(fault(
         consts::ERR_RANK,
         format!(
-            "the destination is rank {dest}, but the communicator has {} ranks",
-            comm.size()
+            "the destination is rank {dest}, but the communicator has {}",
+            counted(comm.size(), "rank")
         ),
     ))
 }
@@ -118,8 +118,8 @@ pub(crate) fn check_source(comm: &Comm, source: i32) -> Result<()> {
     Err(fault(
         consts::ERR_RANK,
         format!(
-            "the source is rank {source}, but the communicator has {} ranks",
-            comm.size()
+            "the source is rank {source}, but the communicator has {}",
+            counted(comm.size(), "rank")
         ),
     ))
 }

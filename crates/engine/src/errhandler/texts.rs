@@ -33,7 +33,7 @@ const CLASSES: [&str; 63] = [
     "MPI_ERR_ARG: invalid argument",
     "MPI_ERR_UNKNOWN: unknown error",
     "MPI_ERR_TRUNCATE: the message was truncated on receive",
-    "MPI_ERR_OTHER: an error described by its text only",
+    "MPI_ERR_OTHER: an error of no other class",
     "MPI_ERR_INTERN: internal error of the library",
     "MPI_ERR_PENDING: the operation is still pending",
     "MPI_ERR_IN_STATUS: the error is in the status",

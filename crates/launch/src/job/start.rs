@@ -107,8 +107,9 @@ pub(super) fn start(options: &Options) -> Result<Job, StartError> {
         cleanup: options.cleanup,
         deadline: options.timeout.and_then(|t| Instant::now().checked_add(t)),
         asked: None,
-        interrupts: 0,
+        passed_on: Vec::new(),
         announced: false,
+        signal_told: false,
     })
 }
 

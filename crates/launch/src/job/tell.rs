@@ -15,12 +15,18 @@ impl Job {
         if *failure == Failure::Signal(libc::SIGPIPE) && !self.sinks_open[0] {
             return;
         }
-        self.announced = true;
         let (rank, failure) = (*rank, failure.clone());
+        if let Failure::Signal(signal) = failure
+            && self.was_passed_on(signal)
+        {
+            return self.tell_signal(signal);
+        }
+        self.announced = true;
         if failure == Failure::HostLost {
             // That has been told for all its ranks together.
             return;
         }
+        self.tell_request();
         self.tell_failure(rank, &failure);
         match self.verdict.others() {
             0 => {}
@@ -39,11 +45,12 @@ impl Job {
             (0, host) => host,
             (pid, host) => format!(" (pid {pid}{host})"),
         };
-        let text = format!(
-            "mpiexec: rank {rank}{process} {failure}; it was {}",
-            self.doing(rank)
-        );
-        self.sinks[1].say(&text);
+        let doing = match failure {
+            // It was aborting, or nowhere.
+            Failure::Abort(..) | Failure::NotStarted(..) => String::new(),
+            _ => format!("; it was {}", self.doing(rank)),
+        };
+        self.sinks[1].say(&format!("mpiexec: rank {rank}{process} {failure}{doing}"));
     }
 
     /// Says that a host is lost, and with it which ranks.
@@ -110,7 +117,7 @@ impl Job {
             (None, State::Never) => "not waiting in MPI (it had not called MPI_Init)".into(),
             (None, State::Finalized) => "not waiting in MPI (it had called MPI_Finalize)".into(),
             (None, State::Joined) => {
-                "in MPI, in a library that does not tell where it waits".into()
+                "in MPI_Init, or in a library that does not tell where it waits".into()
             }
         }
     }

@@ -18,6 +18,10 @@ use std::ffi::{CString, OsString};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Instant;
 
+/// Descriptors that mpiexec or a daemon holds for each rank while it starts it, at most: both ends of its
+/// PMI socket and of its output pipes, standard input, and one to spare.
+const DESCRIPTORS_EACH: u64 = 8;
+
 /// A plan that this host can carry out: its programs have been found.
 pub struct Prepared {
     size: usize,
@@ -99,7 +103,7 @@ pub fn start(
     first: First,
     mask: &Mask,
 ) -> Result<Node, StartError> {
-    allow_descriptors(prepared.ranks.len() as u64 * 8 + 64);
+    allow_descriptors(prepared.ranks.len() as u64 * DESCRIPTORS_EACH + 64);
     // The keeper's own; the ranks inherit it under its number.
     let page = page.try_clone().map_err(|e| system("the report page", e))?;
     let (mut ranks, mut residents, mut input) = (Vec::new(), Vec::new(), None);
@@ -229,8 +233,21 @@ fn socket_pair(kind: SocketType) -> Result<(OwnedFd, OwnedFd), StartError> {
 
 /// The error of a system call.
 pub fn system(what: &str, error: impl Into<std::io::Error>) -> StartError {
+    let error = error.into();
+    let advice = match error.raw_os_error() {
+        Some(libc::EMFILE) => advice_on_descriptors(),
+        _ => String::new(),
+    };
     StartError {
-        text: format!("cannot make {what}: {}", os::reason(error)),
+        text: format!("cannot make {what}: {}{advice}", os::reason(error)),
         code: 1,
     }
+}
+
+fn advice_on_descriptors() -> String {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let current = limit.current.map_or("unlimited".into(), |n| n.to_string());
+    format!(
+        "; raise the limit on them (ulimit -n), which is {current}: every rank on a host takes up to {DESCRIPTORS_EACH}"
+    )
 }

@@ -222,7 +222,7 @@ usage: mpiexec [options] program [arguments] [: [options] program [arguments]]..
 Runs an MPI job on this machine or several. Options take one dash or two.
 
   -n N, -np N            number of ranks of the next program (default 1)
-  -env NAME VALUE        set a variable for the next program
+  -env NAME VALUE        set a variable for the next program (also -env NAME=VALUE)
   -x NAME[=VALUE]        the same; without a value, mpiexec's own is passed
   -envall -envnone -envlist A,B     what the next program inherits (default: all)
   -genv NAME VALUE, -genvall -genvnone -genvlist A,B    the same for all programs
@@ -246,10 +246,10 @@ Runs an MPI job on this machine or several. Options take one dash or two.
   --oversubscribe --allow-run-as-root --mca K V    accepted, no effect
   --version, --help
 
-Signals: INT, TERM, HUP, USR1, USR2, TSTP and CONT are passed to all ranks; a second INT kills
-them. QUIT prints where each rank waits, as does: yamabiko report PID-of-mpiexec
+Signals: INT, TERM, HUP, USR1, USR2, TSTP and CONT are passed to all ranks; a second INT, TERM or
+HUP kills them, as does TERM or HUP when they have not ended after 10 s. QUIT prints where each rank waits, as does: yamabiko report PID-of-mpiexec
 
 Exit code: that of the first rank that failed, 128 + its signal, or MPI_Abort's code; 124 after
--timeout; 127 or 126 if a program could not be found or run; 2 for a wrong command line; 1 if a
+-timeout; 128 + the signal if mpiexec was told by one to kill the ranks; 127 or 126 if a program could not be found or run; 2 for a wrong command line; 1 if a
 host is lost. A host counts as lost when its daemon ends or is silent for 12 seconds.
 ";

@@ -49,6 +49,20 @@ fn open_mpis_dialect() {
 }
 
 #[test]
+fn variables_in_one_word() {
+    let o = run("-genv A=1 --genv=B=2 -genv C 3=x -n 2 -env D= -env=E 5 -x F=a=b x=y").unwrap();
+    let pairs = |list: &[(OsString, OsString)]| -> Vec<String> {
+        let text = |word: &OsString| word.to_str().unwrap().to_string();
+        list.iter()
+            .map(|(n, v)| format!("{}|{}", text(n), text(v)))
+            .collect()
+    };
+    assert_eq!(pairs(&o.variables), ["A|1", "B|2", "C|3=x"]);
+    assert_eq!(pairs(&o.programs[0].variables), ["D|", "E|5", "F|a=b"]);
+    assert_eq!(argv(&o.programs[0]), ["x=y"]);
+}
+
+#[test]
 fn configuration_files() {
     let o = run("-configfile jobs").unwrap();
     assert_eq!(
@@ -104,6 +118,13 @@ fn errors_are_sentences() {
         ("-n 2", "no program after it"),
         ("-n", "needs 1 argument"),
         ("-env A", "needs 2 arguments"),
+        ("-env =1 x", "-env needs the name of a variable"),
+        ("-genv= 1 x", "needs the name"),
+        ("-x =1 x", "-x needs the name of a variable"),
+        ("-envlist A,B=1 x", "B=1 is no name of a variable"),
+        ("-n 1 x :", "a program is missing"),
+        (": x", "a program is missing"),
+        ("x : : y", "a program is missing"),
         ("-n 0 x", "from 1 to"),
         ("-n -3 x", "from 1 to"),
         ("-n 99999999999 x", "from 1 to"),

@@ -38,8 +38,42 @@ pub(super) fn stdin(name: &str, text: &str) -> Result<bool, String> {
 }
 
 /// `A,B,C` as variable names.
-pub(super) fn names(list: &OsStr) -> Vec<OsString> {
-    split(list, b',')
+pub(super) fn names(name: &str, list: &OsStr) -> Result<Vec<OsString>, String> {
+    let names = split(list, b',');
+    match names.iter().find(|n| n.as_bytes().contains(&b'=')) {
+        Some(wrong) => Err(format!(
+            "{name}: {} is no name of a variable; a list has names without values",
+            wrong.to_string_lossy()
+        )),
+        None => Ok(names),
+    }
+}
+
+/// A variable as `NAME VALUE` or in one word, `NAME=VALUE`.
+pub(super) fn variable(name: &str, words: &[OsString]) -> Result<(OsString, OsString), String> {
+    let (variable, value) = match words {
+        [pair] => parted(pair).unwrap_or_else(|| (pair.clone(), OsString::new())),
+        [variable, value, ..] => (variable.clone(), value.clone()),
+        [] => (OsString::new(), OsString::new()),
+    };
+    match variable.is_empty() {
+        true => Err(format!("{name} needs the name of a variable")),
+        false => Ok((variable, value)),
+    }
+}
+
+/// Whether this word is `NAME=VALUE`.
+pub(super) fn is_pair(word: &OsStr) -> bool {
+    word.as_bytes().contains(&b'=')
+}
+
+fn parted(word: &OsStr) -> Option<(OsString, OsString)> {
+    let bytes = word.as_bytes();
+    let at = bytes.iter().position(|b| *b == b'=')?;
+    Some((
+        OsString::from_vec(bytes[..at].to_vec()),
+        OsString::from_vec(bytes[at + 1..].to_vec()),
+    ))
 }
 
 /// `A:B:C` as directories.
@@ -56,14 +90,10 @@ fn split(list: &OsStr, separator: u8) -> Vec<OsString> {
 }
 
 /// `NAME=VALUE`, or `NAME` with mpiexec's own value (nothing if it has none).
-pub(super) fn export(word: &OsStr) -> Option<(OsString, OsString)> {
-    let bytes = word.as_bytes();
-    match bytes.iter().position(|b| *b == b'=') {
-        Some(at) => Some((
-            OsString::from_vec(bytes[..at].to_vec()),
-            OsString::from_vec(bytes[at + 1..].to_vec()),
-        )),
-        None => std::env::var_os(word).map(|value| (word.to_os_string(), value)),
+pub(super) fn export(name: &str, word: &OsStr) -> Result<Option<(OsString, OsString)>, String> {
+    match is_pair(word) || word.is_empty() {
+        true => variable(name, &[word.to_os_string()]).map(Some),
+        false => Ok(std::env::var_os(word).map(|value| (word.to_os_string(), value))),
     }
 }
 
