@@ -15,6 +15,7 @@ mod job;
 mod kills;
 mod mpi4py;
 mod net;
+mod over;
 mod peers;
 mod tidy;
 mod unit;
@@ -28,7 +29,7 @@ use std::time::Instant;
 /// Arguments of `test`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which: tidy gen unit build install c guest kills net cross imb mpi4py hpcc (all of them if none is named)
+    /// Which: tidy gen unit build install c guest kills net over cross imb mpi4py hpcc (all of them if none is named)
     stages: Vec<String>,
     /// Only tests whose name contains this
     #[arg(long)]
@@ -111,7 +112,7 @@ impl Tally {
 
 type Stage = fn(&Options, &mut Tally) -> Result;
 
-const STAGES: [(&str, Stage); 13] = [
+const STAGES: [(&str, Stage); 14] = [
     ("tidy", tidy::run),
     ("gen", unit::generated),
     ("unit", unit::run),
@@ -121,6 +122,7 @@ const STAGES: [(&str, Stage); 13] = [
     ("guest", guest::run),
     ("kills", kills::run),
     ("net", net::run),
+    ("over", over::run),
     ("cross", cross::run),
     ("imb", imb::run),
     ("mpi4py", mpi4py::run),
@@ -176,7 +178,7 @@ pub fn run(args: &Args) -> Result {
 /// Runs `cargo xtask soak`: the long forms of everything.
 pub fn soak() -> Result {
     run(&Args {
-        stages: ["build", "c", "mpi4py", "hpcc"].map(str::to_owned).to_vec(),
+        stages: ["build", "c", "net", "over", "mpi4py", "hpcc"].map(str::to_owned).to_vec(),
         only: None,
         soak: true,
         over: Over::Shm,

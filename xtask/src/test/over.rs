@@ -1,0 +1,57 @@
+//! Stage `over`: what other stages run over shared memory, over the network: inside one machine and between two
+//! hosts of a lab. A selection of it, and everything with `--soak`.
+
+use super::ground::Over;
+use super::{Options, Tally, ctests, hpcc, imb, mpi4py};
+use crate::Result;
+use crate::netlab::{self, Lab};
+
+type Stage = fn(&Options, &mut Tally) -> Result;
+
+/// Stage, way, and the part of it that always runs.
+const ALWAYS: [(Stage, Over, &str); 4] = [
+    (ctests::run, Over::Tcp, "/mpich/"),
+    (imb::run, Over::Tcp, "-n 2"),
+    (ctests::run, Over::Hosts, "/mpich/"),
+    (imb::run, Over::Hosts, "-n 4"),
+];
+
+const STAGES: [Stage; 4] = [ctests::run, imb::run, mpi4py::run, hpcc::run];
+const WAYS: [Over; 4] = [Over::Tcp, Over::IoUring, Over::Hosts, Over::Hosts6];
+
+/// Runs the stage.
+pub fn run(options: &Options, tally: &mut Tally) -> Result {
+    if options.soak {
+        for over in WAYS {
+            for stage in STAGES {
+                part(stage, over, options.only.clone(), tally)?;
+            }
+        }
+        return Ok(());
+    }
+    for (stage, over, only) in ALWAYS {
+        let only = options.only.clone().unwrap_or(only.to_owned());
+        part(stage, over, Some(only), tally)?;
+    }
+    Ok(())
+}
+
+fn part(stage: Stage, over: Over, only: Option<String>, tally: &mut Tally) -> Result {
+    let lab = match over.hosts() {
+        0 => None,
+        hosts => {
+            if let Some(why) = netlab::unavailable() {
+                println!("skipped: {why}");
+                return Ok(());
+            }
+            Some(Lab::build(hosts)?)
+        }
+    };
+    let options = Options {
+        only,
+        soak: false,
+        over,
+        lab,
+    };
+    stage(&options, tally)
+}
