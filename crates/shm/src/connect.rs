@@ -44,7 +44,7 @@ impl Config {
             rank,
             members: (0..ranks).collect(),
             endpoints: ranks,
-            key: "shm".to_string(),
+            key: "shm.0".to_string(),
             version: VERSION.to_string(),
             deadline: sys::clock::after(Duration::from_secs(60)),
         }
