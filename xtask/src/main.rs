@@ -8,6 +8,7 @@ mod distil;
 mod generate;
 mod icount;
 mod install;
+mod net_bench;
 mod netlab;
 mod process;
 mod reach;
@@ -44,6 +45,8 @@ enum Command {
     Run,
     /// Count the instructions of short MPI calls (with valgrind)
     Icount(icount::Args),
+    /// Time one way between two hosts of a lab, beside plain sockets and other MPIs
+    NetBench(net_bench::Args),
     /// Run all tests, or the stages named
     Test(test::Args),
     /// Write tests/py/mpich-skips.txt: which of mpi4py's own tests MPICH skips
@@ -65,6 +68,7 @@ fn main() -> std::process::ExitCode {
         Command::Install(args) => install::run(&args),
         Command::Run => run::run(),
         Command::Icount(args) => icount::run(&args),
+        Command::NetBench(args) => net_bench::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Skips(args) => test::skips(&args),
         Command::Soak => test::soak(),

@@ -84,7 +84,7 @@ impl Lab {
         ip(&["-n", &name, "link", "set", "eth0", "up"])
     }
 
-    /// The hosts' `/etc/hosts`, and the script that runs a command on a host.
+    /// The hosts' `/etc/hosts`, and the scripts that run a command on a host.
     fn files(&self) -> Result {
         let mut known = "127.0.0.1 localhost\n::1 localhost\n".to_owned();
         for host in 1..=self.hosts {
@@ -99,13 +99,26 @@ impl Lab {
             hosts.display(),
         );
         write(&hosts, &known)?;
+        let shell = format!(
+            "#!/bin/sh\n# Gives the words behind host $1 to a shell there, as ssh does. Made by the test.\n\
+             while [ \"${{1#-}}\" != \"$1\" ]; do shift; done\nhost=$1\nshift\n\
+             exec '{}' \"$host\" sh -c \"$*\"\n",
+            self.launcher().display(),
+        );
         write(&self.launcher(), &enter)?;
-        process::run(Command::new("chmod").arg("+x").arg(self.launcher()))
+        write(&self.shell(), &shell)?;
+        let scripts = [self.launcher(), self.shell()];
+        process::run(Command::new("chmod").arg("+x").args(scripts))
     }
 
     /// A command that is called with a host's name and a command for it: `-launcher-exec`.
     pub fn launcher(&self) -> PathBuf {
         self.folder.join("enter")
+    }
+
+    /// The same as ssh would do it: options in front are left out, and a shell reads the command.
+    pub fn shell(&self) -> PathBuf {
+        self.folder.join("shell")
     }
 
     /// A folder for the files of a test, removed with the lab.

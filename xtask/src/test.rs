@@ -6,6 +6,7 @@
 pub mod apt;
 mod cross;
 mod ctests;
+mod fuzz;
 mod ground;
 mod guest;
 mod hpcc;
@@ -16,7 +17,7 @@ mod kills;
 mod mpi4py;
 mod net;
 mod over;
-mod peers;
+pub mod peers;
 mod tidy;
 mod unit;
 
@@ -29,7 +30,7 @@ use std::time::Instant;
 /// Arguments of `test`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which: tidy gen unit build install c guest kills net over cross imb mpi4py hpcc (all of them if none is named)
+    /// Which: tidy gen unit fuzz build install c guest kills net over cross imb mpi4py hpcc (all of them if none is named)
     stages: Vec<String>,
     /// Only tests whose name contains this
     #[arg(long)]
@@ -112,10 +113,11 @@ impl Tally {
 
 type Stage = fn(&Options, &mut Tally) -> Result;
 
-const STAGES: [(&str, Stage); 14] = [
+const STAGES: [(&str, Stage); 15] = [
     ("tidy", tidy::run),
     ("gen", unit::generated),
     ("unit", unit::run),
+    ("fuzz", fuzz::run),
     ("build", unit::build),
     ("install", install::run),
     ("c", ctests::run),
@@ -178,7 +180,9 @@ pub fn run(args: &Args) -> Result {
 /// Runs `cargo xtask soak`: the long forms of everything.
 pub fn soak() -> Result {
     run(&Args {
-        stages: ["build", "c", "net", "over", "mpi4py", "hpcc"].map(str::to_owned).to_vec(),
+        stages: ["fuzz", "build", "c", "net", "over", "mpi4py", "hpcc"]
+            .map(str::to_owned)
+            .to_vec(),
         only: None,
         soak: true,
         over: Over::Shm,
