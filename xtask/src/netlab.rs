@@ -10,11 +10,15 @@ use crate::{Result, process};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Why there can be no lab here, if so.
+/// Why there can be no lab here, if so. Installs what it takes where we may.
 pub fn unavailable() -> Option<String> {
-    let missing = ["ip", "tc", "unshare"].iter().find(|p| !apt::found(p));
-    if let Some(missing) = missing {
-        return Some(format!("the program `{missing}` is missing"));
+    let tools = [
+        ("ip", "iproute2"),
+        ("tc", "iproute2"),
+        ("unshare", "util-linux"),
+    ];
+    if let Err(why) = apt::need(&tools) {
+        return Some(why);
     }
     let trial = format!("{}trial", prefix());
     let made = quietly(Command::new("ip").args(["netns", "add", &trial]));
