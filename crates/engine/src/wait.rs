@@ -12,7 +12,7 @@ type Asleep = <crate::world::Fabric as Transport>::Sleeper;
 /// Progress passes before a wait is written to the hang report and may sleep. A message that is
 /// under way arrives within a few; a longer spin of its own is the fabric's business, which knows
 /// whether ranks outnumber cores.
-const PASSES: u32 = 16;
+const PASSES: u32 = 64;
 
 /// What a call waits for, as the hang report shows it. `MPI_UNDEFINED` where it doesn't apply.
 #[derive(Clone, Copy, Debug)]

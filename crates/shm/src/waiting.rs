@@ -23,21 +23,21 @@ pub struct Patience {
     settled: bool,
 }
 
-/// Spin time with a processor per rank: several times what a reply takes. Not more: where the scheduler
-/// has put both ranks onto one processor (a wake-up does that, and it stays so while others keep the
-/// other one busy) each message costs this much and a switch: 4 us in place of 12, measured.
-const SPIN: Duration = Duration::from_micros(1);
-/// Yields after that, with a short burst of polls each: about 100 microseconds. Being woken costs 25 to 30
+/// Spin time with a processor per rank: several times what a reply takes. Where the scheduler has put both
+/// ranks onto one processor (a wake-up does that) each message costs this much and a switch, 12 us; but
+/// a shorter spin keeps them there: with 1 us, 8 bytes took 4 us in place of 0.2 in half of all runs.
+const SPIN: Duration = Duration::from_micros(5);
+/// Yields after that, with a burst of polls each: about 100 microseconds. Being woken costs 25 to 30
 /// microseconds on virtual machines, and two ranks that poll for less than that keep each other
 /// asleep in turn (28 microseconds a message in place of 0.3, measured). Yielding meanwhile lets the
 /// peer run should the scheduler have put both onto one processor.
-const YIELDS: u32 = 160;
+const YIELDS: u32 = 80;
 /// Spin time when ranks share processors: a message from a running peer, no more.
 const SPIN_SHARED: Duration = Duration::from_nanos(500);
 /// A yield costs half a microsecond if nobody else wants to run, and lets the peer run otherwise.
 const YIELDS_SHARED: u32 = 8;
 /// Polls after a yield.
-const BURST: u32 = 8;
+const BURST: u32 = 32;
 /// Polls between two looks at the clock.
 const POLLS: u32 = 32;
 
