@@ -1,7 +1,10 @@
 //! `cargo xtask test [STAGE...]`: all tests, or the stages named.
 //!
-//! A stage is a file of `test/`; each adds to one [`Tally`] and goes on after a failure, so that one run
+//! A stage is a file of `test/`; each adds to a [`Tally`] and goes on after a failure, so that one run
 //! tells everything. Whatever a stage needs from elsewhere it installs under the target folder.
+//!
+//! Stages run one after the other, but for those that mostly wait for a network: they run beside the ones that
+//! mostly compile ([`COURSE`]).
 
 pub mod apt;
 mod cross;
@@ -30,7 +33,7 @@ use std::time::Instant;
 /// Arguments of `test`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which: tidy gen unit fuzz build install c guest kills net over cross imb mpi4py hpcc (all of them if none is named)
+    /// Which: tidy gen build unit fuzz over net install c guest kills cross imb mpi4py hpcc (all of them if none is named)
     stages: Vec<String>,
     /// Only tests whose name contains this
     #[arg(long)]
@@ -94,10 +97,8 @@ impl Tally {
                 println!("pass  {name}  ({seconds:.1} s)");
             }
             Err(why) => {
-                println!("FAIL  {name}  ({seconds:.1} s)");
-                for line in why.lines() {
-                    println!("      {line}");
-                }
+                let lines: String = why.lines().map(|line| format!("\n      {line}")).collect();
+                println!("FAIL  {name}  ({seconds:.1} s){lines}");
                 self.failed.push(name.to_owned());
             }
         }
@@ -111,36 +112,47 @@ impl Tally {
     }
 }
 
-type Stage = fn(&Options, &mut Tally) -> Result;
+type Stage = (&'static str, fn(&Options, &mut Tally) -> Result);
 
-const STAGES: [(&str, Stage); 15] = [
-    ("tidy", tidy::run),
-    ("gen", unit::generated),
-    ("unit", unit::run),
-    ("fuzz", fuzz::run),
-    ("build", unit::build),
-    ("install", install::run),
-    ("c", ctests::run),
-    ("guest", guest::run),
-    ("kills", kills::run),
-    ("net", net::run),
-    ("over", over::run),
-    ("cross", cross::run),
-    ("imb", imb::run),
-    ("mpi4py", mpi4py::run),
-    ("hpcc", hpcc::run),
+/// Stages that run one after the other.
+type Lane = &'static [Stage];
+
+/// All stages: steps that follow each other, and in each of them the lanes that run beside each other.
+const COURSE: [&[Lane]; 3] = [
+    &[&[
+        ("tidy", tidy::run),
+        ("gen", unit::generated),
+        ("build", unit::build),
+    ]],
+    &[
+        &[("unit", unit::run), ("fuzz", fuzz::run)],
+        &[("over", over::run), ("net", net::run)],
+    ],
+    &[&[
+        ("install", install::run),
+        ("c", ctests::run),
+        ("guest", guest::run),
+        ("kills", kills::run),
+        ("cross", cross::run),
+        ("imb", imb::run),
+        ("mpi4py", mpi4py::run),
+        ("hpcc", hpcc::run),
+    ]],
 ];
+
+fn names() -> Vec<&'static str> {
+    let stages = COURSE.iter().copied().flatten().copied().flatten();
+    stages.map(|(name, _)| *name).collect()
+}
 
 /// Runs the subcommand.
 pub fn run(args: &Args) -> Result {
-    for name in &args.stages {
-        if !STAGES.iter().any(|(known, _)| known == name) {
-            let known: Vec<_> = STAGES.iter().map(|(name, _)| *name).collect();
-            return Err(format!(
-                "there is no stage `{name}`; the stages are {}",
-                known.join(" ")
-            ));
-        }
+    let known = names();
+    if let Some(name) = args.stages.iter().find(|s| !known.contains(&s.as_str())) {
+        return Err(format!(
+            "there is no stage `{name}`; the stages are {}",
+            known.join(" ")
+        ));
     }
     let options = Options {
         only: args.only.clone(),
@@ -151,19 +163,27 @@ pub fn run(args: &Args) -> Result {
             hosts => Some(Lab::build(hosts)?),
         },
     };
+    let asked = |name: &str| args.stages.is_empty() || args.stages.iter().any(|s| s == name);
     let mut tally = Tally::default();
     let mut times = Vec::new();
-    for (name, stage) in STAGES {
-        if !args.stages.is_empty() && !args.stages.iter().any(|asked| asked == name) {
-            continue;
+    for step in COURSE {
+        let ends = std::thread::scope(|scope| {
+            let start = |lane: &Lane| {
+                let stages: Vec<Stage> = lane.iter().filter(|s| asked(s.0)).copied().collect();
+                scope.spawn(|| follow(stages, &options))
+            };
+            let lanes: Vec<_> = step.iter().map(start).collect();
+            lanes
+                .into_iter()
+                .map(|lane| lane.join())
+                .collect::<Vec<_>>()
+        });
+        for end in ends {
+            let (lane, took) = end.map_err(|_| "a stage panicked".to_owned())?;
+            tally.passed += lane.passed;
+            tally.failed.extend(lane.failed);
+            times.extend(took);
         }
-        println!("== {name}");
-        let started = Instant::now();
-        // What a stage could not even begin counts as one failure of that stage.
-        if let Err(why) = stage(&options, &mut tally) {
-            tally.record(name, started, Err(why));
-        }
-        times.push(format!("{name} {:.0} s", started.elapsed().as_secs_f64()));
     }
     println!("== {}", times.join(", "));
     for name in &tally.failed {
@@ -175,6 +195,22 @@ pub fn run(args: &Args) -> Result {
     } else {
         Err("not all tests have passed".into())
     }
+}
+
+/// Runs the stages of a lane; what came of them, and how long each took.
+fn follow(stages: Vec<Stage>, options: &Options) -> (Tally, Vec<String>) {
+    let mut tally = Tally::default();
+    let mut times = Vec::new();
+    for (name, run) in stages {
+        println!("== {name}");
+        let started = Instant::now();
+        // What a stage could not even begin counts as one failure of that stage.
+        if let Err(why) = run(options, &mut tally) {
+            tally.record(name, started, Err(why));
+        }
+        times.push(format!("{name} {:.0} s", started.elapsed().as_secs_f64()));
+    }
+    (tally, times)
 }
 
 /// Runs `cargo xtask soak`: the long forms of everything.

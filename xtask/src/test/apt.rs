@@ -3,6 +3,10 @@
 use crate::{Result, process};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+/// One of us at a time: apt does not wait for another apt.
+static APT: Mutex<()> = Mutex::new(());
 
 /// Python with virtual environments.
 pub fn need_python() -> Result {
@@ -47,6 +51,7 @@ pub fn install(packages: &[&str]) -> Result {
             "missing: {words}\ntype:    sudo apt-get install -y {words}"
         ));
     }
+    let _alone = APT.lock().unwrap_or_else(PoisonError::into_inner);
     println!("      installing {words}");
     let apt = |args: &[&str]| {
         let mut command = Command::new("apt-get");
