@@ -22,8 +22,14 @@ pub fn unavailable() -> Option<String> {
     }
     let trial = format!("{}trial", prefix());
     let made = quietly(Command::new("ip").args(["netns", "add", &trial]));
+    let entered = made && quietly(Command::new("ip").args(["-n", &trial, "link"]));
     let _ = quietly(Command::new("ip").args(["netns", "del", &trial]));
-    (!made).then(|| "network namespaces need root".into())
+    match (made, entered) {
+        (true, true) => None,
+        (false, _) => Some("network namespaces need root".into()),
+        // In a plain chroot the root is no mount, and what `ip` does to enter a namespace is refused.
+        (true, false) => Some("network namespaces can't be entered here".into()),
+    }
 }
 
 /// A running network.
