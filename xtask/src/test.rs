@@ -3,8 +3,8 @@
 //! A stage is a file of `test/`; each adds to a [`Tally`] and goes on after a failure, so that one run
 //! tells everything. Whatever a stage needs from elsewhere it installs under the target folder.
 //!
-//! Stages run one after the other, but for those that mostly wait for a network: they run beside the ones that
-//! mostly compile ([`COURSE`]).
+//! Stages run in a few lanes beside each other ([`COURSE`]), as most of them wait a good part of their time: for a
+//! network, for sleeping ranks, for one long program among short ones.
 
 pub mod apt;
 mod cross;
@@ -33,7 +33,7 @@ use std::time::Instant;
 /// Arguments of `test`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which: tidy gen build unit fuzz over net install c guest kills cross imb mpi4py hpcc (all of them if none is named)
+    /// Which: tidy gen build unit fuzz over net c guest kills cross install imb mpi4py hpcc (all of them if none is named)
     stages: Vec<String>,
     /// Only tests whose name contains this
     #[arg(long)]
@@ -128,16 +128,20 @@ const COURSE: [&[Lane]; 3] = [
         &[("unit", unit::run), ("fuzz", fuzz::run)],
         &[("over", over::run), ("net", net::run)],
     ],
-    &[&[
-        ("install", install::run),
-        ("c", ctests::run),
-        ("guest", guest::run),
-        ("kills", kills::run),
-        ("cross", cross::run),
-        ("imb", imb::run),
-        ("mpi4py", mpi4py::run),
-        ("hpcc", hpcc::run),
-    ]],
+    &[
+        &[
+            ("c", ctests::run),
+            ("guest", guest::run),
+            ("kills", kills::run),
+            ("cross", cross::run),
+        ],
+        &[
+            ("install", install::run),
+            ("imb", imb::run),
+            ("mpi4py", mpi4py::run),
+            ("hpcc", hpcc::run),
+        ],
+    ],
 ];
 
 fn names() -> Vec<&'static str> {

@@ -4,9 +4,14 @@ use super::apt;
 use crate::{Result, build, process};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+/// Stages run beside each other; what two of them need is installed once.
+static INSTALLING: Mutex<()> = Mutex::new(());
 
 /// A virtual environment with these packages, made on first use.
 pub fn environment(name: &str, packages: &[&str]) -> Result<PathBuf> {
+    let _alone = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
     let home = build::target().join("peers").join(name);
     let stamp = home.join("installed.txt");
     let wanted = packages.join("\n");
