@@ -6,6 +6,7 @@
 pub mod apt;
 mod cross;
 mod ctests;
+mod fortran;
 mod fuzz;
 mod ground;
 mod guest;
@@ -18,6 +19,7 @@ mod mpi4py;
 mod net;
 mod over;
 pub mod peers;
+mod scalapack;
 mod tidy;
 mod unit;
 
@@ -30,7 +32,7 @@ use std::time::Instant;
 /// Arguments of `test`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which: tidy gen unit fuzz build install c guest kills net over cross imb mpi4py hpcc (all of them if none is named)
+    /// Which: tidy gen unit fuzz build install c fortran guest kills net over cross imb mpi4py hpcc scalapack (all of them if none is named)
     stages: Vec<String>,
     /// Only tests whose name contains this
     #[arg(long)]
@@ -38,7 +40,7 @@ pub struct Args {
     /// The long form of each stage
     #[arg(long)]
     soak: bool,
-    /// Which way messages take in the stages c, imb, mpi4py and hpcc
+    /// Which way messages take in the stages c, fortran, imb, mpi4py, hpcc and scalapack
     #[arg(long, value_enum, default_value_t)]
     over: Over,
 }
@@ -113,7 +115,7 @@ impl Tally {
 
 type Stage = fn(&Options, &mut Tally) -> Result;
 
-const STAGES: [(&str, Stage); 15] = [
+const STAGES: [(&str, Stage); 17] = [
     ("tidy", tidy::run),
     ("gen", unit::generated),
     ("unit", unit::run),
@@ -121,6 +123,7 @@ const STAGES: [(&str, Stage); 15] = [
     ("build", unit::build),
     ("install", install::run),
     ("c", ctests::run),
+    ("fortran", fortran::run),
     ("guest", guest::run),
     ("kills", kills::run),
     ("net", net::run),
@@ -129,6 +132,7 @@ const STAGES: [(&str, Stage); 15] = [
     ("imb", imb::run),
     ("mpi4py", mpi4py::run),
     ("hpcc", hpcc::run),
+    ("scalapack", scalapack::run),
 ];
 
 /// Runs the subcommand.
