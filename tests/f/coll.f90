@@ -72,6 +72,12 @@ program coll
   do i = 1, nranks
      call check(all(i) == 100 * (i - 1) + rank + 1, 'MPI_ALLTOALLW')
   end do
+  all = 0
+  call MPI_IALLTOALLW(mine, counts, places, types, all, counts, places, types, MPI_COMM_WORLD, request, ierr)
+  call MPI_WAIT(request, MPI_STATUS_IGNORE, ierr)
+  do i = 1, nranks
+     call check(all(i) == 100 * (i - 1) + rank + 1, 'MPI_IALLTOALLW')
+  end do
   call MPI_IALLTOALLW(MPI_IN_PLACE, counts, places, types, mine, counts, places, types, MPI_COMM_WORLD, request, ierr)
   call MPI_WAIT(request, MPI_STATUS_IGNORE, ierr)
   do i = 1, nranks

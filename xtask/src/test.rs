@@ -184,9 +184,18 @@ pub fn run(args: &Args) -> Result {
 /// Runs `cargo xtask soak`: the long forms of everything.
 pub fn soak() -> Result {
     run(&Args {
-        stages: ["fuzz", "build", "c", "net", "over", "mpi4py", "hpcc"]
-            .map(str::to_owned)
-            .to_vec(),
+        stages: [
+            "fuzz",
+            "build",
+            "c",
+            "net",
+            "over",
+            "mpi4py",
+            "hpcc",
+            "scalapack",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
         only: None,
         soak: true,
         over: Over::Shm,

@@ -34,8 +34,8 @@ pub enum Answer {
     Run(Vec<String>),
 }
 
-/// Options of gcc and clang that are followed by a value of their own.
-const WITH_VALUE: [&str; 24] = [
+/// Options of gcc, gfortran and clang that are followed by a value of their own.
+const WITH_VALUE: [&str; 25] = [
     "-o",
     "-I",
     "-L",
@@ -60,6 +60,7 @@ const WITH_VALUE: [&str; 24] = [
     "-Xpreprocessor",
     "-arch",
     "-aux-info",
+    "-J",
 ];
 
 /// Options after which nothing is linked.

@@ -84,7 +84,7 @@ impl Place {
         process::run(mpifort.arg("-o").arg(name))
     }
 
-    /// A C program with a Fortran part in a shared library, and one with a profiler in C.
+    /// A C program with a Fortran part in a shared library, and those with functions in C.
     fn compile_mixed(&self) -> Result {
         let source = |name: &str| root().join("tests/f").join(name);
         let part = self.bin.join("libmixed_part.so");
@@ -106,35 +106,28 @@ impl Place {
                 .arg(&part)
                 .arg(format!("-Wl,-rpath,{}", self.bin.display())),
         )?;
-        let mut profiler = self.wrapper("mpicc");
-        profiler.args(["-O1", "-shared", "-fPIC", "-o", "profiler.so"]);
-        process::run(profiler.arg(root().join("tests/c/profiler.c")))?;
-        let mut profiled = self.wrapper("mpifort");
-        profiled
-            .args(["-O1", "-g", "-w", "-o", "profiled"])
-            .arg(source("profiled.f90"));
-        process::run(
-            profiled
-                .arg(source("check.f90"))
-                .arg(self.bin.join("profiler.so")),
-        )
+        self.compile_over("profiled", &root().join("tests/c/profiler.c"))?;
+        self.compile_over("unbuilt", &source("stand_in.c"))
     }
 
-    fn run(
-        &self,
-        ground: &Ground,
-        ranks: u32,
-        program: &str,
-        says: &str,
-        env: &[(&str, &Path)],
-    ) -> Result {
-        let mut job = Job::new(&ground.launcher)
+    /// A Fortran program with C functions that stand in front of the library's.
+    fn compile_over(&self, program: &str, functions: &Path) -> Result {
+        let object = self.bin.join(format!("{program}.so"));
+        let mut mpicc = self.wrapper("mpicc");
+        mpicc.args(["-O1", "-g", "-Wall", "-Werror", "-shared", "-fPIC", "-o"]);
+        process::run(mpicc.arg(&object).arg(functions))?;
+        let source = |name: &str| root().join("tests/f").join(name);
+        let mut mpifort = self.wrapper("mpifort");
+        mpifort.args(["-O1", "-g", "-w", "-o", program]);
+        mpifort.arg(source(&format!("{program}.f90")));
+        process::run(mpifort.arg(source("check.f90")).arg(object))
+    }
+
+    fn run(&self, ground: &Ground, ranks: u32, program: &str, says: &str) -> Result {
+        Job::new(&ground.launcher)
             .args(ground.start(ranks))
-            .watches(&ground.library);
-        for (name, value) in env {
-            job = job.args(["-genv", name]).args([value.as_os_str()]);
-        }
-        job.args([self.bin.join(program)])
+            .watches(&ground.library)
+            .args([self.bin.join(program)])
             .passes(&[format!("ok {says}")])
             .map(|_| ())
     }
@@ -151,7 +144,7 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
         };
         std::fs::create_dir_all(&place.bin).map_err(|e| format!("{}: {e}", place.bin.display()))?;
         tally.test(
-            &format!("fortran/{abi} compile {} programs", PROGRAMS.len() + 2),
+            &format!("fortran/{abi} compile {} programs", PROGRAMS.len() + 3),
             || {
                 PROGRAMS
                     .iter()
@@ -167,17 +160,15 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
         };
         for ranks in RANKS {
             for (name, _, _, says) in PROGRAMS {
-                test(name, ranks, &|| place.run(&ground, ranks, name, says, &[]));
+                test(name, ranks, &|| place.run(&ground, ranks, name, says));
             }
             test("mixed", ranks, &|| {
-                place.run(&ground, ranks, "mixed", "mixed", &[])
+                place.run(&ground, ranks, "mixed", "mixed")
             });
         }
-        let profiler = place.bin.join("profiler.so");
-        let preloaded: &[(&str, &Path)] = &[("LD_PRELOAD", &profiler)];
-        test("profiled", 2, &|| {
-            place.run(&ground, 2, "profiled", "profiled", preloaded)
-        });
+        for program in ["profiled", "unbuilt"] {
+            test(program, 2, &|| place.run(&ground, 2, program, program));
+        }
     }
     tally.test("fortran/headers", headers);
     tally.test("fortran/mpifort without a compiler", no_compiler);
