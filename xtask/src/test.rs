@@ -9,6 +9,7 @@
 pub mod apt;
 mod cross;
 mod ctests;
+mod fortran;
 mod fuzz;
 mod ground;
 mod guest;
@@ -21,6 +22,7 @@ mod mpi4py;
 mod net;
 mod over;
 pub mod peers;
+mod scalapack;
 mod tidy;
 mod unit;
 
@@ -33,7 +35,7 @@ use std::time::Instant;
 /// Arguments of `test`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which: tidy gen build unit fuzz over net c guest kills cross install imb mpi4py hpcc (all of them if none is named)
+    /// Which: tidy gen build unit fuzz over net c fortran guest kills cross install imb mpi4py hpcc scalapack (all of them if none is named)
     stages: Vec<String>,
     /// Only tests whose name contains this
     #[arg(long)]
@@ -41,7 +43,7 @@ pub struct Args {
     /// The long form of each stage
     #[arg(long)]
     soak: bool,
-    /// Which way messages take in the stages c, imb, mpi4py and hpcc
+    /// Which way messages take in the stages c, fortran, imb, mpi4py, hpcc and scalapack
     #[arg(long, value_enum, default_value_t)]
     over: Over,
 }
@@ -131,6 +133,7 @@ const COURSE: [&[Lane]; 3] = [
     &[
         &[
             ("c", ctests::run),
+            ("fortran", fortran::run),
             ("guest", guest::run),
             ("kills", kills::run),
             ("cross", cross::run),
@@ -140,6 +143,7 @@ const COURSE: [&[Lane]; 3] = [
             ("imb", imb::run),
             ("mpi4py", mpi4py::run),
             ("hpcc", hpcc::run),
+            ("scalapack", scalapack::run),
         ],
     ],
 ];
@@ -220,9 +224,18 @@ fn follow(stages: Vec<Stage>, options: &Options) -> (Tally, Vec<String>) {
 /// Runs `cargo xtask soak`: the long forms of everything.
 pub fn soak() -> Result {
     run(&Args {
-        stages: ["fuzz", "build", "c", "net", "over", "mpi4py", "hpcc"]
-            .map(str::to_owned)
-            .to_vec(),
+        stages: [
+            "fuzz",
+            "build",
+            "c",
+            "net",
+            "over",
+            "mpi4py",
+            "hpcc",
+            "scalapack",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
         only: None,
         soak: true,
         over: Over::Shm,

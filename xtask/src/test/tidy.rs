@@ -13,7 +13,7 @@ const LINES_MAX: usize = 700;
 
 /// Which crates of the workspace each crate may use. An arrow that is not here is a change of the
 /// architecture: `ARCHITECTURE.md` then changes too.
-const ARROWS: [(&str, &[&str]); 21] = [
+const ARROWS: [(&str, &[&str]); 24] = [
     ("types", &[]),
     ("sys", &["types"]),
     ("boundary", &["types"]),
@@ -40,6 +40,9 @@ const ARROWS: [(&str, &[&str]); 21] = [
         "capi-mpich",
         &["types", "boundary", "sys", "engine", "entry"],
     ),
+    ("fortran", &[]),
+    ("fapi", &["fortran"]),
+    ("fapi-mpich", &["fortran"]),
     (
         "launch",
         &[
@@ -52,12 +55,14 @@ const ARROWS: [(&str, &[&str]); 21] = [
 ];
 
 /// Crates that may hold unsafe code; all others forbid it. `STYLE.md` says where in them it is.
-const UNSAFE: [&str; 11] = [
+const UNSAFE: [&str; 13] = [
     "sys",
     "boundary",
     "entry",
     "capi",
     "capi-mpich",
+    "fapi",
+    "fapi-mpich",
     "shm",
     "tcp",
     "report",
@@ -126,7 +131,7 @@ fn generated(name: &str) -> bool {
 }
 
 fn long(name: &str, text: &str) -> Vec<String> {
-    let source = [".rs", ".c", ".h", ".py"]
+    let source = [".rs", ".c", ".h", ".py", ".f90", ".f"]
         .iter()
         .any(|end| name.ends_with(end));
     let lines = text.lines().count();
