@@ -4,6 +4,7 @@
 //! tells everything. Whatever a stage needs from elsewhere it installs under the target folder.
 
 pub mod apt;
+mod bench;
 mod cross;
 mod ctests;
 mod fuzz;
@@ -30,7 +31,7 @@ use std::time::Instant;
 /// Arguments of `test`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which: tidy gen unit fuzz build install c guest kills net over cross imb mpi4py hpcc (all of them if none is named)
+    /// Which: tidy gen unit fuzz build install c bench guest kills net over cross imb mpi4py hpcc (all of them if none is named)
     stages: Vec<String>,
     /// Only tests whose name contains this
     #[arg(long)]
@@ -113,7 +114,7 @@ impl Tally {
 
 type Stage = fn(&Options, &mut Tally) -> Result;
 
-const STAGES: [(&str, Stage); 15] = [
+const STAGES: [(&str, Stage); 16] = [
     ("tidy", tidy::run),
     ("gen", unit::generated),
     ("unit", unit::run),
@@ -121,6 +122,7 @@ const STAGES: [(&str, Stage); 15] = [
     ("build", unit::build),
     ("install", install::run),
     ("c", ctests::run),
+    ("bench", bench::run),
     ("guest", guest::run),
     ("kills", kills::run),
     ("net", net::run),
