@@ -26,8 +26,9 @@ const TRIES: [u32; 2] = [3, 1];
 const HELP: &str = "\
 Each implementation runs once in a round, one after the other, and figures are compared within a round. Before, \
 between and after these runs the machine itself is measured: a cache line from one process to another (`flag`) and \
-copying (`memcpy`). A round in which that changed by more than a fifth is left out and run again, at most three \
-times for each round wanted. Machines whose processors are sometimes near each other and sometimes far have tables \
+copying (`memcpy`). A round in which that changed by more than a fifth is left out and another is run, up to three \
+times as many as wanted; if none of the first counts, it is left at that, and what was seen is shown as unsteady. \
+Machines whose processors are sometimes near each other and sometimes far have tables \
 for both.
 
 Examples:

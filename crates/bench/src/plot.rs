@@ -5,15 +5,18 @@
 use crate::Result;
 use crate::report::{Outcome, Row};
 use crate::statistics::Regime;
-use crate::table::digits;
+use plotters::coord::combinators::BindKeyPoints;
 use plotters::coord::ranged1d::{Ranged, ValueFormatter};
+use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use std::ops::Range;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
-/// Size of a plot.
-const PLOT: (u32, u32) = (620, 430);
+/// Size of a plot with its legend, in pixels.
+const PLOT: (u32, u32) = (810, 420);
+/// How much of its width is the legend's, which stands beside: series may be anywhere in the plot.
+const LEGEND: u32 = 240;
 
 /// Colours that people who see fewer of them can tell apart (Okabe and Ito).
 const COLOURS: [RGBColor; 7] = [
@@ -65,34 +68,45 @@ pub fn svg(panels: &[&Outcome]) -> Result<String> {
     Ok(text)
 }
 
-fn plot(area: &Area<'_>, outcome: &Outcome) -> std::result::Result<(), Box<dyn std::error::Error>> {
+/// What is wrong with a drawing.
+type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
+
+fn plot(area: &Area<'_>, outcome: &Outcome) -> Drawn {
     let lines = lines(outcome);
     let better = if outcome.unit.less_is_better {
         "less"
     } else {
         "more"
     };
-    let ranks = outcome.ranks.map_or(String::new(), |n| {
-        format!(", {n} rank{}", if n == 1 { "" } else { "s" })
-    });
+    let ranks = match outcome.ranks {
+        Some(1) => ", 1 rank".into(),
+        Some(ranks) => format!(", {ranks} ranks"),
+        None => String::new(),
+    };
     let title = format!("{} {}{ranks}", outcome.experiment, outcome.panel);
-    let mut builder = ChartBuilder::on(area);
+    let (left, right) = area.split_horizontally(PLOT.0 - LEGEND);
+    let mut builder = ChartBuilder::on(&left);
     builder
         .caption(title, ("sans-serif", 18))
         .margin(12)
         .x_label_area_size(40)
         .y_label_area_size(64);
-    let across = around(lines.iter().flat_map(|l| &l.points).map(|p| p.0));
-    let up = around(lines.iter().flat_map(|l| &l.points).flat_map(|p| p.1));
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let across = around(points().map(|p| p.0));
+    let values = outcome.values.iter().map(|value| (*value as f64).max(1.0));
+    let across = across.log_scale().with_key_points(values.collect());
+    let up = around(points().flat_map(|p| p.1));
     let unit = format!("{} ({better} is better)", outcome.unit.name);
     if outcome.unit.share {
         let most = if up.end > 50.0 { 105.0 } else { up.end };
-        let chart = builder.build_cartesian_2d(across.log_scale(), 0.0..most)?;
-        draw(chart, outcome, &unit, &lines)
+        let chart = builder.build_cartesian_2d(across, 0.0..most)?;
+        draw(chart, outcome, &unit, &lines)?;
     } else {
-        let chart = builder.build_cartesian_2d(across.log_scale(), up.log_scale())?;
-        draw(chart, outcome, &unit, &lines)
+        let marks = ticks(&up);
+        let chart = builder.build_cartesian_2d(across, up.log_scale().with_key_points(marks))?;
+        draw(chart, outcome, &unit, &lines)?;
     }
+    legend(&right, &lines)
 }
 
 fn draw<'a, 'b: 'a, X, Y>(
@@ -100,53 +114,61 @@ fn draw<'a, 'b: 'a, X, Y>(
     outcome: &Outcome,
     unit: &str,
     lines: &[Line],
-) -> std::result::Result<(), Box<dyn std::error::Error>>
+) -> Drawn
 where
     X: Ranged<ValueType = f64> + ValueFormatter<f64>,
     Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
     SVGBackend<'b>: DrawingBackend<ErrorType: 'static>,
 {
-    let axis = if outcome.values == [0] {
-        ""
-    } else {
-        outcome.axis
-    };
+    let plays = outcome.values != [0];
     chart
         .configure_mesh()
-        .x_desc(axis)
+        .x_desc(if plays { outcome.axis } else { "" })
         .y_desc(unit)
-        .x_label_formatter(&|x| short(*x))
-        .y_label_formatter(&|y| digits(*y))
+        .x_label_formatter(&|x| if plays { short(*x) } else { String::new() })
+        .y_label_formatter(&|y| tick(*y))
         .label_style(("sans-serif", 13))
+        .bold_line_style(BLACK.mix(0.12))
         .light_line_style(WHITE)
         .draw()?;
-    for line in lines {
-        let Look { colour, regime, .. } = line.look;
-        let middle: Vec<_> = line.points.iter().map(|p| (p.0, p.1[1])).collect();
-        let stroke = colour.stroke_width(2);
-        let drawn = match regime.dashes() {
+    for Line { look, points, .. } in lines {
+        let middle: Vec<_> = points.iter().map(|p| (p.0, p.1[1])).collect();
+        let stroke = look.colour.stroke_width(2);
+        match look.regime.dashes() {
             None => chart.draw_series(LineSeries::new(middle.iter().copied(), stroke))?,
             Some((dash, gap)) => {
                 let points = middle.clone().into_iter();
                 chart.draw_series(DashedLineSeries::new(points, dash, gap, stroke))?
             }
         };
-        let look = line.look;
-        drawn
-            .label(line.name.as_str())
-            .legend(move |(x, y)| mark((x + 8, y), look));
-        chart.draw_series(line.points.iter().map(|(x, [lower, _, upper])| {
-            PathElement::new(vec![(*x, *lower), (*x, *upper)], colour.stroke_width(1))
+        chart.draw_series(points.iter().map(|(x, [lower, _, upper])| {
+            PathElement::new(
+                vec![(*x, *lower), (*x, *upper)],
+                look.colour.stroke_width(1),
+            )
         }))?;
-        chart.draw_series(middle.iter().map(|&at| mark(at, look)))?;
+        chart.draw_series(middle.iter().map(|&at| mark(at, *look)))?;
     }
-    chart
-        .configure_series_labels()
-        .background_style(WHITE.mix(0.85))
-        .border_style(BLACK.mix(0.3))
-        .label_font(("sans-serif", 13))
-        .position(SeriesLabelPosition::UpperLeft)
-        .draw()?;
+    Ok(())
+}
+
+/// A piece of each line, and its name.
+fn legend(area: &Area<'_>, lines: &[Line]) -> Drawn {
+    let style = ("sans-serif", 13).into_text_style(area);
+    for (i, Line { name, look, .. }) in (0..).zip(lines) {
+        let y = 56 + 20 * i;
+        let (from, to) = ((4, y), (36, y));
+        let stroke = look.colour.stroke_width(2);
+        match look.regime.dashes() {
+            None => area.draw(&PathElement::new(vec![from, to], stroke))?,
+            Some((dash, gap)) => {
+                let points = [from, to].into_iter();
+                area.draw(&DashedPathElement::new(points, dash, gap, stroke))?;
+            }
+        }
+        area.draw(&mark((20, y), *look))?;
+        area.draw_text(name, &style, (44, y - 7))?;
+    }
     Ok(())
 }
 
@@ -231,6 +253,26 @@ fn around(values: impl Iterator<Item = f64>) -> Range<f64> {
     }
 }
 
+/// Round numbers in a range on a logarithmic axis: 1, 2 and 5 of each decade, or only 1 if there are many decades.
+fn ticks(range: &Range<f64>) -> Vec<f64> {
+    let decades = range.start.log10().floor() as i32..=range.end.log10().ceil() as i32;
+    let steps: &[f64] = match range.end / range.start > 1e4 {
+        true => &[1.0],
+        false => &[1.0, 2.0, 5.0],
+    };
+    decades
+        .flat_map(|decade| steps.iter().map(move |step| step * 10_f64.powi(decade)))
+        .filter(|tick| range.contains(tick))
+        .collect()
+}
+
+/// A round number.
+fn tick(number: f64) -> String {
+    // Six decimals are more than any axis shows; what they add to a round number are zeros.
+    let text = format!("{number:.6}");
+    text.trim_end_matches('0').trim_end_matches('.').into()
+}
+
 /// A value of the axis, in powers of 1024 where it is one: 64k, 1M.
 fn short(value: f64) -> String {
     for (size, letter) in [(20, 'M'), (10, 'k')] {
@@ -277,7 +319,7 @@ mod tests {
         single.values = vec![0];
         let text = svg(&[&share, &single, &outcome(&[], Vec::new())]).unwrap();
         assert!(
-            text.contains("latency share") && text.contains("height=\"860\""),
+            text.contains("latency share") && text.contains("height=\"840\""),
             "{text}"
         );
     }
@@ -286,6 +328,14 @@ mod tests {
     fn sizes_are_short() {
         let shown = [8.0, 1024.0, 65536.0, 1048576.0, 1000.0, 1536.0].map(short);
         assert_eq!(shown, ["8", "1k", "64k", "1M", "1000", "1536"]);
+    }
+
+    #[test]
+    fn axes_have_round_numbers() {
+        let shown = |range| ticks(&range).into_iter().map(tick).collect::<Vec<_>>();
+        assert_eq!(shown(0.3..12.0), ["0.5", "1", "2", "5", "10"]);
+        assert_eq!(shown(15.0..65.0), ["20", "50"]);
+        assert_eq!(shown(0.002..300.0), ["0.01", "0.1", "1", "10", "100"]);
     }
 
     #[test]

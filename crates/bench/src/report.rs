@@ -95,13 +95,21 @@ pub struct Cell {
 }
 
 /// For each series (an implementation's number, a variant) the one that it is compared with: the same variant of
-/// the implementation `base`, or its first; never itself.
+/// the implementation `base`, or its first; never itself. Where `base` takes no part, the first that does is it.
 pub fn bases(series: &[(usize, &str)], base: usize) -> Vec<Option<usize>> {
-    let same = |variant| series.iter().position(|&(i, v)| i == base && v == variant);
-    let any = || series.iter().position(|&(i, _)| i == base);
+    let of = |base| series.iter().position(|&(one, _)| one == base);
+    let base = match (of(base), series.first()) {
+        (None, Some(first)) => first.0,
+        _ => base,
+    };
+    let same = |variant| series.iter().position(|&one| one == (base, variant));
     let all = series.iter().enumerate();
-    all.map(|(me, &(_, variant))| same(variant).or_else(any).filter(|found| *found != me))
-        .collect()
+    all.map(|(me, &(_, variant))| {
+        same(variant)
+            .or_else(|| of(base))
+            .filter(|found| *found != me)
+    })
+    .collect()
 }
 
 impl Outcome {
@@ -293,6 +301,8 @@ pub mod tests {
             [Some(4), Some(4), Some(4), Some(4), None]
         );
         assert_eq!(bases(&series[..2], 1), [None, None]);
+        assert_eq!(bases(&series[2..], 0), [None, None, Some(0)]);
+        assert_eq!(bases(&[], 0), []);
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! A round runs every series once, one after the other, so that what the machine does meanwhile meets all of them;
 //! figures are compared within a round. The machine is calibrated before, between and after the runs; where that
 //! differs, the machine changed, the round counts for nothing and another one is run in its place, a bounded
-//! number of times. A series that fails once is left out from then on.
+//! number of times; if as many as were wanted have run and none counts, the machine is too restless to go on. A
+//! series that fails once is left out from then on.
 
 use crate::Result;
 use crate::calibrate::{Calibration, regime};
@@ -83,8 +84,9 @@ pub fn measure(plan: &Plan, bench: &mut dyn Bench) -> Result<Measured> {
     };
     let mut kept = 0;
     let mut last = bench.calibrate()?;
-    for _ in 0..plan.rounds.saturating_mul(plan.tries) {
-        if kept == plan.rounds || measured.failures.iter().all(Option::is_some) {
+    for run in 0..plan.rounds.saturating_mul(plan.tries) {
+        let restless = kept == 0 && run >= plan.rounds;
+        if kept == plan.rounds || restless || measured.failures.iter().all(Option::is_some) {
             break;
         }
         let Some(mut round) = one_round(last, &mut measured.failures, bench)? else {
@@ -247,15 +249,28 @@ mod tests {
 
     #[test]
     fn a_machine_that_never_rests_is_given_up() {
-        let flags = (0..1000)
+        let mut flags: Vec<_> = (0..1000)
             .map(|i| if i % 2 == 0 { 50.0 } else { 250.0 })
             .collect();
+        let mut fake = Fake {
+            flags: flags.clone(),
+            ..Fake::default()
+        };
+        let measured = measure(&PLAN, &mut fake).unwrap();
+        assert_eq!(regimes(&measured), [Regime::Unsteady; 2]);
+        // One that did rest, for a round, gets all its chances.
+        flags[..4].fill(250.0);
         let mut fake = Fake {
             flags,
             ..Fake::default()
         };
-        let measured = measure(&PLAN, &mut fake).unwrap();
-        assert_eq!(regimes(&measured), [Regime::Unsteady; 6]);
+        let regimes = regimes(&measure(&PLAN, &mut fake).unwrap());
+        assert_eq!((regimes.len(), regimes[0]), (6, Regime::Far));
+        assert!(
+            regimes[1..]
+                .iter()
+                .all(|regime| *regime == Regime::Unsteady)
+        );
     }
 
     #[test]

@@ -171,7 +171,7 @@ fn figure(spread: &Spread, figures: usize) -> String {
 }
 
 /// Three digits, or all before the point.
-pub fn digits(number: f64) -> String {
+fn digits(number: f64) -> String {
     let decimals = match number.abs() {
         n if n >= 99.95 => 0,
         n if n >= 9.995 => 1,
