@@ -1,16 +1,17 @@
 //! `yamabiko bench`: what it is asked, and what it does then. Called by the command `yamabiko`.
 
-use crate::experiment::{Axis, Experiment, Panel, Ranks};
 use crate::implementation::Implementation;
 use crate::kernels::{Limits, Run, Workshop};
 use crate::peers::{self, Wanted};
-use crate::report::{Outcome, Report, Series, bases};
+use crate::plan::{self, Planned};
+use crate::report::{Report, Series, bases};
 use crate::runner::{self, Plan};
 use crate::{Result, busy, experiments, plot, process, table};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 /// Rounds of `all`, and of everything else.
 const ROUNDS: [u32; 2] = [3, 7];
@@ -85,6 +86,13 @@ pub struct Args {
     pub cache: Option<PathBuf>,
 }
 
+impl Args {
+    /// Whether all is asked for.
+    pub fn is_tour(&self) -> bool {
+        self.experiments.iter().any(|name| name == "all")
+    }
+}
+
 /// The names that EXPERIMENT may have.
 fn known() -> PossibleValuesParser {
     let all = experiments::ALL.iter();
@@ -113,14 +121,6 @@ fn variable(text: &str) -> Result<(String, String)> {
     }
 }
 
-/// A panel to be measured.
-struct Planned {
-    experiment: &'static Experiment,
-    panel: &'static Panel,
-    values: Vec<u64>,
-    ranks: Option<u32>,
-}
-
 /// What was measured, for the person at the terminal.
 pub struct Answer {
     /// The tables.
@@ -135,7 +135,7 @@ pub struct Answer {
 /// When the arguments do not fit each other, or a library cannot be installed, or a file cannot be written.
 /// Libraries that fail while they are measured are no error; the answer tells.
 pub fn run(args: &Args, prefix: &Path) -> Result<Answer> {
-    let plan = plan(args)?;
+    let plan = plan::of(args)?;
     process::catch_interrupts()?;
     let say = |text: &str| eprintln!("{text}");
     let implementations = implementations(args, prefix, &say)?;
@@ -188,99 +188,19 @@ fn implementations(args: &Args, prefix: &Path, say: &dyn Fn(&str)) -> Result<Vec
     Ok(all)
 }
 
-/// The panels asked for.
-fn plan(args: &Args) -> Result<Vec<Planned>> {
-    let tour = args.experiments.iter().any(|name| name == "all");
-    let asked = |one: &&Experiment| tour || args.experiments.iter().any(|name| name == one.name);
-    let mut planned = Vec::new();
-    for experiment in experiments::ALL.iter().filter(asked) {
-        for panel in experiment.panels {
-            if args
-                .only
-                .as_ref()
-                .is_some_and(|word| !panel.name.contains(word.as_str()))
-            {
-                continue;
-            }
-            planned.push(Planned {
-                experiment,
-                panel,
-                values: values(args, &experiment.axis, panel, tour)
-                    .map_err(|why| format!("{}: {why}", experiment.name))?,
-                ranks: ranks(args, experiment, panel, tour)?,
-            });
-        }
-    }
-    match planned.is_empty() {
-        true => Err("no part of an experiment has such a name".into()),
-        false => Ok(planned),
-    }
-}
-
-/// The values of a panel's axis.
-fn values(args: &Args, axis: &Axis, panel: &Panel, tour: bool) -> Result<Vec<u64>> {
-    if panel.single {
-        return Ok(vec![0]);
-    }
-    let list = match (args.sizes.as_slice(), args.quick, tour) {
-        ([], true, _) => axis.quick,
-        ([], false, true) => axis.tour,
-        ([], false, false) => axis.values,
-        (sizes, _, _) => sizes,
-    };
-    let mut values = list.to_vec();
-    values.sort_unstable();
-    values.dedup();
-    let (least, most) = axis.limits;
-    match values.iter().find(|value| !(least..=most).contains(value)) {
-        Some(value) => Err(format!(
-            "{} are from {least} to {most}, not {value}",
-            axis.name
-        )),
-        None => Ok(values),
-    }
-}
-
-/// How many ranks a panel runs on; none if it sweeps them.
-fn ranks(args: &Args, experiment: &Experiment, panel: &Panel, tour: bool) -> Result<Option<u32>> {
-    let free = || {
-        let processors = u32::try_from(sys::cpus::allowed()).unwrap_or(2);
-        args.ranks.unwrap_or(processors.max(2))
-    };
-    let fixed = panel.ranks.map_or(experiment.ranks, Ranks::Exactly);
-    match (fixed, args.ranks) {
-        (Ranks::Free, _) => Ok(Some(free())),
-        (Ranks::Exactly(ranks), asked) if tour || asked.is_none_or(|asked| asked == ranks) => {
-            Ok(Some(ranks))
-        }
-        (Ranks::Swept, asked) if tour || asked.is_none() => Ok(None),
-        (Ranks::Swept, _) => Err(format!("{} sweeps the ranks: say --sizes", experiment.name)),
-        (Ranks::Exactly(ranks), _) => Err(format!(
-            "{} {} is measured on {ranks} rank{}",
-            experiment.name,
-            panel.name,
-            if ranks == 1 { "" } else { "s" }
-        )),
-    }
-}
-
+/// Measures one panel after the other.
 fn measure(args: &Args, planned: &[Planned], workshop: &mut Workshop) -> Result<Report> {
-    let tour = args.experiments.iter().any(|name| name == "all");
-    let rounds = args.rounds.unwrap_or(ROUNDS[usize::from(!tour)]);
-    let all: Vec<_> = planned.iter().map(|one| series(one, workshop)).collect();
+    let rounds = args.rounds.unwrap_or(ROUNDS[usize::from(!args.is_tour())]);
+    let all = planned
+        .iter()
+        .map(|one| one.series(workshop.implementations()));
+    let all: Vec<_> = all.collect();
     let runs: usize = all
         .iter()
         .map(|series| series.len() * rounds as usize)
         .sum();
     let bar = progress(runs as u64);
-    let mut report = Report {
-        version: env!("CARGO_PKG_VERSION"),
-        processors: sys::cpus::allowed(),
-        load: [load(), None],
-        busy: Vec::new(),
-        implementations: Vec::new(),
-        panels: Vec::new(),
-    };
+    let mut report = begun();
     let mut last = "";
     let mut left_out = 0;
     for (one, series) in planned.iter().zip(all) {
@@ -313,18 +233,7 @@ fn measure(args: &Args, planned: &[Planned], workshop: &mut Workshop) -> Result<
         let measured = runner::measure(&plan, &mut run)?;
         left_out = run.left_out;
         let series = named(&run.series, run.workshop.implementations(), &args.base);
-        report.panels.push(Outcome {
-            experiment: one.experiment.name,
-            panel: one.panel.name,
-            about: one.panel.about,
-            unit: one.panel.unit,
-            axis: one.experiment.axis.name,
-            values: one.values.clone(),
-            ranks: one.ranks,
-            series,
-            wanted: rounds,
-            measured,
-        });
+        report.panels.push(one.outcome(series, rounds, measured));
         if process::is_interrupted() {
             break;
         }
@@ -336,16 +245,20 @@ fn measure(args: &Args, planned: &[Planned], workshop: &mut Workshop) -> Result<
     Ok(report)
 }
 
-/// The series of a panel: each implementation that has a kernel for it, with each variant.
-fn series(planned: &Planned, workshop: &Workshop) -> Vec<(usize, &'static str)> {
-    let has_kernel = |one: &Implementation| {
-        let mut kernels = planned.experiment.kernels.iter();
-        kernels.any(|(interface, _)| *interface == one.interface)
-    };
-    let all = workshop.implementations().iter().enumerate();
-    all.filter(|(_, one)| has_kernel(one))
-        .flat_map(|(i, _)| planned.panel.words().iter().map(move |word| (i, *word)))
-        .collect()
+/// A report in which nothing has been measured yet.
+fn begun() -> Report {
+    let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    Report {
+        version: env!("CARGO_PKG_VERSION"),
+        command: process::shown(Command::new("yamabiko").args(std::env::args_os().skip(1))),
+        began: began.map_or(0, |since| since.as_secs()),
+        model: model(),
+        processors: sys::cpus::allowed(),
+        load: [load(), None],
+        busy: Vec::new(),
+        implementations: Vec::new(),
+        panels: Vec::new(),
+    }
 }
 
 /// The series as a report has them.
@@ -376,6 +289,13 @@ fn progress(runs: u64) -> ProgressBar {
 fn load() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/loadavg").ok()?;
     text.split_whitespace().next()?.parse().ok()
+}
+
+/// The model of the processors.
+fn model() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(": ")?.1.trim().to_owned())
 }
 
 /// Draws each experiment.
@@ -414,7 +334,7 @@ fn write(path: &Path, text: &str) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use clap::Parser;
 
@@ -424,19 +344,9 @@ mod tests {
         args: Args,
     }
 
-    fn asked(words: &str) -> Args {
-        Line::try_parse_from(words.split(' ')).unwrap().args
-    }
-
-    /// A panel's name, values and ranks.
-    type Part = (&'static str, Vec<u64>, Option<u32>);
-
-    fn planned(words: &str) -> Result<Vec<Part>> {
-        let plan = plan(&asked(words))?;
-        let all = plan.into_iter();
-        Ok(all
-            .map(|one| (one.panel.name, one.values, one.ranks))
-            .collect())
+    /// The arguments in a command line.
+    pub fn asked(words: &str) -> std::result::Result<Args, clap::Error> {
+        Line::try_parse_from(words.split(' ')).map(|line| line.args)
     }
 
     #[test]
@@ -450,38 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_is_planned() {
-        let latency = planned("bench latency --sizes 1k,8,8").unwrap();
-        assert_eq!(latency, [("latency", vec![8, 1024], Some(2))]);
-        let bcast = planned("bench collectives --only bcast --ranks 5 --sizes 8").unwrap();
-        assert_eq!(bcast, [("bcast", vec![8], Some(5))]);
-        let barrier = planned("bench collectives --only barrier --sizes 8").unwrap();
-        assert_eq!(barrier[0].1, [0]);
-        let startup = planned("bench startup --only init --sizes 2,3").unwrap();
-        assert_eq!(startup, [("init", vec![2, 3], None)]);
-        let datatypes = planned("bench datatypes --quick").unwrap();
-        assert_eq!((datatypes[0].2, datatypes[1].2), (Some(2), Some(1)));
-    }
-
-    #[test]
-    fn all_is_all_of_them() {
-        for words in ["bench all", "bench all --quick --ranks 3"] {
-            let names: Vec<_> = planned(words).unwrap().into_iter().map(|p| p.0).collect();
-            let every = experiments::ALL
-                .iter()
-                .flat_map(|e| e.panels)
-                .map(|p| p.name);
-            assert_eq!(names, every.collect::<Vec<_>>());
-        }
-    }
-
-    #[test]
-    fn what_does_not_fit_is_refused() {
-        let refused = |words: &str| planned(words).unwrap_err();
-        assert!(refused("bench latency --ranks 3").contains("on 2 ranks"));
-        assert!(refused("bench depth --sizes 0").contains("from 1 to 32767"));
-        assert!(refused("bench startup --ranks 3").contains("--sizes"));
-        assert!(refused("bench latency --only nothing").contains("no part"));
+    fn nonsense_is_refused() {
         for wrong in [
             "bench",
             "bench nonsense",
@@ -489,13 +368,13 @@ mod tests {
             "bench latency --rounds 0",
             "bench latency --env X",
         ] {
-            assert!(Line::try_parse_from(wrong.split(' ')).is_err(), "{wrong}");
+            assert!(asked(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn the_base_is_one_of_them() {
-        let of = |words: &str| implementations(&asked(words), Path::new("/p"), &|_| {});
+        let of = |words: &str| implementations(&asked(words).unwrap(), Path::new("/p"), &|_| {});
         let names: Vec<_> = of("bench all --base raw")
             .unwrap()
             .into_iter()

@@ -1,7 +1,7 @@
 //! `yamabiko bench`: what Yamabiko costs, beside other MPI libraries on the same machine in the same minutes.
 //!
 //! ```text
-//!  command        what is asked, and what is done then
+//!  command        what is asked, and what is done then;  plan   which panels that is
 //!    ├─ experiment, experiments   what can be measured, as data; each has a kernel, a C program in `kernels`
 //!    ├─ implementation            how kernels are compiled and started;  peers   finding and installing others
 //!    ├─ runner      in which order, and which rounds count; knows nothing of kernels
@@ -13,6 +13,19 @@
 //! A machine may change its own speed between two runs (virtual processors move), so no figure stands alone:
 //! implementations take turns, figures are compared within a round, and rounds during which the machine changed
 //! are run again.
+//!
+//! # Adding an experiment
+//!
+//! Write a kernel (`kernels/bench.h` says what it is given and what it prints; `bench_mpi.h` has batches for MPI
+//! programs) and an entry in `experiments`. Everything else follows: the command line, tables, drawings, the stage
+//! `bench` of the tests.
+//!
+//! Kernels for another interface than MPI need three lines more: a variant of `experiment::Interface`; a function in
+//! `implementation` that fills in an `Implementation` (its compiler with options, the libraries behind the source,
+//! the launcher, variables), one for each way in which the interface is provided and is to be compared, such as
+//! `Implementation::yamabiko("x", prefix)` with another interface, name, `libraries` and `environment`; and a line in
+//! `command::implementations` that adds them to the others. A series appears wherever an experiment has a kernel
+//! for its interface; an experiment with kernels for two interfaces compares them.
 //!
 //! Called by the command `yamabiko`.
 
@@ -27,6 +40,7 @@ mod implementation;
 mod kernels;
 mod lines;
 mod peers;
+mod plan;
 mod plot;
 mod process;
 mod report;

@@ -13,6 +13,12 @@ use serde::Serialize;
 pub struct Report {
     /// The version of this program.
     pub version: &'static str,
+    /// The command line.
+    pub command: String,
+    /// When it began, in seconds since 1970.
+    pub began: u64,
+    /// The model of the processors, if the kernel tells.
+    pub model: Option<String>,
     /// Processors that may be used.
     pub processors: usize,
     /// Load of the machine (average of one minute) before and after.
@@ -240,6 +246,9 @@ pub mod tests {
     pub fn report(panels: Vec<Outcome>) -> Report {
         Report {
             version: "0",
+            command: "yamabiko bench".into(),
+            began: 0,
+            model: Some("a processor".into()),
             processors: 2,
             load: [Some(0.5), None],
             busy: vec![0.0],

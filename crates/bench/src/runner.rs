@@ -83,7 +83,10 @@ pub fn measure(plan: &Plan, bench: &mut dyn Bench) -> Result<Measured> {
         failures: vec![None; plan.series],
     };
     let mut kept = 0;
-    let mut last = bench.calibrate()?;
+    let mut last = match bench.calibrate() {
+        Err(_) if bench.is_interrupted() => return Ok(measured),
+        first => first?,
+    };
     for run in 0..plan.rounds.saturating_mul(plan.tries) {
         let restless = kept == 0 && run >= plan.rounds;
         if kept == plan.rounds || restless || measured.failures.iter().all(Option::is_some) {

@@ -8,8 +8,8 @@ use std::fmt::Write;
 const WIDTH: usize = 118;
 
 /// What everything means; shown once.
-const LEGEND: &str = "Medians of the rounds, +- half the distance between the quartiles; \
-                      x: times the base's figure, round by round.";
+const LEGEND: &str = "Medians of the rounds, +- half the distance between the quartiles (or both of them, a..b); \
+                      x: times the\nbase's figure, round by round.";
 
 /// The whole report.
 pub fn text(report: &Report) -> String {
@@ -25,9 +25,13 @@ pub fn text(report: &Report) -> String {
     let load = report
         .load
         .map(|l| l.map_or("?".into(), |l| format!("{l:.2}")));
+    let model = report
+        .model
+        .as_deref()
+        .map_or(String::new(), |model| format!(" ({model})"));
     let _ = writeln!(
         text,
-        "processors: {}; load before and after: {}, {}",
+        "processors: {}{model}; load before and after: {}, {}",
         report.processors, load[0], load[1]
     );
     if let Some(warning) = report.warning() {
@@ -160,13 +164,19 @@ fn cell(cell: &Cell) -> String {
     }
 }
 
-/// A median and, if there is more than one figure behind it, how sure it is.
+/// A median and, if there is more than one figure behind it, how sure it is: both quartiles where they are far
+/// away.
 fn figure(spread: &Spread, figures: usize) -> String {
+    let median = digits(spread.median);
     match spread.relative() {
-        Some(relative) if figures > 1 => {
-            format!("{} +-{:.0}%", digits(spread.median), 100.0 * relative)
-        }
-        _ => digits(spread.median),
+        _ if figures < 2 => median,
+        Some(relative) if relative < 1.0 => format!("{median} +-{:.0}%", 100.0 * relative),
+        None if spread.upper == 0.0 => median,
+        _ => format!(
+            "{median} ({}..{})",
+            digits(spread.lower),
+            digits(spread.upper)
+        ),
     }
 }
 
@@ -195,6 +205,17 @@ mod tests {
             "0", "0.0123", "0.123", "1.23", "10.0", "12.3", "123", "12346",
         ];
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn how_sure_a_figure_is() {
+        let of =
+            |sample: &[f64]| figure(&Spread::of(sample.iter().copied()).unwrap(), sample.len());
+        assert_eq!(of(&[1.0]), "1.00");
+        assert_eq!(of(&[1.0, 2.0, 3.0]), "2.00 +-25%");
+        assert_eq!(of(&[1.0, 2.0, 30.0]), "2.00 (1.50..16.0)");
+        assert_eq!(of(&[0.0, 0.0, 0.0]), "0");
+        assert_eq!(of(&[0.0, 0.0, 8.0]), "0 (0..4.00)");
     }
 
     #[test]
