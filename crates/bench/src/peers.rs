@@ -103,6 +103,8 @@ pub fn find(
                 install(kind, &cache, say)?
             }
         };
+        // Its scripts and ranks may run in other folders.
+        let prefix = std::path::absolute(&prefix).unwrap_or(prefix);
         // Our own installation is called yamabiko already.
         let others = found
             .iter()

@@ -23,14 +23,14 @@ fn all() -> Result {
     let json = folder.join("all.json");
     let prefix = build::prefix(false);
     let job = Job::new(prefix.join("bin/yamabiko"))
-        .args(["bench", "all", "--quick", "--rounds", "1", "--limit", "30"])
+        .args(["bench", "all", "--quick", "--rounds", "1", "--limit", "60"])
         .args(["--json".into(), json.clone().into_os_string()])
         .args(["--svg".into(), folder.join("all.svg").into_os_string()])
         .limit_s(180)
         .watches(&prefix.join("lib"));
     job.passes(&[
         "latency: one way".to_owned(),
-        "x: times the base".to_owned(),
+        "Medians of the rounds".to_owned(),
     ])?;
     let text = read(&json)?;
     let report: serde_json::Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
