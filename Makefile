@@ -18,7 +18,7 @@ soak: prepare
 	$(XTASK) soak
 
 bench: all
-	target/prefix/bin/yamabiko bench latency --against mpich
+	target/prefix/bin/yamabiko bench all --against mpich
 
 clean:
 	cargo clean

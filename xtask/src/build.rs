@@ -270,15 +270,19 @@ fn missing(prefix: &Path) -> Result {
     Ok(())
 }
 
-/// The programs that `yamabiko bench` compiles.
+/// The programs that `yamabiko bench` compiles; `icount.c` is for `cargo xtask icount`.
 fn kernels(prefix: &Path) -> Result {
     let to = prefix.join("share/yamabiko/bench");
+    // Anew, lest one that is gone stays.
+    let _ = std::fs::remove_dir_all(&to);
     make_folder(&to)?;
-    for name in ["latency.c", "flag.c"] {
-        copy(
-            &root().join("crates/bench/kernels").join(name),
-            &to.join(name),
-        )?;
+    let from = root().join("crates/bench/kernels");
+    let entries = std::fs::read_dir(&from).map_err(|e| format!("{}: {e}", from.display()))?;
+    for entry in entries {
+        let name = entry.map_err(|e| e.to_string())?.file_name();
+        if name != "icount.c" {
+            copy(&from.join(&name), &to.join(&name))?;
+        }
     }
     Ok(())
 }

@@ -7,6 +7,7 @@
 //! network, for sleeping ranks, for one long program among short ones.
 
 pub mod apt;
+mod bench;
 mod cross;
 mod ctests;
 mod fortran;
@@ -35,7 +36,7 @@ use std::time::Instant;
 /// Arguments of `test`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which: tidy gen build unit fuzz over net c fortran guest kills cross install imb mpi4py hpcc scalapack (all of them if none is named)
+    /// Which: tidy gen build unit fuzz over net c fortran guest kills cross install bench imb mpi4py hpcc scalapack (all of them if none is named)
     stages: Vec<String>,
     /// Only tests whose name contains this
     #[arg(long)]
@@ -140,6 +141,7 @@ const COURSE: [&[Lane]; 3] = [
         ],
         &[
             ("install", install::run),
+            ("bench", bench::run),
             ("imb", imb::run),
             ("mpi4py", mpi4py::run),
             ("hpcc", hpcc::run),

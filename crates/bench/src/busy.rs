@@ -1,5 +1,5 @@
 //! How busy others keep the processors that a measurement will use: the kernel's count of ticks in
-//! /proc/stat, for the processors this process may run on. Called by `latency` between its runs, when
+//! /proc/stat, for the processors this process may run on. Called by `command` between experiments, when
 //! nothing of its own runs. The load average tells less: it lags a minute behind, and counts what was
 //! measured itself.
 

@@ -1,25 +1,51 @@
-//! Rulers: what Yamabiko costs, beside another MPI library on the same machine in the same minutes.
+//! `yamabiko bench`: what Yamabiko costs, beside other MPI libraries on the same machine in the same minutes.
 //!
 //! ```text
-//!  latency   the subcommand: pairs of runs (ours, theirs), each between two calibrations
-//!    ├─ side      one of the two: its mpicc and mpiexec, the kernel compiled by it
-//!    ├─ busy      what others do on the processors meanwhile
-//!    ├─ stats     medians, quartiles, which pairs count
-//!    └─ table     what is printed, and the JSON file
+//!  command        what is asked, and what is done then;  plan   which panels that is
+//!    ├─ experiment, experiments   what can be measured, as data; each has a kernel, a C program in `kernels`
+//!    ├─ implementation            how kernels are compiled and started;  peers   finding and installing others
+//!    ├─ runner      in which order, and which rounds count; knows nothing of kernels
+//!    │    └─ calibrate            the machine itself, before, between and after runs
+//!    ├─ kernels     kernels compiled and run;  process   one bounded run;  lines   what a kernel prints
+//!    └─ report      what was measured;  statistics   medians and ratios;  table, plot   text and drawing
 //! ```
 //!
-//! The kernels are C programs in `share/yamabiko/bench`. A machine may change its own speed between
-//! two runs (virtual processors move), so no figure stands alone: a bare cache-line flag is timed
-//! before and after each pair, and pairs across which it moved are counted but not used.
+//! A machine may change its own speed between two runs (virtual processors move), so no figure stands alone:
+//! implementations take turns, figures are compared within a round, and rounds during which the machine changed
+//! are run again.
 //!
-//! Called by the command `yamabiko bench`.
+//! # Adding an experiment
+//!
+//! Write a kernel (`kernels/bench.h` says what it is given and what it prints; `bench_mpi.h` has batches for MPI
+//! programs) and an entry in `experiments`. Everything else follows: the command line, tables, drawings, the stage
+//! `bench` of the tests.
+//!
+//! Kernels for another interface than MPI need three lines more: a variant of `experiment::Interface`; a function in
+//! `implementation` that fills in an `Implementation` (its compiler with options, the libraries behind the source,
+//! the launcher, variables), one for each way in which the interface is provided and is to be compared, such as
+//! `Implementation::yamabiko("x", prefix)` with another interface, name, `libraries` and `environment`; and a line in
+//! `command::implementations` that adds them to the others. A series appears wherever an experiment has a kernel
+//! for its interface; an experiment with kernels for two interfaces compares them.
+//!
+//! Called by the command `yamabiko`.
 
 #![forbid(unsafe_code)]
 
 mod busy;
-pub mod latency;
-mod side;
-pub mod stats;
+mod calibrate;
+pub mod command;
+mod experiment;
+mod experiments;
+mod implementation;
+mod kernels;
+mod lines;
+mod peers;
+mod plan;
+mod plot;
+mod process;
+mod report;
+mod runner;
+mod statistics;
 mod table;
 
 /// Result of this crate: the error is a sentence for the person at the terminal.

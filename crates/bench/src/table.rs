@@ -1,258 +1,295 @@
-//! What a comparison prints, and what it writes as JSON. Pure functions of the pairs measured;
-//! called by `latency`.
+//! The text for the terminal. Pure functions of a report; called by `command`.
 
-use crate::busy;
-use crate::stats::{Regime, Spread, drifted};
-use serde::Serialize;
+use crate::report::{Cell, Outcome, Report, Row};
+use crate::statistics::{DRIFT_MAX, Regime, Spread};
 use std::fmt::Write;
 
-/// One run of each library, between two calibrations.
-#[derive(Clone, Debug, Serialize)]
-pub struct Pair {
-    /// Flag before the pair, nanoseconds one way.
-    pub before: f64,
-    /// Flag after the pair, nanoseconds one way.
-    pub after: f64,
-    /// Ours, microseconds one way for each size.
-    pub ours: Vec<f64>,
-    /// The peer's, microseconds one way for each size.
-    pub peer: Vec<f64>,
+/// Widest line; series that do not fit become a table below.
+const WIDTH: usize = 118;
+
+/// What everything means; shown once.
+const LEGEND: &str = "Medians of the rounds, +- half the distance between the quartiles (or both of them, a..b); \
+                      x: times the\nbase's figure, round by round.";
+
+/// The whole report.
+pub fn text(report: &Report) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    for one in report
+        .implementations
+        .iter()
+        .filter(|one| !one.library.is_empty())
+    {
+        let _ = writeln!(text, "{}: {}", one.name, one.library);
+    }
+    let load = report
+        .load
+        .map(|l| l.map_or("?".into(), |l| format!("{l:.2}")));
+    let model = report
+        .model
+        .as_deref()
+        .map_or(String::new(), |model| format!(" ({model})"));
+    let _ = writeln!(
+        text,
+        "processors: {}{model}; load before and after: {}, {}",
+        report.processors, load[0], load[1]
+    );
+    if let Some(warning) = report.warning() {
+        let _ = writeln!(text, "{warning}");
+    }
+    let _ = writeln!(text, "{LEGEND}");
+    for outcome in &report.panels {
+        panel(&mut text, outcome);
+    }
+    text
 }
 
-impl Pair {
-    fn counts(&self) -> bool {
-        !drifted(self.before, self.after)
+fn panel(text: &mut String, outcome: &Outcome) {
+    let name = match outcome.experiment == outcome.panel {
+        true => outcome.panel.to_owned(),
+        false => format!("{} {}", outcome.experiment, outcome.panel),
+    };
+    let better = match outcome.unit.less_is_better {
+        true => "less is better",
+        false => "more is better",
+    };
+    let ranks = match outcome.ranks {
+        Some(1) => "1 rank; ".to_owned(),
+        Some(ranks) => format!("{ranks} ranks; "),
+        None => String::new(),
+    };
+    let unit = outcome.unit.name;
+    let _ = writeln!(text, "\n{name}: {}; {ranks}{unit}, {better}", outcome.about);
+    let rows = outcome.rows();
+    for regime in Regime::ALL {
+        let rows: Vec<_> = rows.iter().filter(|row| row.regime == regime).collect();
+        if !rows.is_empty() {
+            heading(text, outcome, regime);
+            blocks(text, outcome, &rows);
+        }
     }
-
-    fn regime(&self) -> Regime {
-        Regime::of((self.before + self.after) / 2.0)
+    if rows.is_empty() {
+        let _ = writeln!(text, "  nothing was measured");
+    }
+    let failures = outcome.series.iter().zip(&outcome.measured.failures);
+    for (series, why) in failures.filter_map(|(series, why)| Some((series, why.as_ref()?))) {
+        let first = why.lines().next().unwrap_or_default();
+        let _ = writeln!(text, "  {} failed: {first}", series.name());
     }
 }
 
-/// A comparison: everything that was measured, and on what.
-#[derive(Debug, Serialize)]
-pub struct Comparison {
-    /// Name and version of our library.
-    pub ours: String,
-    /// Name and version of the peer.
-    pub peer: String,
-    /// Processors that may be used.
-    pub processors: usize,
-    /// Load of the machine (average of one minute) before and after.
-    pub load: [Option<f64>; 2],
-    /// Processors kept busy by others: before the first pair and after each.
-    pub busy: Vec<f64>,
-    /// Message sizes in bytes.
-    pub sizes: Vec<u32>,
-    /// The pairs, in the order they ran, also those that do not count.
-    pub pairs: Vec<Pair>,
+/// The line above the tables of a regime.
+fn heading(text: &mut String, outcome: &Outcome, regime: Regime) {
+    let rounds = outcome.rounds(regime);
+    let all = || rounds.iter().flat_map(|round| &round.calibrations);
+    let shown = |spread: Option<Spread>| spread.map_or("?".into(), |s| figure(&s, 2));
+    let flag = shown(Spread::of(all().map(|c| c.flag)));
+    let memcpy = shown(Spread::of(all().map(|c| c.memcpy)));
+    let count = rounds.len();
+    let s = if count == 1 { "" } else { "s" };
+    let left_out = match (regime, outcome.left_out()) {
+        (_, 0) => String::new(),
+        (Regime::Unsteady, _) => format!(
+            "; the machine changed by more than {:.0} % in each, or was too busy: take no figure for sure",
+            100.0 * DRIFT_MAX
+        ),
+        (_, n) => format!("; {n} left out because the machine changed meanwhile"),
+    };
+    let _ = writeln!(
+        text,
+        "  {}: {count} round{s}; flag {flag} ns, memcpy {memcpy} GB/s{left_out}",
+        regime.name()
+    );
 }
 
-/// One line of a table.
-#[derive(Debug, Serialize)]
-struct Row {
-    regime: Regime,
-    bytes: u32,
-    pairs: usize,
-    /// Microseconds one way.
-    ours: Spread,
-    /// Microseconds one way.
-    peer: Spread,
-    /// Ours divided by the peer's, pair by pair.
-    ratio: Spread,
-}
-
-impl Comparison {
-    /// Pairs across which the calibration moved too much.
-    fn dropped(&self) -> usize {
-        self.pairs.iter().filter(|p| !p.counts()).count()
-    }
-
-    /// The pairs that count and ran in one regime.
-    fn kept(&self, regime: Regime) -> Vec<&Pair> {
-        self.pairs
-            .iter()
-            .filter(|p| p.counts() && p.regime() == regime)
-            .collect()
-    }
-
-    /// Regimes are never mixed: a median over both would be a figure of neither.
-    fn rows(&self) -> Vec<Row> {
-        let mut rows = Vec::new();
-        for regime in [Regime::Near, Regime::Far] {
-            let kept = self.kept(regime);
-            for (i, &bytes) in self.sizes.iter().enumerate() {
-                let spread =
-                    |figure: &dyn Fn(&Pair) -> f64| Spread::of(kept.iter().map(|p| figure(p)));
-                if let (Some(ours), Some(peer), Some(ratio)) = (
-                    spread(&|p| p.ours[i]),
-                    spread(&|p| p.peer[i]),
-                    spread(&|p| p.ours[i] / p.peer[i]),
-                ) {
-                    let pairs = kept.len();
-                    rows.push(Row {
-                        regime,
-                        bytes,
-                        pairs,
-                        ours,
-                        peer,
-                        ratio,
-                    });
-                }
-            }
-        }
-        rows
-    }
-
-    /// A sentence about a machine too busy for these figures.
-    pub fn warning(&self) -> Option<String> {
-        busy::warning(&self.busy, self.processors)
-    }
-
-    /// The table for the terminal.
-    pub fn text(&self) -> String {
-        let mut text = String::new();
-        let load = self
-            .load
-            .map(|l| l.map_or("?".into(), |l| format!("{l:.2}")));
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "ours: {}\npeer: {}", self.ours, self.peer);
-        let _ = writeln!(
-            text,
-            "processors: {}; load before and after: {}, {}",
-            self.processors, load[0], load[1]
-        );
-        let _ = writeln!(
-            text,
-            "pairs: {}, of which {} left out because the calibration moved by more than {:.0} %",
-            self.pairs.len(),
-            self.dropped(),
-            100.0 * crate::stats::DRIFT_MAX
-        );
-        if let Some(warning) = self.warning() {
-            let _ = writeln!(text, "{warning}");
-        }
-        let rows = self.rows();
-        for regime in [Regime::Near, Regime::Far] {
-            let kept = self.kept(regime);
-            let flags = kept.iter().flat_map(|p| [p.before, p.after]);
-            let Some(flag) = Spread::of(flags) else {
-                continue;
-            };
-            let _ = writeln!(
-                text,
-                "\n{}: {} pairs; flag one way {:.0} ns ({:.0} to {:.0})\n{:>9}  {:<36}{:<36}ours / peer (quartiles)",
-                regime.name(),
-                kept.len(),
-                flag.median,
-                flag.lower,
-                flag.upper,
-                "bytes",
-                "ours us (quartiles)",
-                "peer us (quartiles)"
-            );
-            for row in rows.iter().filter(|r| r.regime == regime) {
-                let _ = writeln!(
-                    text,
-                    "{:>9}  {:<36}{:<36}{}",
-                    row.bytes,
-                    shown(&row.ours),
-                    shown(&row.peer),
-                    shown(&row.ratio)
-                );
-            }
-        }
-        if rows.is_empty() {
-            text.push_str("\nno pair counts: let the machine come to rest and try again\n");
-        }
-        text
-    }
-
-    /// The JSON file: the comparison with the rows of its tables.
-    ///
-    /// # Errors
-    /// When a figure is not a number.
-    pub fn json(&self) -> serde_json::Result<String> {
-        #[derive(Serialize)]
-        struct File<'a> {
-            #[serde(flatten)]
-            comparison: &'a Comparison,
-            dropped: usize,
-            rows: Vec<Row>,
-        }
-        serde_json::to_string_pretty(&File {
-            comparison: self,
-            dropped: self.dropped(),
-            rows: self.rows(),
+/// As many series beside each other as fit, the others below.
+fn blocks(text: &mut String, outcome: &Outcome, rows: &[&Row]) {
+    let value = |value: u64| match value {
+        0 if outcome.values == [0] => "-".to_owned(),
+        value => value.to_string(),
+    };
+    let first = column(
+        outcome.axis.to_owned(),
+        rows.iter().map(|row| value(row.value)),
+    );
+    let columns: Vec<Vec<String>> = outcome
+        .series
+        .iter()
+        .enumerate()
+        .map(|(i, series)| {
+            let cells = rows
+                .iter()
+                .map(|row| row.cells[i].as_ref().map_or("-".into(), cell));
+            column(series.name(), cells)
         })
+        .collect();
+    let mut left = columns.as_slice();
+    while !left.is_empty() {
+        let mut width = 4 + widest(&first);
+        let mut fits = |column: &Vec<String>| {
+            width += 3 + widest(column);
+            width <= WIDTH
+        };
+        let count = left.iter().take_while(|column| fits(column)).count();
+        // One that is too wide for itself is shown all the same.
+        let (now, later) = left.split_at(count.max(1));
+        left = later;
+        for (line, start) in first.iter().enumerate() {
+            let mut shown = format!("    {start:>width$}", width = widest(&first));
+            for column in now {
+                let _ = write!(shown, "   {:<width$}", column[line], width = widest(column));
+            }
+            let _ = writeln!(text, "{}", shown.trim_end());
+        }
     }
 }
 
-fn shown(spread: &Spread) -> String {
-    format!(
-        "{:.3} ({:.3} to {:.3})",
-        spread.median, spread.lower, spread.upper
-    )
+fn column(head: String, cells: impl Iterator<Item = String>) -> Vec<String> {
+    std::iter::once(head).chain(cells).collect()
+}
+
+fn widest(column: &[String]) -> usize {
+    column
+        .iter()
+        .map(|cell| cell.chars().count())
+        .max()
+        .unwrap_or(0)
+}
+
+fn cell(cell: &Cell) -> String {
+    let own = figure(&cell.figure, cell.rounds);
+    match &cell.ratio {
+        Some(ratio) => format!("{own}  x{}", figure(ratio, cell.rounds)),
+        None => own,
+    }
+}
+
+/// A median and, if there is more than one figure behind it, how sure it is: both quartiles where they are far
+/// away.
+fn figure(spread: &Spread, figures: usize) -> String {
+    let median = digits(spread.median);
+    match spread.relative() {
+        _ if figures < 2 => median,
+        Some(relative) if relative < 1.0 => format!("{median} +-{:.0}%", 100.0 * relative),
+        None if spread.upper == 0.0 => median,
+        _ => format!(
+            "{median} ({}..{})",
+            digits(spread.lower),
+            digits(spread.upper)
+        ),
+    }
+}
+
+/// Three digits, or all before the point.
+fn digits(number: f64) -> String {
+    let decimals = match number.abs() {
+        n if n >= 99.95 => 0,
+        n if n >= 9.995 => 1,
+        n if n >= 0.9995 => 2,
+        n if n >= 0.09995 => 3,
+        n if n > 0.0 => 4,
+        _ => 0,
+    };
+    format!("{number:.decimals$}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::tests::{outcome, report, round};
 
-    fn pair(before: f64, after: f64, ours: f64, peer: f64) -> Pair {
-        Pair {
-            before,
-            after,
-            ours: vec![ours],
-            peer: vec![peer],
-        }
-    }
-
-    fn comparison(pairs: Vec<Pair>) -> Comparison {
-        Comparison {
-            ours: "A".into(),
-            peer: "B".into(),
-            processors: 2,
-            load: [Some(0.5), None],
-            busy: vec![0.0, 0.1],
-            sizes: vec![8],
-            pairs,
-        }
+    #[test]
+    fn three_digits_are_enough() {
+        let shown = [0.0, 0.01234, 0.1234, 1.234, 9.999, 12.34, 123.4, 12345.6].map(digits);
+        let expected = [
+            "0", "0.0123", "0.123", "1.23", "10.0", "12.3", "123", "12346",
+        ];
+        assert_eq!(shown, expected);
     }
 
     #[test]
-    fn ratio_is_taken_pair_by_pair_and_regimes_stay_apart() {
-        let c = comparison(vec![
-            pair(50.0, 55.0, 0.1, 0.2),
-            pair(250.0, 260.0, 0.5, 1.0),
-            pair(50.0, 55.0, 0.3, 0.3),
-            pair(50.0, 250.0, 9.0, 1.0),
-        ]);
-        let rows = c.rows();
-        assert_eq!(rows.len(), 2);
-        assert_eq!((rows[0].regime, rows[0].pairs), (Regime::Near, 2));
-        assert!((rows[0].ratio.median - 0.75).abs() < 1e-9);
-        assert!((rows[0].ours.median - 0.2).abs() < 1e-9);
-        assert_eq!((rows[1].regime, rows[1].pairs), (Regime::Far, 1));
-        assert_eq!(c.dropped(), 1);
-        assert!(c.text().contains("pairs: 4, of which 1 left out"));
-        assert!(c.json().unwrap().contains("\"dropped\": 1"));
+    fn how_sure_a_figure_is() {
+        let of =
+            |sample: &[f64]| figure(&Spread::of(sample.iter().copied()).unwrap(), sample.len());
+        assert_eq!(of(&[1.0]), "1.00");
+        assert_eq!(of(&[1.0, 2.0, 3.0]), "2.00 +-25%");
+        assert_eq!(of(&[1.0, 2.0, 30.0]), "2.00 (1.50..16.0)");
+        assert_eq!(of(&[0.0, 0.0, 0.0]), "0");
+        assert_eq!(of(&[0.0, 0.0, 8.0]), "0 (0..4.00)");
     }
 
     #[test]
-    fn a_busy_machine_is_said() {
-        let quiet = comparison(vec![pair(50.0, 55.0, 0.1, 0.2)]);
-        assert!(!quiet.text().contains("warning"));
-        let busy = Comparison {
-            busy: vec![0.0, 1.5],
-            ..quiet
-        };
-        assert!(busy.text().contains("warning: others keep up to 1.5 of 2"));
+    fn a_table_has_figures_and_ratios() {
+        let near = |a, b| round(Regime::Near, &[Some(a), Some(b)]);
+        let both = outcome(&["ours", "theirs"], vec![near(1.0, 2.0), near(1.0, 2.0)]);
+        let text = text(&report(vec![both]));
+        assert!(
+            text.contains("latency: one way; 2 ranks; us, less is better"),
+            "{text}"
+        );
+        assert!(
+            text.contains("near: 2 rounds; flag 50.0 +-0% ns, memcpy 10.0 +-0% GB/s\n"),
+            "{text}"
+        );
+        assert!(text.contains("bytes   ours        theirs\n"), "{text}");
+        assert!(
+            text.contains("8   1.00 +-0%   2.00 +-0%  x2.00 +-0%\n"),
+            "{text}"
+        );
+        assert!(
+            !text.contains("warning") && !text.contains("far:"),
+            "{text}"
+        );
     }
 
     #[test]
-    fn nothing_that_counts_is_said() {
-        let c = comparison(vec![pair(50.0, 250.0, 1.0, 1.0)]);
-        assert!(c.text().contains("no pair counts"));
+    fn rounds_left_out_are_told() {
+        let rounds = vec![
+            round(Regime::Near, &[Some(1.0)]),
+            round(Regime::Unsteady, &[Some(1.0)]),
+        ];
+        let told = text(&report(vec![outcome(&["ours"], rounds)]));
+        assert!(
+            told.contains("near: 1 round;") && told.contains("; 1 left out"),
+            "{told}"
+        );
+        let rounds = vec![round(Regime::Unsteady, &[Some(1.0)])];
+        let told = text(&report(vec![outcome(&["ours"], rounds)]));
+        assert!(
+            told.contains("unsteady: 1 round;") && told.contains("more than 20 %"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn failures_are_told() {
+        let mut panel = outcome(&["ours"], Vec::new());
+        panel.measured.failures = vec![Some("it broke\nin many lines".into())];
+        let told = text(&report(vec![panel]));
+        assert!(told.contains("nothing was measured"), "{told}");
+        assert!(
+            told.contains("ours failed: it broke\n") && !told.contains("many"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn a_busy_machine_is_told() {
+        let mut busy = report(Vec::new());
+        busy.busy = vec![0.0, 1.5];
+        assert!(text(&busy).contains("warning: others keep up to 1.5 of 2"));
+    }
+
+    #[test]
+    fn lines_stay_narrow() {
+        let names: Vec<_> = (0..9).map(|i| format!("an-implementation-{i}")).collect();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        let rounds = vec![round(Regime::Near, &[Some(1.0); 9])];
+        let told = text(&report(vec![outcome(&names, rounds)]));
+        assert!(
+            told.lines().all(|line| line.chars().count() <= WIDTH),
+            "{told}"
+        );
+        assert!(names.iter().all(|name| told.contains(name)), "{told}");
     }
 }

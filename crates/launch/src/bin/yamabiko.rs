@@ -30,15 +30,8 @@ enum Command {
     /// Run the ranks of this host for an mpiexec elsewhere, which starts this
     #[command(hide = true)]
     Daemon,
-    /// Measure, beside another MPI library
-    #[command(subcommand)]
-    Bench(Bench),
-}
-
-#[derive(Subcommand)]
-enum Bench {
-    /// Time one way between two ranks
-    Latency(bench::latency::Args),
+    /// Measure, alone or beside other MPI libraries
+    Bench(Box<bench::command::Args>),
 }
 
 fn main() -> ExitCode {
@@ -47,9 +40,12 @@ fn main() -> ExitCode {
         Command::Daemon => return ExitCode::from(launch::daemon::run()),
         Command::Info { missing: true } => launch::info::missing(),
         Command::Info { missing: false } => Ok(launch::info::summary()),
-        Command::Bench(Bench::Latency(args)) => {
-            launch::info::installation().and_then(|prefix| bench::latency::run(&args, &prefix))
-        }
+        Command::Bench(args) => launch::info::installation()
+            .and_then(|prefix| bench::command::run(&args, &prefix))
+            .and_then(|answer| {
+                print!("{}", answer.text);
+                answer.failed.map_or(Ok(String::new()), Err)
+            }),
     };
     match result {
         Ok(text) => {

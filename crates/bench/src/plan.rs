@@ -1,0 +1,196 @@
+//! What the arguments ask for, as panels with values and ranks. Pure functions; called by `command`.
+
+use crate::command::Args;
+use crate::experiment::{Axis, Experiment, Panel, Ranks};
+use crate::implementation::Implementation;
+use crate::report::{Outcome, Series};
+use crate::runner::Measured;
+use crate::{Result, experiments};
+
+/// A panel to be measured.
+pub struct Planned {
+    /// The experiment that it belongs to.
+    pub experiment: &'static Experiment,
+    /// The panel.
+    pub panel: &'static Panel,
+    /// The values of its axis.
+    pub values: Vec<u64>,
+    /// How many ranks; none: as many as the value.
+    pub ranks: Option<u32>,
+}
+
+impl Planned {
+    /// Its series: each implementation that has a kernel for it, with each variant.
+    pub fn series(&self, implementations: &[Implementation]) -> Vec<(usize, &'static str)> {
+        let has_kernel = |one: &Implementation| {
+            let mut kernels = self.experiment.kernels.iter();
+            kernels.any(|(interface, _)| *interface == one.interface)
+        };
+        let all = implementations.iter().enumerate();
+        all.filter(|(_, one)| has_kernel(one))
+            .flat_map(|(i, _)| self.panel.words().iter().map(move |word| (i, *word)))
+            .collect()
+    }
+
+    /// What came of it.
+    pub fn outcome(&self, series: Vec<Series>, wanted: u32, measured: Measured) -> Outcome {
+        Outcome {
+            experiment: self.experiment.name,
+            panel: self.panel.name,
+            about: self.panel.about,
+            unit: self.panel.unit,
+            axis: self.experiment.axis.name,
+            values: self.values.clone(),
+            ranks: self.ranks,
+            series,
+            wanted,
+            measured,
+        }
+    }
+}
+
+/// The panels asked for.
+///
+/// # Errors
+/// When the arguments do not fit an experiment, or nothing is left.
+pub fn of(args: &Args) -> Result<Vec<Planned>> {
+    let tour = args.is_tour();
+    let asked = |one: &&Experiment| tour || args.experiments.iter().any(|name| name == one.name);
+    let mut planned = Vec::new();
+    for experiment in experiments::ALL.iter().filter(asked) {
+        for panel in experiment.panels {
+            if args
+                .only
+                .as_ref()
+                .is_some_and(|word| !panel.name.contains(word.as_str()))
+            {
+                continue;
+            }
+            planned.push(Planned {
+                experiment,
+                panel,
+                values: values(args, &experiment.axis, panel, tour)
+                    .map_err(|why| format!("{}: {why}", experiment.name))?,
+                ranks: ranks(args, experiment, panel, tour)?,
+            });
+        }
+    }
+    match planned.is_empty() {
+        true => Err("no part of an experiment has such a name".into()),
+        false => Ok(planned),
+    }
+}
+
+/// The values of a panel's axis.
+fn values(args: &Args, axis: &Axis, panel: &Panel, tour: bool) -> Result<Vec<u64>> {
+    if panel.single {
+        return Ok(vec![0]);
+    }
+    let list = match (args.sizes.as_slice(), args.quick, tour) {
+        ([], true, _) => axis.quick,
+        ([], false, true) => axis.tour,
+        ([], false, false) => axis.values,
+        (sizes, _, _) => sizes,
+    };
+    let mut values = list.to_vec();
+    values.sort_unstable();
+    values.dedup();
+    let (least, most) = axis.limits;
+    match values.iter().find(|value| !(least..=most).contains(value)) {
+        Some(value) => Err(format!(
+            "{} are from {least} to {most}, not {value}",
+            axis.name
+        )),
+        None => Ok(values),
+    }
+}
+
+/// How many ranks a panel runs on; none if it sweeps them.
+fn ranks(args: &Args, experiment: &Experiment, panel: &Panel, tour: bool) -> Result<Option<u32>> {
+    let free = || {
+        let processors = u32::try_from(sys::cpus::allowed()).unwrap_or(2);
+        args.ranks.unwrap_or(processors.max(2))
+    };
+    let fixed = panel.ranks.map_or(experiment.ranks, Ranks::Exactly);
+    match (fixed, args.ranks) {
+        (Ranks::Free, _) => Ok(Some(free())),
+        (Ranks::Exactly(ranks), asked) if tour || asked.is_none_or(|asked| asked == ranks) => {
+            Ok(Some(ranks))
+        }
+        (Ranks::Swept, asked) if tour || asked.is_none() => Ok(None),
+        (Ranks::Swept, _) => Err(format!("{} sweeps the ranks: say --sizes", experiment.name)),
+        (Ranks::Exactly(ranks), _) => Err(format!(
+            "{} {} is measured on {ranks} rank{}",
+            experiment.name,
+            panel.name,
+            if ranks == 1 { "" } else { "s" }
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::tests::asked;
+    use std::path::Path;
+
+    /// A panel's name, values and ranks.
+    type Part = (&'static str, Vec<u64>, Option<u32>);
+
+    fn planned(words: &str) -> Result<Vec<Part>> {
+        let plan = of(&asked(words).unwrap())?;
+        let all = plan.into_iter();
+        Ok(all
+            .map(|one| (one.panel.name, one.values, one.ranks))
+            .collect())
+    }
+
+    #[test]
+    fn what_is_asked_is_planned() {
+        let latency = planned("bench latency --sizes 1k,8,8").unwrap();
+        assert_eq!(latency, [("latency", vec![8, 1024], Some(2))]);
+        let bcast = planned("bench collectives --only bcast --ranks 5 --sizes 8").unwrap();
+        assert_eq!(bcast, [("bcast", vec![8], Some(5))]);
+        let barrier = planned("bench collectives --only barrier --sizes 8").unwrap();
+        assert_eq!(barrier[0].1, [0]);
+        let startup = planned("bench startup --only init --sizes 2,3").unwrap();
+        assert_eq!(startup, [("init", vec![2, 3], None)]);
+        let datatypes = planned("bench datatypes --quick").unwrap();
+        assert_eq!((datatypes[0].2, datatypes[1].2), (Some(2), Some(1)));
+    }
+
+    #[test]
+    fn all_is_all_of_them() {
+        for words in ["bench all", "bench all --quick --ranks 3"] {
+            let names: Vec<_> = planned(words).unwrap().into_iter().map(|p| p.0).collect();
+            let every = experiments::ALL
+                .iter()
+                .flat_map(|e| e.panels)
+                .map(|p| p.name);
+            assert_eq!(names, every.collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let refused = |words: &str| planned(words).unwrap_err();
+        assert!(refused("bench latency --ranks 3").contains("on 2 ranks"));
+        assert!(refused("bench depth --sizes 0").contains("from 1 to 32767"));
+        assert!(refused("bench startup --ranks 3").contains("--sizes"));
+        assert!(refused("bench latency --only nothing").contains("no part"));
+    }
+
+    #[test]
+    fn only_those_with_a_kernel_take_part() {
+        let all = [
+            Implementation::yamabiko("a", Path::new("/p")),
+            Implementation::yamabiko("b", Path::new("/q")),
+            Implementation::raw(),
+        ];
+        let of = |words: &str| of(&asked(words).unwrap()).unwrap()[0].series(&all);
+        assert_eq!(of("bench latency"), [(0, ""), (1, "")]);
+        assert_eq!(of("bench datatypes"), [(0, ""), (1, ""), (2, "")]);
+        let both = of("bench bandwidth");
+        assert_eq!(both[..3], [(0, "heap"), (0, "alloc_mem"), (1, "heap")]);
+    }
+}
