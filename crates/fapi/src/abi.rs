@@ -20,6 +20,12 @@ pub fn weights_empty() -> *mut i32 {
     std::ptr::without_provenance_mut(crate::r#gen::values::WEIGHTS_EMPTY as usize)
 }
 
+/// A count for a procedure that takes an int in one library of this ABI and an MPI_Count in another: a
+/// number that is the same for both, and that both refuse where it is too large for an int.
+pub fn int_count(count: i64) -> i64 {
+    i32::try_from(count).map_or(-1, i64::from)
+}
+
 macro_rules! handle_type {
     ($($name:ident $toint:ident $fromint:ident),*) => {
         unsafe extern "C" { $(

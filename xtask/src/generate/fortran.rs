@@ -108,6 +108,7 @@ struct Argument {
 struct Routine<'a> {
     spec: &'a Spec,
     proc: &'a Proc,
+    abi: Abi,
 }
 
 impl Routine<'_> {
@@ -218,6 +219,9 @@ impl Routine<'_> {
             _ if position && array => format!("indices_at({name}, outcount).at()"),
             _ if position => format!("index_at({name}).at()"),
             (true, false) if p.kind == "KEYVAL" => format!("keyval_in(*{name})"),
+            (true, false) if p.kind == "XFER_NUM_ELEM_NNI" && !self.abi.is_mpich() => {
+                format!("int_count(*{name})")
+            }
             (true, false) => format!("*{name}"),
             _ => name.to_string(),
         };
@@ -262,8 +266,9 @@ fn way(p: &Param, array: bool) -> &'static str {
     }
 }
 
-/// Whether the C procedure is the `_c` variant: where the plain one of the standard ABI's header has an
-/// int for the standard's MPI_Count.
+/// Whether the C procedure has the parameters of its `_c` variant, but not the name: a count is an MPI_Count
+/// in the standard's text and an int in the standard ABI's header, and libraries differ. An int passed as
+/// an MPI_Count is right for both.
 fn is_large(spec: &Spec, proc: &Proc, abi: Abi) -> bool {
     !abi.is_mpich() && spec.overlay.extra_large.contains(&proc.name)
 }
@@ -271,7 +276,7 @@ fn is_large(spec: &Spec, proc: &Proc, abi: Abi) -> bool {
 fn routine(spec: &Spec, proc: &Proc, abi: Abi) -> Result<String> {
     let large = is_large(spec, proc, abi);
     let converted = entries::params(spec, proc, large, abi)?;
-    let routine = Routine { spec, proc };
+    let routine = Routine { spec, proc, abi };
     let params = proc.params.iter().filter(|p| large || !p.large_only);
     let (mut declared, mut lengths, mut exprs) = (Vec::new(), Vec::new(), Vec::new());
     for (p, c) in params.zip(&converted) {
@@ -285,7 +290,7 @@ fn routine(spec: &Spec, proc: &Proc, abi: Abi) -> Result<String> {
         "routine! {{ pmpi_{low}_ \"{low}\" \"{up}\"\n    ({}) ({})\n    MPI_{}({}) }}\n",
         declared.join(", "),
         lengths.join(", "),
-        entries::name(proc, large),
+        proc.name,
         exprs.join(", ")
     ))
 }
@@ -309,9 +314,13 @@ fn callees(spec: &Spec, abi: Abi) -> Result<String> {
             "LOCATION_SMALL" | "DISPLACEMENT" => "i64",
             _ => "i32",
         };
-        let name = entries::name(proc, large);
-        writeln!(text, "    pub fn MPI_{name}({}) -> {ret};", list.join(", "))
-            .expect("a String takes everything");
+        writeln!(
+            text,
+            "    pub fn MPI_{}({}) -> {ret};",
+            proc.name,
+            list.join(", ")
+        )
+        .expect("a String takes everything");
     }
     Ok(text + "}\n")
 }
@@ -400,10 +409,10 @@ mod tests {
             text("Waitsome", Abi::Mpich).contains("indices_at(array_of_indices, outcount).at()")
         );
         assert!(text("Comm_set_name", Abi::Mpich).contains("(comm_name_length)"));
-        // The standard's count is an MPI_Count, which only the _c variant of its header takes.
+        // The count is an MPI_Count in Fortran, whatever C makes of it.
         assert!(
             text("Psend_init", Abi::Standard)
-                .contains("MPI_Psend_init_c(choice(buf), *partitions, *count")
+                .contains("MPI_Psend_init(choice(buf), *partitions, int_count(*count)")
         );
         assert!(
             text("Psend_init", Abi::Mpich)

@@ -290,8 +290,8 @@ unsafe extern "C" {
     pub fn MPI_Pready(partition: i32, request: Request) -> i32;
     pub fn MPI_Pready_list(length: i32, array_of_partitions: *const i32, request: Request) -> i32;
     pub fn MPI_Pready_range(partition_low: i32, partition_high: i32, request: Request) -> i32;
-    pub fn MPI_Precv_init_c(buf: *mut c_void, partitions: i32, count: i64, datatype: Datatype, source: i32, tag: i32, comm: Comm, info: Info, request: *mut Request) -> i32;
-    pub fn MPI_Psend_init_c(buf: *const c_void, partitions: i32, count: i64, datatype: Datatype, dest: i32, tag: i32, comm: Comm, info: Info, request: *mut Request) -> i32;
+    pub fn MPI_Precv_init(buf: *mut c_void, partitions: i32, count: i64, datatype: Datatype, source: i32, tag: i32, comm: Comm, info: Info, request: *mut Request) -> i32;
+    pub fn MPI_Psend_init(buf: *const c_void, partitions: i32, count: i64, datatype: Datatype, dest: i32, tag: i32, comm: Comm, info: Info, request: *mut Request) -> i32;
     pub fn MPI_Allgather_init(sendbuf: *const c_void, sendcount: i32, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i32, recvtype: Datatype, comm: Comm, info: Info, request: *mut Request) -> i32;
     pub fn MPI_Allgatherv_init(sendbuf: *const c_void, sendcount: i32, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const i32, displs: *const i32, recvtype: Datatype, comm: Comm, info: Info, request: *mut Request) -> i32;
     pub fn MPI_Allreduce_init(sendbuf: *const c_void, recvbuf: *mut c_void, count: i32, datatype: Datatype, op: Op, comm: Comm, info: Info, request: *mut Request) -> i32;

@@ -17,7 +17,7 @@ routine! { pmpi_pready_range_ "pready_range" "PREADY_RANGE"
     MPI_Pready_range(*partition_low, *partition_high, Request::from_int(*request)) }
 routine! { pmpi_precv_init_ "precv_init" "PRECV_INIT"
     (buf: *mut c_void, partitions: *const i32, count: *const i64, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, info: *const i32, request: *mut i32) ()
-    MPI_Precv_init_c(choice(buf), *partitions, *count, Datatype::from_int(*datatype), *source, *tag, Comm::from_int(*comm), Info::from_int(*info), handle_out::<Request>(request).at()) }
+    MPI_Precv_init(choice(buf), *partitions, int_count(*count), Datatype::from_int(*datatype), *source, *tag, Comm::from_int(*comm), Info::from_int(*info), handle_out::<Request>(request).at()) }
 routine! { pmpi_psend_init_ "psend_init" "PSEND_INIT"
     (buf: *mut c_void, partitions: *const i32, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, info: *const i32, request: *mut i32) ()
-    MPI_Psend_init_c(choice(buf), *partitions, *count, Datatype::from_int(*datatype), *dest, *tag, Comm::from_int(*comm), Info::from_int(*info), handle_out::<Request>(request).at()) }
+    MPI_Psend_init(choice(buf), *partitions, int_count(*count), Datatype::from_int(*datatype), *dest, *tag, Comm::from_int(*comm), Info::from_int(*info), handle_out::<Request>(request).at()) }
