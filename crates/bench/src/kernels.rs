@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest that a compiler may take.
 const COMPILING: Duration = Duration::from_secs(120);
@@ -155,7 +155,15 @@ impl Workshop {
             "MPIEXEC_TIMEOUT",
             self.limits.run.as_secs().max(1).to_string(),
         );
-        let done = checked(&one.name, &mut command, self.limits.run + LAUNCHER_GRACE)?;
+        let started = Instant::now();
+        let limit = self.limits.run;
+        let done = checked(&one.name, &mut command, limit + LAUNCHER_GRACE).map_err(|why| {
+            // However its launcher puts that.
+            match started.elapsed() >= limit {
+                true => format!("{why}\n(a run may take {} s: --limit)", limit.as_secs()),
+                false => why,
+            }
+        })?;
         let shown = process::shown(&command);
         let wrong = |why: String| format!("{}: `{shown}` {why}", one.name);
         match arguments.panel.source {
@@ -340,6 +348,24 @@ mod tests {
             assert!(why.contains(" 2 /") && why.contains("1 pair - 8"), "{why}");
             assert!(why.contains(expected), "{why}");
         }
+    }
+
+    #[test]
+    fn a_run_that_is_over_its_time_says_so() {
+        let experiment = experiments::named("datatypes").unwrap();
+        // A launcher that ends the run by itself, somehow.
+        let mut workshop = workshop("sleep 0.1; exit 9", Duration::from_millis(50));
+        let arguments = Arguments {
+            panel: &experiment.panels[0],
+            variant: "",
+            values: &[8],
+            ranks: 1,
+        };
+        let why = workshop.run(0, experiment, &arguments).unwrap_err();
+        assert!(
+            why.contains("exit status: 9") && why.contains("--limit"),
+            "{why}"
+        );
     }
 
     #[test]
