@@ -65,8 +65,6 @@ pub struct Run<'a> {
     pub bar: &'a ProgressBar,
     /// Rounds left out so far.
     pub left_out: u32,
-    /// The last flag, in nanoseconds.
-    pub flag: f64,
 }
 
 impl Workshop {
@@ -203,19 +201,23 @@ impl Arguments<'_> {
 
 impl Bench for Run<'_> {
     fn calibrate(&mut self) -> Result<Calibration> {
-        let calibration = self.workshop.calibrate()?;
-        self.flag = calibration.flag;
-        Ok(calibration)
+        self.workshop.calibrate()
     }
 
     fn run(&mut self, series: usize) -> Result<Vec<f64>> {
         let (implementation, variant) = self.series[series];
-        self.bar.set_message(format!(
-            "{} {} {} {variant}; flag {:.0} ns, {} rounds left out",
+        let mut words = vec![
             self.experiment.name,
             self.panel.name,
-            self.workshop.implementations[implementation].name,
-            self.flag,
+            &self.workshop.implementations[implementation].name,
+            variant,
+        ];
+        words.retain(|word| !word.is_empty());
+        // Where there is but one panel, it has the experiment's name.
+        words.dedup();
+        self.bar.set_message(format!(
+            "{}; {} rounds left out",
+            words.join(" "),
             self.left_out
         ));
         let ask = |values: &[u64], ranks: u32, workshop: &mut Workshop| {
@@ -316,7 +318,6 @@ mod tests {
             series: vec![(0, "")],
             bar: &bar,
             left_out: 0,
-            flag: 0.0,
         };
         run.run(0)
     }
