@@ -227,7 +227,6 @@ fn measure(args: &Args, planned: &[Planned], workshop: &mut Workshop) -> Result<
             series,
             bar: &bar,
             left_out,
-            flag: f64::NAN,
             workshop,
         };
         let measured = runner::measure(&plan, &mut run)?;

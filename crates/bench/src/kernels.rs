@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest that a compiler may take.
 const COMPILING: Duration = Duration::from_secs(120);
@@ -65,8 +65,6 @@ pub struct Run<'a> {
     pub bar: &'a ProgressBar,
     /// Rounds left out so far.
     pub left_out: u32,
-    /// The last flag, in nanoseconds.
-    pub flag: f64,
 }
 
 impl Workshop {
@@ -155,7 +153,15 @@ impl Workshop {
             "MPIEXEC_TIMEOUT",
             self.limits.run.as_secs().max(1).to_string(),
         );
-        let done = checked(&one.name, &mut command, self.limits.run + LAUNCHER_GRACE)?;
+        let started = Instant::now();
+        let limit = self.limits.run;
+        let done = checked(&one.name, &mut command, limit + LAUNCHER_GRACE).map_err(|why| {
+            // However its launcher puts that.
+            match started.elapsed() >= limit {
+                true => format!("{why}\n(a run may take {} s: --limit)", limit.as_secs()),
+                false => why,
+            }
+        })?;
         let shown = process::shown(&command);
         let wrong = |why: String| format!("{}: `{shown}` {why}", one.name);
         match arguments.panel.source {
@@ -195,19 +201,23 @@ impl Arguments<'_> {
 
 impl Bench for Run<'_> {
     fn calibrate(&mut self) -> Result<Calibration> {
-        let calibration = self.workshop.calibrate()?;
-        self.flag = calibration.flag;
-        Ok(calibration)
+        self.workshop.calibrate()
     }
 
     fn run(&mut self, series: usize) -> Result<Vec<f64>> {
         let (implementation, variant) = self.series[series];
-        self.bar.set_message(format!(
-            "{} {} {} {variant}; flag {:.0} ns, {} rounds left out",
+        let mut words = vec![
             self.experiment.name,
             self.panel.name,
-            self.workshop.implementations[implementation].name,
-            self.flag,
+            &self.workshop.implementations[implementation].name,
+            variant,
+        ];
+        words.retain(|word| !word.is_empty());
+        // Where there is but one panel, it has the experiment's name.
+        words.dedup();
+        self.bar.set_message(format!(
+            "{}; {} rounds left out",
+            words.join(" "),
             self.left_out
         ));
         let ask = |values: &[u64], ranks: u32, workshop: &mut Workshop| {
@@ -308,7 +318,6 @@ mod tests {
             series: vec![(0, "")],
             bar: &bar,
             left_out: 0,
-            flag: 0.0,
         };
         run.run(0)
     }
@@ -340,6 +349,24 @@ mod tests {
             assert!(why.contains(" 2 /") && why.contains("1 pair - 8"), "{why}");
             assert!(why.contains(expected), "{why}");
         }
+    }
+
+    #[test]
+    fn a_run_that_is_over_its_time_says_so() {
+        let experiment = experiments::named("datatypes").unwrap();
+        // A launcher that ends the run by itself, somehow.
+        let mut workshop = workshop("sleep 0.1; exit 9", Duration::from_millis(50));
+        let arguments = Arguments {
+            panel: &experiment.panels[0],
+            variant: "",
+            values: &[8],
+            ranks: 1,
+        };
+        let why = workshop.run(0, experiment, &arguments).unwrap_err();
+        assert!(
+            why.contains("exit status: 9") && why.contains("--limit"),
+            "{why}"
+        );
     }
 
     #[test]

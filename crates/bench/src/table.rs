@@ -83,7 +83,11 @@ fn heading(text: &mut String, outcome: &Outcome, regime: Regime) {
     let rounds = outcome.rounds(regime);
     let all = || rounds.iter().flat_map(|round| &round.calibrations);
     let shown = |spread: Option<Spread>| spread.map_or("?".into(), |s| figure(&s, 2));
-    let flag = shown(Spread::of(all().map(|c| c.flag)));
+    let flag = match Spread::of(all().map(|c| c.flag)) {
+        // Time slices, not cache lines.
+        Some(flag) if flag.median > 1e5 => format!("{} ms", digits(flag.median * 1e-6)),
+        flag => format!("{} ns", shown(flag)),
+    };
     let memcpy = shown(Spread::of(all().map(|c| c.memcpy)));
     let count = rounds.len();
     let s = if count == 1 { "" } else { "s" };
@@ -97,7 +101,7 @@ fn heading(text: &mut String, outcome: &Outcome, regime: Regime) {
     };
     let _ = writeln!(
         text,
-        "  {}: {count} round{s}; flag {flag} ns, memcpy {memcpy} GB/s{left_out}",
+        "  {}: {count} round{s}; flag {flag}, memcpy {memcpy} GB/s{left_out}",
         regime.name()
     );
 }
