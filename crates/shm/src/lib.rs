@@ -41,4 +41,4 @@ mod wire;
 pub use connect::{Config, InitError, VERSION};
 pub use state::Shm;
 pub use tunables::TUNABLES;
-pub use waiting::{Armed, Patience, Sleeper};
+pub use waiting::{Armed, Sleeper};

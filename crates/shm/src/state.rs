@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use layout::{Data, Reader, Writer};
-use mtmi::{Completion, Context, Cookie, Endpoint, Names, Outcome, SendMode};
+use mtmi::{Completion, Context, Cookie, Endpoint, Names, Outcome, Patience, SendMode};
 
 use crate::lane::Lane;
 use crate::ring::{Rx, Tx};
 use crate::segment::{BellRef, Segment, SendersRef};
-use crate::waiting::Patience;
+use crate::waiting::SHARED;
 use crate::wire::{Kind, Words};
 
 /// The fabric, as one process holds it.
@@ -31,6 +31,8 @@ pub struct Shm {
     pub(crate) suspects: Vec<u32>,
     pub(crate) failures: VecDeque<Endpoint>,
     pub(crate) patience: Patience,
+    /// Whether all ranks' processors are known, so that `patience` is final.
+    pub(crate) settled: bool,
     /// This process, among those of the job,
     pub(crate) me: u32,
     /// and among those of the segment,
@@ -223,7 +225,8 @@ impl Shm {
             announced: Names::new(),
             suspects: Vec::new(),
             failures: VecDeque::new(),
-            patience: Patience::UNSETTLED,
+            patience: SHARED,
+            settled: false,
             me: members[local as usize],
             local,
             members,
