@@ -9,7 +9,7 @@ use std::process::Command;
 
 use crate::generate::{self, Abi};
 use crate::spec::root;
-use crate::{Result, process, symbols};
+use crate::{Result, blacs, process, symbols};
 
 /// Arguments of `build`.
 #[derive(clap::Args, Default)]
@@ -38,7 +38,7 @@ pub fn prefix(dev: bool) -> PathBuf {
     target().join(if dev { "dev-prefix" } else { "prefix" })
 }
 
-const LIBRARIES: [&str; 2] = ["capi", "capi-mpich"];
+const LIBRARIES: [&str; 3] = ["capi", "capi-mpich", "blacs-lib"];
 const PROGRAMS: [&str; 2] = ["launch", "wrappers"];
 /// Other names of programs, and the programs.
 const NAMES: [(&str, &str); 7] = [
@@ -81,6 +81,7 @@ pub fn run(args: &Args) -> Result {
         &prefix.join("include/mpich/mpi.h"),
     )?;
     pkg_config(&prefix)?;
+    blacs::lay_out(&compiled, &prefix)?;
     missing(&prefix)?;
     kernels(&prefix)?;
     if !args.libs {
@@ -227,11 +228,13 @@ fn make_folder(path: &Path) -> Result {
     std::fs::create_dir_all(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-fn write(path: &Path, text: &str) -> Result {
+/// Writes a file.
+pub fn write(path: &Path, text: &str) -> Result {
     std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-fn copy(from: &Path, to: &Path) -> Result {
+/// Copies a file.
+pub fn copy(from: &Path, to: &Path) -> Result {
     match std::fs::copy(from, to) {
         Ok(_) => Ok(()),
         Err(e) => Err(format!("{} to {}: {e}", from.display(), to.display())),

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod abi_diff;
+mod blacs;
 mod build;
 mod distil;
 mod generate;
