@@ -97,18 +97,21 @@ pub fn lay_out(compiled: &Path, prefix: &Path) -> Result {
     process::run(&mut cc)?;
     check(&names, &library)?;
     symlink(LIBRARY, &prefix.join("lib/libblacs.so"))?;
-    copy(
-        &root().join("include/blacs.h"),
-        &prefix.join("include/blacs.h"),
-    )?;
+    // Beside each mpi.h, so that whoever finds one finds the other.
+    for folder in ["include", "include/mpich"] {
+        copy(
+            &root().join("include/blacs.h"),
+            &prefix.join(folder).join("blacs.h"),
+        )?;
+    }
     let version = env!("CARGO_PKG_VERSION");
     write(
         &prefix.join("lib/pkgconfig/yamabiko-blacs.pc"),
         &format!(
-            "prefix=${{pcfiledir}}/../..\nlibdir=${{prefix}}/lib\nincludedir=${{prefix}}/include\n\n\
+            "prefix=${{pcfiledir}}/../..\nlibdir=${{prefix}}/lib\n\n\
              Name: yamabiko-blacs\nDescription: BLACS, to be put in front of ScaLAPACK and beside an MPI library of \
              Yamabiko\nVersion: {version}\n\
-             Cflags: -I${{includedir}}\nLibs: -L${{libdir}} -Wl,-rpath,${{libdir}} -lblacs\n"
+             Libs: -L${{libdir}} -Wl,-rpath,${{libdir}} -lblacs\n"
         ),
     )
 }

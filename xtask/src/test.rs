@@ -4,6 +4,7 @@
 //! tells everything. Whatever a stage needs from elsewhere it installs under the target folder.
 
 pub mod apt;
+mod blacs;
 mod cross;
 mod ctests;
 mod fuzz;
@@ -30,7 +31,7 @@ use std::time::Instant;
 /// Arguments of `test`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which: tidy gen unit fuzz build install c guest kills net over cross imb mpi4py hpcc (all of them if none is named)
+    /// Which: tidy gen unit fuzz build install c guest kills net over cross imb mpi4py hpcc blacs (all of them if none is named)
     stages: Vec<String>,
     /// Only tests whose name contains this
     #[arg(long)]
@@ -38,7 +39,7 @@ pub struct Args {
     /// The long form of each stage
     #[arg(long)]
     soak: bool,
-    /// Which way messages take in the stages c, imb, mpi4py and hpcc
+    /// Which way messages take in the stages c, imb, mpi4py, hpcc and blacs
     #[arg(long, value_enum, default_value_t)]
     over: Over,
 }
@@ -113,7 +114,7 @@ impl Tally {
 
 type Stage = fn(&Options, &mut Tally) -> Result;
 
-const STAGES: [(&str, Stage); 15] = [
+const STAGES: [(&str, Stage); 16] = [
     ("tidy", tidy::run),
     ("gen", unit::generated),
     ("unit", unit::run),
@@ -129,6 +130,7 @@ const STAGES: [(&str, Stage); 15] = [
     ("imb", imb::run),
     ("mpi4py", mpi4py::run),
     ("hpcc", hpcc::run),
+    ("blacs", blacs::run),
 ];
 
 /// Runs the subcommand.
