@@ -18,6 +18,7 @@
 //!
 //! It implements [`mtmi::Fabric`]; [`mtmi::Matched`] makes a transport of it, alone or together with others.
 
+mod boards;
 mod connect;
 mod fabric;
 mod failure;

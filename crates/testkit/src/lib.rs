@@ -31,6 +31,7 @@
 
 #![forbid(unsafe_code)]
 
+mod boards;
 mod bytes;
 mod fabric;
 mod sleeper;

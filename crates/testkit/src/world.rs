@@ -74,6 +74,8 @@ pub(crate) struct Rank {
     /// Tables that it opened, by name, and their numbers of slots.
     pub opened: HashMap<u32, u32>,
     pub dead: bool,
+    /// Its board, once anybody has used it.
+    pub board: Vec<u8>,
 }
 
 #[derive(Default)]
