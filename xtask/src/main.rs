@@ -5,6 +5,7 @@
 mod abi_diff;
 mod build;
 mod distil;
+mod fmpl;
 mod generate;
 mod icount;
 mod install;

@@ -13,7 +13,7 @@ const LINES_MAX: usize = 700;
 
 /// Which crates of the workspace each crate may use. An arrow that is not here is a change of the
 /// architecture: `ARCHITECTURE.md` then changes too.
-const ARROWS: [(&str, &[&str]); 24] = [
+const ARROWS: [(&str, &[&str]); 26] = [
     ("types", &[]),
     ("sys", &["types"]),
     ("boundary", &["types"]),
@@ -38,11 +38,43 @@ const ARROWS: [(&str, &[&str]); 24] = [
         ],
     ),
     ("entry", &["types", "boundary", "engine"]),
-    ("capi", &["types", "boundary", "sys", "engine", "entry"]),
+    (
+        "capi",
+        &[
+            "types",
+            "boundary",
+            "sys",
+            "engine",
+            "entry",
+            "fmpl-entry",
+            "fmpl-table",
+        ],
+    ),
     (
         "capi-mpich",
-        &["types", "boundary", "sys", "engine", "entry"],
+        &[
+            "types",
+            "boundary",
+            "sys",
+            "engine",
+            "entry",
+            "fmpl-entry",
+            "fmpl-table",
+        ],
     ),
+    (
+        "fmpl-entry",
+        &[
+            "types",
+            "boundary",
+            "sys",
+            "mtmi",
+            "engine",
+            "fmpl",
+            "fmpl-table",
+        ],
+    ),
+    ("fmpl-lib", &["fmpl-table"]),
     (
         "launch",
         &[
@@ -61,7 +93,7 @@ const ARROWS: [(&str, &[&str]); 24] = [
 ];
 
 /// Crates that may hold unsafe code; all others forbid it. `STYLE.md` says where in them it is.
-const UNSAFE: [&str; 12] = [
+const UNSAFE: [&str; 14] = [
     "sys",
     "boundary",
     "entry",
@@ -74,6 +106,8 @@ const UNSAFE: [&str; 12] = [
     "launch",
     "op",
     "fmpl-table",
+    "fmpl-entry",
+    "fmpl-lib",
 ];
 
 /// Words that stand for unfinished work, put together here so that this file does not hold them.
