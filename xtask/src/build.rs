@@ -38,7 +38,7 @@ pub fn prefix(dev: bool) -> PathBuf {
     target().join(if dev { "dev-prefix" } else { "prefix" })
 }
 
-const LIBRARIES: [&str; 3] = ["capi", "capi-mpich", "blacs-lib"];
+const LIBRARIES: [&str; 4] = ["capi", "capi-mpich", "fmpl-lib", "blacs-lib"];
 const PROGRAMS: [&str; 2] = ["launch", "wrappers"];
 /// Other names of programs, and the programs.
 const NAMES: [(&str, &str); 7] = [
@@ -65,6 +65,7 @@ pub fn run(args: &Args) -> Result {
         link(abi, &compiled, &prefix.join("lib"))?;
         symbols::check(abi, &prefix.join("lib").join(abi.library()))?;
     }
+    crate::fmpl::link(&compiled, &prefix)?;
     for (name, to) in [
         ("libmpich.so.12", "libmpi.so.12"),
         ("libmpi.so", "libmpi.so.12"),
@@ -120,15 +121,20 @@ fn link(abi: Abi, compiled: &Path, lib: &Path) -> Result {
         .join(crate_name)
         .join("src/gen/exports.map");
     let library = abi.library();
+    link_shared(&compiled.join(archive), &script, &lib.join(library))
+}
+
+/// Links a shared library from a static one: all of it, exporting what the script says.
+pub fn link_shared(archive: &Path, script: &Path, path: &Path) -> Result {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
     // A new file each time: a program may have the old one mapped.
-    let path = lib.join(library);
-    let _ = std::fs::remove_file(&path);
+    let _ = std::fs::remove_file(path);
     let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
-    cc.args(["-shared", "-o"]).arg(&path);
-    cc.arg(format!("-Wl,-soname,{library}"));
+    cc.args(["-shared", "-o"]).arg(path);
+    cc.arg(format!("-Wl,-soname,{name}"));
     cc.arg(format!("-Wl,--version-script={}", script.display()));
     cc.args(["-Wl,--whole-archive"])
-        .arg(compiled.join(archive))
+        .arg(archive)
         .arg("-Wl,--no-whole-archive");
     cc.args([
         "-Wl,--gc-sections",
@@ -224,11 +230,12 @@ fn kernels(prefix: &Path) -> Result {
     Ok(())
 }
 
-fn make_folder(path: &Path) -> Result {
+/// Makes a folder and those above it.
+pub fn make_folder(path: &Path) -> Result {
     std::fs::create_dir_all(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// Writes a file.
+/// Writes a text file.
 pub fn write(path: &Path, text: &str) -> Result {
     std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
 }

@@ -6,6 +6,7 @@ mod abi_diff;
 mod blacs;
 mod build;
 mod distil;
+mod fmpl;
 mod generate;
 mod icount;
 mod install;

@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod boards;
 mod card;
 mod map;
 mod routes;

@@ -253,4 +253,13 @@ pub struct FmplTable {
     pub alloc: unsafe extern "C" fn(size: i64, memory: *mut *mut c_void) -> i32,
     /// Gives it back; no operation on it may be in flight.
     pub free: unsafe extern "C" fn(memory: *mut c_void) -> i32,
+
+    // --- Since the first users.
+    /// Combines `count` elements of `input` into `inout` as a reduction would. Always allowed.
+    pub apply: unsafe extern "C" fn(
+        func: *const Func,
+        inout: *mut c_void,
+        input: *const c_void,
+        count: i64,
+    ) -> i32,
 }

@@ -8,6 +8,7 @@
 //! * [`Transport`]: the interface, and the rules that every fabric keeps;
 //! * [`Exchange`]: how fabrics of one job find each other at start;
 //! * [`slot`]: matching at the sender, for traffic whose partner is known beforehand;
+//! * [`Boards`]: memory of each process that the others of its machine read;
 //! * [`matching`]: posted receives and unexpected messages, for fabrics that only move bytes.
 //!
 //! A fabric that only moves bytes implements [`Fabric`], and [`Matched`] makes a transport of it.
@@ -17,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+mod board;
 mod exchange;
 mod fabric;
 mod matched;
@@ -28,6 +30,7 @@ pub mod slot;
 mod transport;
 mod words;
 
+pub use board::Boards;
 pub use exchange::{Exchange, ExchangeError};
 pub use fabric::{Fabric, Outgoing};
 pub use matched::Matched;

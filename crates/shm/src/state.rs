@@ -10,6 +10,7 @@ use mtmi::{Completion, Context, Cookie, Endpoint, Names, Outcome, Patience, Send
 use crate::lane::Lane;
 use crate::ring::{Rx, Tx};
 use crate::segment::{BellRef, Segment, SendersRef};
+use crate::slots::{Area, SlotState};
 use crate::waiting::SHARED;
 use crate::wire::{Kind, Words};
 
@@ -33,6 +34,7 @@ pub struct Shm {
     pub(crate) patience: Patience,
     /// Whether all ranks' processors are known, so that `patience` is final.
     pub(crate) settled: bool,
+    pub(crate) slots: SlotState,
     /// This process, among those of the job,
     pub(crate) me: u32,
     /// and among those of the segment,
@@ -184,8 +186,14 @@ impl Send {
 
 impl Shm {
     /// Number `local` of the processes on a segment that all of them map. `members` are their numbers
-    /// in the job, of `endpoints`; who is no member counts as failed here.
-    pub(crate) fn new(segment: Segment, local: u32, members: Vec<u32>, endpoints: u32) -> Shm {
+    /// in the job, of `endpoints`; who is no member counts as failed here. `area` is for slots; without it there are none.
+    pub(crate) fn new(
+        segment: Segment,
+        area: std::io::Result<Area>,
+        local: u32,
+        members: Vec<u32>,
+        endpoints: u32,
+    ) -> Shm {
         let segment = Arc::new(segment);
         let place = |endpoint| members.binary_search(&endpoint).ok().map(|i| i as u32);
         let outward = (0..endpoints)
@@ -227,6 +235,7 @@ impl Shm {
             failures: VecDeque::new(),
             patience: SHARED,
             settled: false,
+            slots: SlotState::new(area),
             me: members[local as usize],
             local,
             members,

@@ -57,6 +57,7 @@ impl Shm {
         (0..self.inward.len()).any(|slot| self.ring_ready(slot))
             || self.has_news()
             || (!self.busy.is_empty() && self.has_busy_work())
+            || (!self.slots.busy.is_empty() && self.slots_ready())
             || !self.suspects.is_empty()
     }
 

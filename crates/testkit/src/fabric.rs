@@ -171,7 +171,7 @@ impl Fabric for Sim {
         for event in inbox {
             self.take(queues, event);
         }
-        moved
+        self.take_landed() | moved
     }
 
     fn ready(&self) -> bool {

@@ -27,14 +27,18 @@
 //! [`Manner`] says how nasty the fabric is. It keeps the rules of [`mtmi::Transport`] and [`mtmi::slot::Slots`] and no
 //! promise beyond them, so what works over it does not rely on how a fabric happens to be.
 //!
+//! [`suite`] is what every implementation of slots has to pass.
+//!
 //! Only tests use this crate.
 
 #![forbid(unsafe_code)]
 
+mod boards;
 mod bytes;
 mod fabric;
 mod sleeper;
 mod slots;
+pub mod suite;
 mod world;
 
 pub use bytes::Bytes;

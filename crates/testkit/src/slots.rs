@@ -97,11 +97,13 @@ impl Sim {
             Event::Landed(name, landing) => {
                 state.landings.insert(name, landing);
             }
-            Event::Withdraw(name) => {
-                if state.headers.remove(&name).is_some() {
-                    drop(state);
-                    self.tell_slot(name.2, Event::Landed(name, Landing::Withdrawn));
-                }
+            Event::Withdraw(name) if state.headers.remove(&name).is_some() => {
+                drop(state);
+                self.tell_slot(name.2, Event::Landed(name, Landing::Withdrawn));
+            }
+            Event::Came(name) => {
+                drop(state);
+                self.tell_slot(name.1, Event::Taken(name));
             }
             Event::Taken((name, _, peer, index)) => {
                 let tables = self.tables.iter_mut().flatten();
@@ -116,6 +118,23 @@ impl Sim {
             }
             _ => {}
         }
+    }
+
+    /// Tells senders that what they delivered was taken: progress does that, whether or not anybody looks at the slot.
+    pub(crate) fn take_landed(&mut self) -> bool {
+        let mut taken = Vec::new();
+        for (name, landing) in &mut self.shared.lock().landings {
+            if let Landing::Data { pending, .. } = landing
+                && name.2 == self.me
+                && std::mem::take(pending)
+            {
+                taken.push(*name);
+            }
+        }
+        for &name in &taken {
+            self.tell_slot(name.1, Event::Taken(name));
+        }
+        !taken.is_empty()
     }
 
     /// A peer is gone.
@@ -156,6 +175,9 @@ impl Sim {
 
 impl Slots for Sim {
     fn open_slots(&mut self, name: u32, count: u32) -> Result<SlotTable, SlotError> {
+        if count == 0 {
+            return Err(SlotError::NoSuchSlot);
+        }
         let opened = &mut self.shared.lock().ranks[self.me as usize].opened;
         if opened.insert(name, count).is_some() {
             return Err(SlotError::Busy);
@@ -244,11 +266,8 @@ impl Slots for Sim {
             return Landed::Idle;
         };
         receive.posted = false;
-        if let Some(Landing::Data { bytes, pending, .. }) = landing {
+        if let Some(Landing::Data { bytes, .. }) = landing {
             receive.memory.writer().write(&bytes);
-            if pending {
-                self.tell_slot(slot.peer.0, Event::Taken(name));
-            }
         }
         landed
     }
@@ -291,17 +310,16 @@ impl Slots for Sim {
         let n = sent.min(capacity);
         let mut bytes = vec![0; n as usize];
         data.reader().read(&mut bytes);
-        let pending = n > self.shared.manner.pending_above;
         let landing = Landing::Data {
             bytes,
             sent,
             immediate,
-            pending,
         };
         self.tell_slot(slot.peer.0, Event::Landed(name, landing));
-        if !pending {
+        if n <= self.shared.manner.pending_above {
             return Ok(Delivery::Done { bytes: n });
         }
+        self.tell_slot(slot.peer.0, Event::Came(name));
         self.pending += 1;
         let deliveries = &mut self.table(slot)?.deliveries;
         deliveries.insert(key, (Delivery::Pending, n));

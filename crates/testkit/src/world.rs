@@ -49,7 +49,9 @@ pub(crate) enum Event {
     Posted(Name, u64),
     Withdraw(Name),
     Landed(Name, Landing),
-    /// A delivery that was pending is over at the receiver.
+    /// A delivery came that is pending at its sender,
+    Came(Name),
+    /// who hears that it is over.
     Taken(Name),
     Died(u32),
 }
@@ -60,8 +62,6 @@ pub(crate) enum Landing {
         bytes: Vec<u8>,
         sent: u64,
         immediate: u32,
-        /// The sender waits to hear that it was taken.
-        pending: bool,
     },
     Withdrawn,
 }
@@ -74,6 +74,8 @@ pub(crate) struct Rank {
     /// Tables that it opened, by name, and their numbers of slots.
     pub opened: HashMap<u32, u32>,
     pub dead: bool,
+    /// Its board, once anybody has used it.
+    pub board: Vec<u8>,
 }
 
 #[derive(Default)]

@@ -9,8 +9,6 @@ use mtmi::{
 };
 use testkit::{Bytes, Manner, Sim, World};
 
-const MANNERS: [Manner; 3] = [Manner::SHARED, Manner::NETWORK, Manner::SLOW];
-
 fn slot(peer: u32, index: u32) -> Slot {
     Slot {
         table: SlotTable(0),
@@ -35,124 +33,12 @@ fn both(a: &mut Matched<Sim>, b: &mut Matched<Sim>) {
 }
 
 #[test]
-fn a_delivery_goes_home() {
-    for manner in MANNERS {
-        let (_, mut a, mut b) = pair(manner);
-        for len in [0, 8, 100_000] {
-            let (mut out, mut back) = (Bytes::of(&vec![7; len]), Bytes::new(len + 1));
-            assert_eq!(a.offered(slot(1, 5)), None);
-            assert_eq!(
-                a.deliver(slot(1, 5), &out.data(), 1),
-                Err(SlotError::NotOffered)
-            );
-            b.post(slot(0, 5), &back.data()).unwrap();
-            assert_eq!(b.post(slot(0, 5), &back.data()), Err(SlotError::Busy));
-            both(&mut a, &mut b);
-            assert_eq!(b.landed(slot(0, 5)), Landed::NotYet);
-            assert_eq!(a.offered(slot(1, 5)), Some(len as u64 + 1));
-            let mut now = a.deliver(slot(1, 5), &out.data(), 77).unwrap();
-            if now == Delivery::Pending {
-                let again = a.deliver(slot(1, 5), &out.data(), 77);
-                assert_eq!(again, Err(SlotError::Busy));
-            }
-            b.advance();
-            let bytes = len as u64;
-            let landed = b.landed(slot(0, 5));
-            assert_eq!(
-                landed,
-                Landed::Done {
-                    bytes,
-                    immediate: 77
-                }
-            );
-            both(&mut a, &mut b);
-            if now == Delivery::Pending {
-                now = a.delivered(slot(1, 5));
-            }
-            assert_eq!(now, Delivery::Done { bytes });
-            assert_eq!(back.bytes()[..len], out.bytes());
-            assert_eq!(b.landed(slot(0, 5)), Landed::Idle);
-            assert_eq!(a.delivered(slot(1, 5)), Delivery::Idle);
-            assert!(a.flushed());
-        }
-    }
-}
-
-#[test]
-fn prepared_receives_start_again_and_again() {
-    let (_, mut a, mut b) = pair(Manner::NETWORK);
-    let mut back = Bytes::new(1);
-    assert_eq!(b.start(slot(0, 0)), Err(SlotError::NotPrepared));
-    b.prepare(slot(0, 0), &back.data()).unwrap();
-    for i in 0..5 {
-        b.start(slot(0, 0)).unwrap();
-        assert_eq!(b.start(slot(0, 0)), Err(SlotError::Busy));
-        both(&mut a, &mut b);
-        let sent = a.deliver(slot(1, 0), &Bytes::of(&[i]).data(), 0);
-        assert_eq!(sent, Ok(Delivery::Done { bytes: 1 }));
-        both(&mut a, &mut b);
-        assert!(matches!(b.landed(slot(0, 0)), Landed::Done { .. }));
-        assert_eq!(back.bytes(), [i]);
-    }
-    b.post(slot(0, 0), &back.data()).unwrap();
-    both(&mut a, &mut b);
-    let _ = a.deliver(slot(1, 0), &Bytes::new(1).data(), 0).unwrap();
-    both(&mut a, &mut b);
-    assert!(matches!(b.landed(slot(0, 0)), Landed::Done { .. }));
-    assert_eq!(b.start(slot(0, 0)), Err(SlotError::NotPrepared));
-}
-
-#[test]
-fn too_long_is_told_at_both_ends() {
-    for manner in [Manner::SHARED, Manner::NETWORK] {
-        let (_, mut a, mut b) = pair(manner);
-        let mut back = Bytes::new(3);
-        b.post(slot(0, 1), &back.data()).unwrap();
-        both(&mut a, &mut b);
-        let sent = a.deliver(slot(1, 1), &Bytes::of(b"mountain").data(), 2);
-        assert_eq!(sent, Ok(Delivery::Done { bytes: 3 }));
-        both(&mut a, &mut b);
-        let told = Landed::Truncated {
-            sent: 8,
-            immediate: 2,
-        };
-        assert_eq!(b.landed(slot(0, 1)), told);
-        assert_eq!(back.bytes(), b"mou");
-    }
-}
-
-#[test]
-fn taken_back_or_delivered_but_never_both() {
-    for manner in MANNERS {
-        let (_, mut a, mut b) = pair(manner);
-        let mut back = Bytes::new(4);
-        assert_eq!(b.withdraw(slot(0, 2)), Err(SlotError::NotPrepared));
-        // The sender hears of it first.
-        b.post(slot(0, 2), &back.data()).unwrap();
-        both(&mut a, &mut b);
-        b.withdraw(slot(0, 2)).unwrap();
-        assert_eq!(
-            b.landed(slot(0, 2)),
-            Landed::NotYet,
-            "the sender has not agreed"
-        );
-        both(&mut a, &mut b);
-        assert_eq!(b.landed(slot(0, 2)), Landed::Withdrawn);
-        assert_eq!(a.offered(slot(1, 2)), None);
-        // The sender is faster.
-        b.post(slot(0, 2), &back.data()).unwrap();
-        both(&mut a, &mut b);
-        b.withdraw(slot(0, 2)).unwrap();
-        let _ = a
-            .deliver(slot(1, 2), &Bytes::of(b"echo").data(), 0)
-            .unwrap();
-        both(&mut a, &mut b);
-        assert!(matches!(
-            b.landed(slot(0, 2)),
-            Landed::Done { bytes: 4, .. }
-        ));
-        assert_eq!(back.bytes(), b"echo");
-        assert_eq!(b.landed(slot(0, 2)), Landed::Idle);
+fn every_manner_keeps_the_rules() {
+    for manner in [Manner::SHARED, Manner::NETWORK, Manner::SLOW] {
+        testkit::suite::all(|| {
+            let world = World::new(2, manner);
+            (Matched::new(world.join(0)), Matched::new(world.join(1)))
+        });
     }
 }
 
@@ -212,17 +98,6 @@ fn a_dead_peer_ends_what_needs_it() {
     );
     assert_eq!(a.next_failure(), Some(Endpoint(1)));
     assert!(a.flushed());
-}
-
-#[test]
-fn another_count_is_noticed() {
-    let world = World::new(2, Manner::SHARED);
-    let mut a = Matched::new(world.join(0));
-    let mut b = Matched::new(world.join(1));
-    a.open_slots(4, 10).unwrap();
-    b.open_slots(4, 11).unwrap();
-    let wrong = Err(SlotError::Count { theirs: 11 });
-    assert_eq!(a.post(slot(1, 0), &Bytes::new(1).data()), wrong);
 }
 
 /// Threads that sleep until the other's message: every wake-up arrives.
