@@ -16,6 +16,8 @@ pub struct Blacs<N: Net> {
     contexts: Vec<Option<Context<N::Comm>>>,
     /// One bit for each run of indices that no context of this process uses.
     free: Vec<u64>,
+    /// Contexts made so far.
+    made: u64,
     faces: Option<[UserBuf; 2]>,
     /// The block of a combine, kept so that a combine does not allocate.
     block: Vec<u8>,
@@ -34,6 +36,7 @@ impl<N: Net> Blacs<N> {
             net,
             contexts: Vec::new(),
             free,
+            made: 0,
             faces: None,
             block: Vec::new(),
         }
@@ -71,6 +74,8 @@ impl<N: Net> Blacs<N> {
         self.free[word] &= !(1 << bit);
         let place = word as u32 * 64 + bit;
         let mut context = Context::new(grid, system, place, all);
+        self.made += 1;
+        context.made = self.made;
         context.row = self.line(&context, members, Scope::Row)?;
         context.column = self.line(&context, members, Scope::Column)?;
         let number = self.contexts.iter().position(Option::is_none);
@@ -110,13 +115,16 @@ impl<N: Net> Blacs<N> {
         Ok(system)
     }
 
-    /// The contexts there are.
+    /// The contexts there are, in the order they were made. All processes that share some made them in that order, so
+    /// they may be closed in it without anybody waiting for ever.
     pub fn numbers(&self) -> Vec<i32> {
+        let made = |context: &Option<Context<_>>| context.as_ref().map(|context| context.made);
         let numbers = (0..).zip(&self.contexts);
-        numbers
-            .filter(|(_, context)| context.is_some())
-            .map(|(number, _)| number)
-            .collect()
+        let mut numbers: Vec<_> = numbers
+            .filter_map(|(number, context)| made(context).map(|made| (made, number)))
+            .collect();
+        numbers.sort_unstable();
+        numbers.into_iter().map(|(_, number)| number).collect()
     }
 
     fn context(&self, number: i32) -> Result<&Context<N::Comm>, Error> {

@@ -101,6 +101,8 @@ pub(crate) struct Context<C> {
     pub(crate) column: Option<C>,
     /// Its indices begin at `place` times [`INDICES`].
     pub(crate) place: u32,
+    /// How many contexts this process had made by then.
+    pub(crate) made: u64,
     counts: Vec<[Counts; STREAMS as usize]>,
     /// Broadcasts and combines so far, by scope.
     operations: [u32; STREAMS as usize],
@@ -117,6 +119,7 @@ impl<C: Copy> Context<C> {
             row: None,
             column: None,
             place,
+            made: 0,
             counts,
             operations: [0; STREAMS as usize],
         }

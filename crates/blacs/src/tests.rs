@@ -500,7 +500,8 @@ fn contexts() {
         assert_eq!(full, Err(Error::Contexts(64)));
         blacs.close(kept[0]).unwrap();
         assert_eq!(blacs.close(kept[0]), Err(Error::Context(kept[0])));
-        assert!(blacs.open(&[0, 1, 2], 3, 1, 0).is_ok());
+        assert_eq!(blacs.open(&[0, 1, 2], 3, 1, 0), Ok(kept[0]));
+        assert_eq!(blacs.numbers().last(), Some(&kept[0]));
     });
 }
 
