@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::build::{copy, symlink, write};
+use crate::build::{copy, link_shared, symlink, write};
 use crate::spec::root;
 use crate::{Result, process};
 
@@ -70,31 +70,9 @@ pub fn lay_out(compiled: &Path, prefix: &Path) -> Result {
         &script,
         &format!("{{\n  global:\n{exported}  local: *;\n}};\n"),
     )?;
-    // A new file each time: a program may have the old one mapped.
     let library = prefix.join("lib").join(LIBRARY);
-    let _ = std::fs::remove_file(&library);
-    let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
-    cc.args(["-shared", "-o"]).arg(&library);
-    cc.arg(format!("-Wl,-soname,{LIBRARY}"));
-    cc.arg(format!("-Wl,--version-script={}", script.display()));
-    cc.arg("-Wl,--whole-archive")
-        .arg(compiled.join("libblacs_lib.a"))
-        .arg("-Wl,--no-whole-archive");
-    cc.args([
-        "-Wl,--gc-sections",
-        "-Wl,--no-undefined",
-        "-Wl,--as-needed",
-        "-Wl,-O1",
-        "-Wl,-z,noexecstack",
-        "-Wl,-z,relro",
-        "-Wl,-z,now",
-        "-pthread",
-        "-lm",
-        "-ldl",
-        "-lc",
-        "-lgcc_s",
-    ]);
-    process::run(&mut cc)?;
+    let archive = compiled.join("libblacs_lib.a");
+    link_shared(&archive, &script, &library, None)?;
     check(&names, &library)?;
     symlink(LIBRARY, &prefix.join("lib/libblacs.so"))?;
     // Beside each mpi.h, so that whoever finds one finds the other.

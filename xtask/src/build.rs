@@ -38,10 +38,17 @@ pub fn prefix(dev: bool) -> PathBuf {
     target().join(if dev { "dev-prefix" } else { "prefix" })
 }
 
-const LIBRARIES: [&str; 4] = ["capi", "capi-mpich", "fmpl-lib", "blacs-lib"];
+const LIBRARIES: [&str; 6] = [
+    "capi",
+    "capi-mpich",
+    "fapi",
+    "fapi-mpich",
+    "fmpl-lib",
+    "blacs-lib",
+];
 const PROGRAMS: [&str; 2] = ["launch", "wrappers"];
 /// Other names of programs, and the programs.
-const NAMES: [(&str, &str); 7] = [
+const NAMES: [(&str, &str); 11] = [
     ("mpirun", "mpiexec"),
     ("mpiexec.hydra", "mpiexec"),
     ("mpicxx", "mpicc"),
@@ -49,6 +56,10 @@ const NAMES: [(&str, &str); 7] = [
     ("mpicc_abi", "mpicc"),
     ("mpicxx_abi", "mpicc"),
     ("mpic++_abi", "mpicc"),
+    ("mpifort", "mpicc"),
+    ("mpifort_abi", "mpicc"),
+    ("mpif77", "mpicc"),
+    ("mpif90", "mpicc"),
 ];
 
 /// Runs the subcommand.
@@ -61,26 +72,33 @@ pub fn run(args: &Args) -> Result {
         make_folder(&prefix.join(folder))?;
     }
     let compiled = target().join(profile);
-    for abi in Abi::ALL {
-        link(abi, &compiled, &prefix.join("lib"))?;
-        symbols::check(abi, &prefix.join("lib").join(abi.library()))?;
+    let lib = prefix.join("lib");
+    for library in Library::all() {
+        link(&library, &compiled, &lib)?;
+        symbols::check(&library, &lib.join(library.soname))?;
     }
     crate::fmpl::link(&compiled, &prefix)?;
     for (name, to) in [
         ("libmpich.so.12", "libmpi.so.12"),
         ("libmpi.so", "libmpi.so.12"),
         ("libmpi_abi.so", "libmpi_abi.so.1"),
+        ("libmpichfort.so.12", "libmpifort.so.12"),
+        ("libmpifort.so", "libmpifort.so.12"),
+        ("libmpifort_abi.so", "libmpifort_abi.so.1"),
     ] {
         symlink(to, &prefix.join("lib").join(name))?;
     }
-    copy(
-        &root().join("include/abi/mpi.h"),
-        &prefix.join("include/mpi.h"),
-    )?;
-    copy(
-        &root().join("include/mpich/mpi.h"),
-        &prefix.join("include/mpich/mpi.h"),
-    )?;
+    for header in ["mpi.h", "mpif.h"] {
+        for (from, to) in [
+            ("include/abi", "include"),
+            ("include/mpich", "include/mpich"),
+        ] {
+            copy(
+                &root().join(from).join(header),
+                &prefix.join(to).join(header),
+            )?;
+        }
+    }
     pkg_config(&prefix)?;
     blacs::lay_out(&compiled, &prefix)?;
     missing(&prefix)?;
@@ -108,24 +126,65 @@ fn compile(args: &Args, profile: &str) -> Result {
     process::run(&mut command)
 }
 
-/// Links one shared library from its static one.
-fn link(abi: Abi, compiled: &Path, lib: &Path) -> Result {
-    let crate_name = abi.crate_name();
-    let archive = if abi.is_mpich() {
-        "libmpi_mpich.a"
-    } else {
-        "libmpi_abi.a"
-    };
-    let script = root()
-        .join("crates")
-        .join(crate_name)
-        .join("src/gen/exports.map");
-    let library = abi.library();
-    link_shared(&compiled.join(archive), &script, &lib.join(library))
+/// A shared library to be linked.
+pub struct Library {
+    /// Its ABI.
+    pub abi: Abi,
+    /// Whether it is the Fortran one, which needs the other.
+    pub is_fortran: bool,
+    /// Its file name.
+    pub soname: &'static str,
 }
 
-/// Links a shared library from a static one: all of it, exporting what the script says.
-pub fn link_shared(archive: &Path, script: &Path, path: &Path) -> Result {
+impl Library {
+    /// All, each behind those that it needs.
+    pub fn all() -> Vec<Library> {
+        let one = |abi: Abi, is_fortran| Library {
+            abi,
+            is_fortran,
+            soname: if is_fortran {
+                abi.fortran_library()
+            } else {
+                abi.library()
+            },
+        };
+        let both = |abi| [one(abi, false), one(abi, true)];
+        Abi::ALL.into_iter().flat_map(both).collect()
+    }
+
+    fn crate_name(&self) -> &'static str {
+        if self.is_fortran {
+            self.abi.fortran_crate()
+        } else {
+            self.abi.crate_name()
+        }
+    }
+
+    fn archive(&self) -> &'static str {
+        match (self.is_fortran, self.abi.is_mpich()) {
+            (false, false) => "libmpi_abi.a",
+            (false, true) => "libmpi_mpich.a",
+            (true, false) => "libmpifort_abi.a",
+            (true, true) => "libmpifort.a",
+        }
+    }
+}
+
+/// Links one shared library from its static one.
+fn link(which: &Library, compiled: &Path, lib: &Path) -> Result {
+    let script = root()
+        .join("crates")
+        .join(which.crate_name())
+        .join("src/gen/exports.map");
+    // A Fortran library brings the C library beside it, also for a program that names only this one.
+    let needs = which.is_fortran.then(|| lib.join(which.abi.library()));
+    let archive = compiled.join(which.archive());
+    link_shared(&archive, &script, &lib.join(which.soname), needs.as_deref())
+}
+
+/// Links a shared library from a static one: all of it, exporting what the script says. `needs` is a library of the
+/// same folder.
+pub fn link_shared(archive: &Path, script: &Path, path: &Path, needs: Option<&Path>) -> Result {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     // A new file each time: a program may have the old one mapped.
     let _ = std::fs::remove_file(path);
@@ -136,6 +195,10 @@ pub fn link_shared(archive: &Path, script: &Path, path: &Path) -> Result {
     cc.args(["-Wl,--whole-archive"])
         .arg(archive)
         .arg("-Wl,--no-whole-archive");
+    if let Some(needs) = needs {
+        cc.args(["-Wl,-rpath,$ORIGIN", "-Wl,--enable-new-dtags"]);
+        cc.arg(needs);
+    }
     cc.args([
         "-Wl,--gc-sections",
         "-Wl,--no-undefined",
@@ -176,23 +239,28 @@ fn programs(compiled: &Path, bin: &Path) -> Result {
 /// itself.
 fn pkg_config(prefix: &Path) -> Result {
     let version = env!("CARGO_PKG_VERSION");
+    let (standard, mpich) = ("MPI library, standard ABI", "MPI library, MPICH ABI");
+    let fortran = ["for C", "for Fortran"];
     for (name, what, include, lib) in [
+        ("yamabiko", standard, "include", "mpi_abi"),
+        ("yamabiko-mpich", mpich, "include/mpich", "mpi"),
         (
-            "yamabiko",
-            "MPI library, standard ABI",
+            "yamabiko-fortran",
+            standard,
             "include",
-            "mpi_abi",
+            "mpifort_abi -lmpi_abi",
         ),
         (
-            "yamabiko-mpich",
-            "MPI library, MPICH ABI",
+            "yamabiko-mpich-fortran",
+            mpich,
             "include/mpich",
-            "mpi",
+            "mpifort -lmpi",
         ),
     ] {
+        let language = fortran[name.ends_with("fortran") as usize];
         let text = format!(
             "prefix=${{pcfiledir}}/../..\nlibdir=${{prefix}}/lib\nincludedir=${{prefix}}/{include}\n\n\
-             Name: {name}\nDescription: {what}\nVersion: {version}\n\
+             Name: {name}\nDescription: {what}, {language}\nVersion: {version}\n\
              Cflags: -I${{includedir}}\nLibs: -L${{libdir}} -Wl,-rpath,${{libdir}} -l{lib}\n"
         );
         write(

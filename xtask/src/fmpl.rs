@@ -19,7 +19,8 @@ pub fn link(compiled: &Path, prefix: &Path) -> Result {
     make_folder(&target())?;
     write(&script, SCRIPT)?;
     let lib = prefix.join("lib");
-    link_shared(&compiled.join("libfmpl_lib.a"), &script, &lib.join(LIBRARY))?;
+    let archive = compiled.join("libfmpl_lib.a");
+    link_shared(&archive, &script, &lib.join(LIBRARY), None)?;
     symlink(LIBRARY, &lib.join("libfmpl.so"))?;
     check(&lib.join(LIBRARY))?;
     for header in ["fmpl.h", "fmplf.h"] {

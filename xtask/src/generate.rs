@@ -9,7 +9,9 @@ mod consts;
 mod convert;
 mod entries;
 mod exports;
+mod fortran;
 mod header;
+mod mpif;
 mod values;
 
 use std::path::{Path, PathBuf};
@@ -63,6 +65,24 @@ impl Abi {
         }
     }
 
+    /// Its crate of Fortran routines.
+    pub fn fortran_crate(self) -> &'static str {
+        if self.is_mpich() {
+            "fapi-mpich"
+        } else {
+            "fapi"
+        }
+    }
+
+    /// The file name of its Fortran library, which is also the soname.
+    pub fn fortran_library(self) -> &'static str {
+        if self.is_mpich() {
+            "libmpifort.so.12"
+        } else {
+            "libmpifort_abi.so.1"
+        }
+    }
+
     /// Its folder below `include/`.
     pub fn folder(self) -> &'static str {
         if self.is_mpich() { "mpich" } else { "abi" }
@@ -92,8 +112,13 @@ pub fn files(spec: &Spec, built: &Built) -> Result<Vec<File>> {
     )];
     for abi in Abi::ALL {
         files.extend(entries::files(spec, built, abi)?);
-        files.push(exports::script(spec, abi));
+        files.push(exports::script(
+            &exports::symbols(spec, abi),
+            abi.crate_name(),
+        ));
         files.push(header::file(spec, abi)?);
+        files.extend(fortran::files(spec, abi)?);
+        files.push(mpif::file(spec, abi));
     }
     files.push(File::new(
         "crates/capi-mpich/src/gen/values.rs",
@@ -145,11 +170,17 @@ pub fn symbols(abi: Abi) -> Result<Vec<String>> {
     Ok(exports::symbols(&Spec::load()?, abi))
 }
 
+/// Every symbol that the Fortran library of an ABI exports, sorted.
+pub fn fortran_symbols(abi: Abi) -> Result<Vec<String>> {
+    Ok(fortran::symbols(&Spec::load()?, abi))
+}
+
 /// Files in the `gen/` folders that nothing generates any more.
 fn stale(files: &[File]) -> Result<Vec<PathBuf>> {
     let mut stale = Vec::new();
-    for abi in Abi::ALL {
-        let folder = Path::new("crates").join(abi.crate_name()).join("src/gen");
+    let crates = Abi::ALL.map(|abi| [abi.crate_name(), abi.fortran_crate()]);
+    for name in crates.into_iter().flatten() {
+        let folder = Path::new("crates").join(name).join("src/gen");
         let Ok(entries) = std::fs::read_dir(root().join(&folder)) else {
             continue;
         };

@@ -123,6 +123,8 @@ pub struct Overlay {
     pub on: BTreeMap<String, String>,
     /// Deprecated procedures, with the version of MPI that says so.
     pub deprecated: BTreeMap<String, String>,
+    /// Procedures whose Fortran routines are written by hand.
+    pub fortran_by_hand: Vec<String>,
     /// Symbols of the MPICH ABI that aren't procedures.
     pub mpich_symbols: Vec<String>,
 }

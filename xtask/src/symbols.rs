@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::generate::{self, Abi};
+use crate::build::Library;
+use crate::generate;
 use crate::{Result, build, process};
 
 /// Arguments of `symbols`.
@@ -24,9 +25,9 @@ pub fn run(args: &Args) -> Result {
         .lib
         .clone()
         .unwrap_or_else(|| build::prefix(args.dev).join("lib"));
-    Abi::ALL
-        .into_iter()
-        .try_for_each(|abi| check(abi, &lib.join(abi.library())))
+    Library::all()
+        .iter()
+        .try_for_each(|library| check(library, &lib.join(library.soname)))
 }
 
 /// What `nm` says of one symbol.
@@ -51,25 +52,45 @@ fn parse(nm: &str) -> BTreeMap<String, Symbol> {
     symbols
 }
 
+/// The strong function that a symbol of the C library is a weak alias of.
+fn strong_in_c(name: &str) -> Option<String> {
+    name.starts_with("MPI_").then(|| format!("P{name}"))
+}
+
+/// The strong routine that a symbol of the Fortran library is a weak alias of.
+fn strong_in_fortran(name: &str) -> Option<String> {
+    let low = name.to_lowercase();
+    let routine = low.trim_start_matches('p').strip_prefix("mpi_")?;
+    let strong = format!("pmpi_{}_", routine.trim_end_matches('_'));
+    (strong != name).then_some(strong)
+}
+
 /// Everything that is wrong with the symbols of a library.
-fn faults(expected: &[String], found: &BTreeMap<String, Symbol>) -> Vec<String> {
+fn faults(
+    expected: &[String],
+    found: &BTreeMap<String, Symbol>,
+    strong_of: fn(&str) -> Option<String>,
+) -> Vec<String> {
     let mut faults = Vec::new();
     for name in expected {
         let Some(symbol) = found.get(name) else {
             faults.push(format!("{name} is not exported"));
             continue;
         };
-        let Some(strong) = found.get(&format!("P{name}")) else {
+        let Some(partner) = strong_of(name) else {
+            continue;
+        };
+        let Some(strong) = found.get(&partner) else {
             continue;
         };
         if symbol.kind != 'W' {
             faults.push(format!("{name} is not weak"));
         }
         if strong.kind != 'T' {
-            faults.push(format!("P{name} is not a strong function"));
+            faults.push(format!("{partner} is not a strong function"));
         }
         if symbol.address != strong.address {
-            faults.push(format!("{name} and P{name} have different addresses"));
+            faults.push(format!("{name} and {partner} have different addresses"));
         }
     }
     for name in found.keys() {
@@ -82,14 +103,23 @@ fn faults(expected: &[String], found: &BTreeMap<String, Symbol>) -> Vec<String> 
 }
 
 /// Checks a library: every symbol of the export list, `MPI_X` weak and `PMPI_X` strong at one
-/// address, nothing else, no version nodes, no static TLS, no executable stack.
-pub fn check(abi: Abi, library: &Path) -> Result {
+/// address (in Fortran, all names weak but `pmpi_x_`), nothing else, no version nodes, no static TLS, no executable stack.
+pub fn check(which: &Library, library: &Path) -> Result {
     let nm = process::output(
         Command::new("nm")
             .args(["-D", "--defined-only"])
             .arg(library),
     )?;
-    let mut faults = faults(&generate::symbols(abi)?, &parse(&nm));
+    let found = parse(&nm);
+    let mut faults = if which.is_fortran {
+        faults(
+            &generate::fortran_symbols(which.abi)?,
+            &found,
+            strong_in_fortran,
+        )
+    } else {
+        faults(&generate::symbols(which.abi)?, &found, strong_in_c)
+    };
     let dynamic = process::output(
         Command::new("readelf")
             .args(["-d", "-l", "-W"])
@@ -131,9 +161,12 @@ mod tests {
     fn faults_are_found() {
         let expected = ["MPI_A", "MPI_B", "PMPI_A", "PMPI_B"].map(String::from);
         let good = "10 W MPI_A\n10 T PMPI_A\n20 W MPI_B\n20 T PMPI_B\n";
-        assert_eq!(faults(&expected, &parse(good)), Vec::<String>::new());
+        assert_eq!(
+            faults(&expected, &parse(good), strong_in_c),
+            Vec::<String>::new()
+        );
         let bad = "10 T MPI_A\n10 T PMPI_A\n20 W MPI_B\n28 T PMPI_B\n30 T extra\n";
-        let said = faults(&expected, &parse(bad));
+        let said = faults(&expected, &parse(bad), strong_in_c);
         assert_eq!(
             said,
             [
@@ -142,5 +175,18 @@ mod tests {
                 "extra should not be exported"
             ]
         );
+    }
+
+    #[test]
+    fn fortran_names_are_aliases_of_one() {
+        for name in ["mpi_a", "MPI_A", "PMPI_A", "pmpi_a__", "mpi_a_"] {
+            assert_eq!(
+                strong_in_fortran(name).as_deref(),
+                Some("pmpi_a_"),
+                "{name}"
+            );
+        }
+        assert_eq!(strong_in_fortran("pmpi_a_"), None);
+        assert_eq!(strong_in_fortran("mpipriv1_"), None);
     }
 }

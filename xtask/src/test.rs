@@ -7,6 +7,7 @@ pub mod apt;
 mod blacs;
 mod cross;
 mod ctests;
+mod fortran;
 mod fuzz;
 mod ground;
 mod guest;
@@ -19,6 +20,7 @@ mod mpi4py;
 mod net;
 mod over;
 pub mod peers;
+mod scalapack;
 mod tidy;
 mod unit;
 
@@ -31,7 +33,7 @@ use std::time::Instant;
 /// Arguments of `test`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which: tidy gen unit fuzz build install c guest kills net over cross imb mpi4py hpcc blacs (all of them if none is named)
+    /// Which: tidy gen unit fuzz build install c fortran guest kills net over cross imb mpi4py hpcc blacs scalapack (all of them if none is named)
     stages: Vec<String>,
     /// Only tests whose name contains this
     #[arg(long)]
@@ -39,7 +41,7 @@ pub struct Args {
     /// The long form of each stage
     #[arg(long)]
     soak: bool,
-    /// Which way messages take in the stages c, imb, mpi4py, hpcc and blacs
+    /// Which way messages take in the stages c, fortran, imb, mpi4py, hpcc, blacs and scalapack
     #[arg(long, value_enum, default_value_t)]
     over: Over,
 }
@@ -114,7 +116,7 @@ impl Tally {
 
 type Stage = fn(&Options, &mut Tally) -> Result;
 
-const STAGES: [(&str, Stage); 16] = [
+const STAGES: [(&str, Stage); 18] = [
     ("tidy", tidy::run),
     ("gen", unit::generated),
     ("unit", unit::run),
@@ -122,6 +124,7 @@ const STAGES: [(&str, Stage); 16] = [
     ("build", unit::build),
     ("install", install::run),
     ("c", ctests::run),
+    ("fortran", fortran::run),
     ("guest", guest::run),
     ("kills", kills::run),
     ("net", net::run),
@@ -131,6 +134,7 @@ const STAGES: [(&str, Stage); 16] = [
     ("mpi4py", mpi4py::run),
     ("hpcc", hpcc::run),
     ("blacs", blacs::run),
+    ("scalapack", scalapack::run),
 ];
 
 /// Runs the subcommand.

@@ -1,5 +1,7 @@
 //! Symbols of this ABI that aren't procedures: constants that are data, and the dup function.
 
+use std::sync::atomic::{AtomicPtr, Ordering};
+
 use types::consts;
 
 use crate::abi::{CStatus, Comm};
@@ -14,7 +16,8 @@ unsafe impl<T> Sync for Address<T> {}
 /// Two ints whose addresses are unlike any other.
 static mut MARKS: [i32; 2] = [0; 2];
 
-/// What the Fortran status constants point to.
+/// What the Fortran status constants point to, until a Fortran library puts the addresses of its own
+/// constants there.
 static mut FORTRAN_STATUSES: [[i32; 5]; 4] = [[0; 5]; 4];
 
 const fn fortran_status(i: usize) -> *mut [i32; 5] {
@@ -34,19 +37,19 @@ pub static MPI_WEIGHTS_EMPTY: Address<i32> =
 
 /// `MPI_F_STATUS_IGNORE`.
 #[unsafe(no_mangle)]
-pub static MPI_F_STATUS_IGNORE: Address<i32> = Address(fortran_status(0).cast());
+pub static MPI_F_STATUS_IGNORE: AtomicPtr<i32> = AtomicPtr::new(fortran_status(0).cast());
 
 /// `MPI_F_STATUSES_IGNORE`.
 #[unsafe(no_mangle)]
-pub static MPI_F_STATUSES_IGNORE: Address<i32> = Address(fortran_status(1).cast());
+pub static MPI_F_STATUSES_IGNORE: AtomicPtr<i32> = AtomicPtr::new(fortran_status(1).cast());
 
 /// `MPI_F08_STATUS_IGNORE`.
 #[unsafe(no_mangle)]
-pub static MPI_F08_STATUS_IGNORE: Address<CStatus> = Address(fortran_status(2).cast());
+pub static MPI_F08_STATUS_IGNORE: AtomicPtr<CStatus> = AtomicPtr::new(fortran_status(2).cast());
 
 /// `MPI_F08_STATUSES_IGNORE`.
 #[unsafe(no_mangle)]
-pub static MPI_F08_STATUSES_IGNORE: Address<CStatus> = Address(fortran_status(3).cast());
+pub static MPI_F08_STATUSES_IGNORE: AtomicPtr<CStatus> = AtomicPtr::new(fortran_status(3).cast());
 
 /// `MPI_T_PVAR_ALL_HANDLES`: the standard ABI's value.
 #[unsafe(no_mangle)]
@@ -85,6 +88,12 @@ pub unsafe extern "C" fn MPIR_Dup_fn(
 
 /// Whether an address is one of the constants that Fortran passes for an ignored status.
 pub fn is_fortran_ignore(address: usize) -> bool {
-    let first = &raw const FORTRAN_STATUSES as usize;
-    (first..first + size_of::<[[i32; 5]; 4]>()).contains(&address)
+    let ordering = Ordering::Relaxed;
+    let constants = [
+        MPI_F_STATUS_IGNORE.load(ordering).addr(),
+        MPI_F_STATUSES_IGNORE.load(ordering).addr(),
+        MPI_F08_STATUS_IGNORE.load(ordering).addr(),
+        MPI_F08_STATUSES_IGNORE.load(ordering).addr(),
+    ];
+    constants.contains(&address)
 }

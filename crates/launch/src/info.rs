@@ -11,9 +11,15 @@ const LIBRARIES: [(&str, &str); 2] = [
     ("libmpi.so.12", "ABI of MPICH"),
 ];
 
+/// The Fortran libraries over them, in the same order.
+const FORTRAN: [(&str, &str); 2] = [
+    ("libmpifort_abi.so.1", "mpif.h, standard ABI"),
+    ("libmpifort.so.12", "mpif.h, ABI of MPICH"),
+];
+
 /// Environment variables that a person may set. Those by which the parts of a job know each other
 /// (`PMI_*`, `YAMABIKO_*_FD`) are not among them.
-const VARIABLES: [(&str, &str); 9] = [
+const VARIABLES: [(&str, &str); 10] = [
     ("MPIEXEC_TIMEOUT", "seconds after which mpiexec ends a job"),
     (
         "YAMABIKO_FABRICS",
@@ -40,10 +46,17 @@ const VARIABLES: [(&str, &str); 9] = [
         "C++ compiler of mpicxx (also MPICH_CXX, OMPI_CXX)",
     ),
     (
-        "YAMABIKO_CFLAGS",
-        "more options of mpicc and mpicxx (YAMABIKO_CXXFLAGS: of mpicxx)",
+        "YAMABIKO_FC",
+        "Fortran compiler of mpifort (also MPICH_FC, OMPI_FC)",
     ),
-    ("YAMABIKO_LDFLAGS", "more options of both when they link"),
+    (
+        "YAMABIKO_CFLAGS",
+        "more options of mpicc (YAMABIKO_CXXFLAGS: of mpicxx, YAMABIKO_FCFLAGS: of mpifort)",
+    ),
+    (
+        "YAMABIKO_LDFLAGS",
+        "more options of all three when they link",
+    ),
 ];
 
 /// The text of `yamabiko info`.
@@ -66,9 +79,9 @@ pub fn summary() -> String {
     section(
         &mut text,
         "libraries",
-        LIBRARIES.map(|(file, abi)| {
+        LIBRARIES.iter().chain(&FORTRAN).map(|(file, abi)| {
             (
-                file.to_owned(),
+                file.to_string(),
                 format!("{abi}, {}", found(&lib.join(file))),
             )
         }),
@@ -94,19 +107,24 @@ pub fn summary() -> String {
 }
 
 /// The text of `yamabiko info --missing`: the MPI functions that are not built yet, one a line, for
-/// each library that has such.
+/// each library that has such. Their Fortran routines are there and give the function's error.
 ///
 /// # Errors
 /// When the installation or its lists cannot be found.
 pub fn missing() -> Result<String, String> {
     let share = installation()?.join("share/yamabiko");
     let mut text = String::new();
-    for ((library, _), list) in LIBRARIES.iter().zip(["missing.txt", "missing-mpich.txt"]) {
+    let lists = ["missing.txt", "missing-mpich.txt"];
+    for (((library, _), (fortran, _)), list) in LIBRARIES.iter().zip(&FORTRAN).zip(lists) {
         let path = share.join(list);
         let names =
             std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
         let count = names.split_whitespace().count();
-        section(&mut text, &format!("{library}: {count} functions"), []);
+        section(
+            &mut text,
+            &format!("{library} and {fortran}: {count} functions"),
+            [],
+        );
         text.extend(names.split_whitespace().map(|name| format!("  {name}\n")));
     }
     Ok(text)

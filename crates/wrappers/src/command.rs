@@ -8,7 +8,22 @@ pub struct Wrapper<'a> {
     pub prefix: &'a str,
     /// Looks up an environment variable.
     pub env: &'a dyn Fn(&str) -> Option<String>,
+    /// Whether a program is in the search path.
+    pub found: &'a dyn Fn(&str) -> bool,
+    /// What a compiler answers to `-dumpversion`.
+    pub version: &'a dyn Fn(&str) -> Option<String>,
 }
+
+/// What a wrapper compiles.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Language {
+    C,
+    Cxx,
+    Fortran,
+}
+
+/// Fortran compilers, the first of which that is found is taken.
+const FORTRAN: [&str; 6] = ["gfortran", "flang-new", "flang", "ifx", "nvfortran", "f95"];
 
 /// What to do.
 #[derive(Debug, PartialEq, Eq)]
@@ -58,23 +73,42 @@ enum Abi {
 }
 
 impl Wrapper<'_> {
-    fn is_cxx(&self) -> bool {
-        self.name.starts_with("mpicxx") || self.name.starts_with("mpic++")
+    fn language(&self) -> Language {
+        match self.name {
+            n if n.starts_with("mpicxx") || n.starts_with("mpic++") => Language::Cxx,
+            n if n.starts_with("mpif") => Language::Fortran,
+            _ => Language::C,
+        }
     }
 
     /// The environment variable that names the compiler.
-    pub fn compiler_variable(&self) -> &'static str {
-        if self.is_cxx() {
-            "YAMABIKO_CXX"
-        } else {
-            "YAMABIKO_CC"
+    fn compiler_variable(&self) -> &'static str {
+        match self.language() {
+            Language::C => "YAMABIKO_CC",
+            Language::Cxx => "YAMABIKO_CXX",
+            Language::Fortran => "YAMABIKO_FC",
+        }
+    }
+
+    /// What to do where the compiler can't be run.
+    pub fn advice(&self) -> String {
+        let variable = self.compiler_variable();
+        match self.language() {
+            Language::Fortran => format!(
+                "there is no Fortran compiler here: install one (such as gfortran), or set {variable} to yours"
+            ),
+            _ => format!("set {variable} to your compiler"),
         }
     }
 
     fn compiler(&self, chosen: Option<&str>) -> Vec<String> {
-        let (others, default) = match self.is_cxx() {
-            true => (["MPICH_CXX", "OMPI_CXX"], "c++"),
-            false => (["MPICH_CC", "OMPI_CC"], "cc"),
+        let (others, default) = match self.language() {
+            Language::C => (["MPICH_CC", "OMPI_CC"], "cc"),
+            Language::Cxx => (["MPICH_CXX", "OMPI_CXX"], "c++"),
+            Language::Fortran => {
+                let found = FORTRAN.into_iter().find(|name| (self.found)(name));
+                (["MPICH_FC", "OMPI_FC"], found.unwrap_or(FORTRAN[0]))
+            }
         };
         let variables = [self.compiler_variable()].into_iter().chain(others);
         let from_env = || {
@@ -104,14 +138,38 @@ impl Wrapper<'_> {
         }
     }
 
-    fn compile_flags(&self, abi: Abi) -> Vec<String> {
+    /// What mpif.h asks of gfortran, from its version 10 on: a call without an interface has data of
+    /// one type here and of another there.
+    fn mismatch(&self, compiler: &[String]) -> Option<String> {
+        let program = compiler.last()?;
+        let name = program.rsplit('/').next().unwrap_or(program);
+        if self.language() != Language::Fortran || !name.contains("gfortran") {
+            return None;
+        }
+        let version = (self.version)(program)?;
+        let major: u32 = version.split('.').next()?.trim().parse().ok()?;
+        (major >= 10).then(|| "-fallow-argument-mismatch".into())
+    }
+
+    fn compile_flags(&self, abi: Abi, compiler: &[String]) -> Vec<String> {
         let mut flags = vec![format!("-I{}", self.include(abi))];
-        flags.extend(self.extra(if self.is_cxx() {
-            "YAMABIKO_CXXFLAGS"
-        } else {
-            "YAMABIKO_CFLAGS"
+        flags.extend(self.mismatch(compiler));
+        flags.extend(self.extra(match self.language() {
+            Language::C => "YAMABIKO_CFLAGS",
+            Language::Cxx => "YAMABIKO_CXXFLAGS",
+            Language::Fortran => "YAMABIKO_FCFLAGS",
         }));
         flags
+    }
+
+    /// The libraries, each before those that it needs.
+    fn libraries(&self, abi: Abi) -> Vec<&'static str> {
+        let fortran = match abi {
+            Abi::Mpich => "mpifort",
+            Abi::Standard => "mpifort_abi",
+        };
+        let of_fortran = (self.language() == Language::Fortran).then_some(fortran);
+        of_fortran.into_iter().chain([Self::library(abi)]).collect()
     }
 
     fn library(abi: Abi) -> &'static str {
@@ -122,7 +180,11 @@ impl Wrapper<'_> {
         let lib = format!("{}/lib", self.prefix);
         let mut flags = vec![format!("-L{lib}"), format!("-Wl,-rpath,{lib}")];
         flags.extend(self.extra("YAMABIKO_LDFLAGS"));
-        flags.push(format!("-l{}", Self::library(abi)));
+        flags.extend(
+            self.libraries(abi)
+                .iter()
+                .map(|library| format!("-l{library}")),
+        );
         flags
     }
 
@@ -148,6 +210,9 @@ impl Wrapper<'_> {
             } else if let Some(compiler) = word
                 .strip_prefix("-cc=")
                 .or_else(|| word.strip_prefix("-cxx="))
+                .or_else(|| word.strip_prefix("-fc="))
+                .or_else(|| word.strip_prefix("-f77="))
+                .or_else(|| word.strip_prefix("-f90="))
             {
                 chosen = Some(compiler.to_string());
             } else if word == "-mpi-abi" {
@@ -167,8 +232,9 @@ impl Wrapper<'_> {
 
     /// The whole command for the compiler.
     fn command(&self, abi: Abi, compiler: Vec<String>, rest: &[String]) -> Vec<String> {
+        let flags = self.compile_flags(abi, &compiler);
         let mut command = compiler;
-        command.extend(self.compile_flags(abi));
+        command.extend(flags);
         command.extend(rest.iter().cloned());
         if links(rest) {
             command.extend(self.link_flags(abi));
@@ -184,27 +250,30 @@ impl Wrapper<'_> {
         rest: &[String],
     ) -> Result<Answer, String> {
         let with = |flags: Vec<String>| line(&[compiler.clone(), flags].concat());
+        let compile = self.compile_flags(abi, &compiler);
         let text = match question {
             "-show" | "-showme" if rest.is_empty() => {
-                with([self.compile_flags(abi), self.link_flags(abi)].concat())
+                with([compile, self.link_flags(abi)].concat())
             }
             "-show" | "-showme" => line(&self.command(abi, compiler, rest)),
             "-showme:command" => line(&compiler),
-            "-showme:compile" => line(&self.compile_flags(abi)),
+            "-showme:compile" => line(&compile),
             "-showme:link" => line(&self.link_flags(abi)),
             "-showme:incdirs" => quoted(&self.include(abi)),
             "-showme:libdirs" => quoted(&format!("{}/lib", self.prefix)),
-            "-showme:libs" => Self::library(abi).into(),
+            "-showme:libs" => self.libraries(abi).join(" "),
             "-showme:version" => format!(
                 "{}: Yamabiko {} (Language: {})",
                 self.name,
                 env!("CARGO_PKG_VERSION"),
-                if self.is_cxx() { "C++" } else { "C" }
+                match self.language() {
+                    Language::C => "C",
+                    Language::Cxx => "C++",
+                    Language::Fortran => "Fortran",
+                }
             ),
-            "-compile_info" | "-compile-info" => with(self.compile_flags(abi)),
-            "-link_info" | "-link-info" => {
-                with([self.compile_flags(abi), self.link_flags(abi)].concat())
-            }
+            "-compile_info" | "-compile-info" => with(compile),
+            "-link_info" | "-link-info" => with([compile, self.link_flags(abi)].concat()),
             other => {
                 return Err(format!(
                     "{other}: the questions are -show, -showme, -showme:command, :compile, :link, \
@@ -284,6 +353,17 @@ mod tests {
             name,
             prefix,
             env: &env,
+            found: &|program| program == "flang",
+            version: &|program| {
+                Some(
+                    if program == "gfortran-9" {
+                        "9.4.0"
+                    } else {
+                        "12"
+                    }
+                    .into(),
+                )
+            },
         };
         let args: Vec<_> = args.split_whitespace().map(String::from).collect();
         wrapper.answer(&args)
@@ -322,6 +402,27 @@ mod tests {
             "tcc -I/p/include -E a.c"
         );
         assert!(answer("mpicc", "-abi=openmpi a.c").is_err());
+    }
+
+    #[test]
+    fn fortran_has_a_library_more() {
+        let link = "-L/p/lib -Wl,-rpath,/p/lib";
+        assert_eq!(
+            run("mpifort", "a.f90"),
+            format!("flang -I/p/include a.f90 {link} -lmpifort_abi -lmpi_abi")
+        );
+        assert_eq!(
+            run("mpif90", "-abi=mpich -fc=gfortran a.o"),
+            format!(
+                "gfortran -I/p/include/mpich -fallow-argument-mismatch a.o {link} -lmpifort -lmpi"
+            )
+        );
+        assert_eq!(
+            run("mpif77", "-f77=gfortran-9 -c a.f"),
+            "gfortran-9 -I/p/include -c a.f"
+        );
+        assert_eq!(run("mpifort", "-showme:libs"), "prints mpifort_abi mpi_abi");
+        assert!(run("mpifort", "-showme:version").contains("(Language: Fortran)"));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! `mpicc`, `mpicxx` and their other names: run the C or C++ compiler with what MPI programs need.
+//! `mpicc`, `mpicxx`, `mpifort` and their other names: run the compiler of C, C++ or Fortran with what MPI
+//! programs need.
 //!
 //! One program under several names. It finds the installation from its own path, so an installation
 //! can be moved. What it decides is in [`command`]; this file asks the system and runs the compiler.
@@ -30,6 +31,8 @@ fn main() -> ExitCode {
         name: &name,
         prefix: &prefix,
         env: &|key| std::env::var(key).ok(),
+        found: &found,
+        version: &version,
     };
     match wrapper.answer(&args) {
         Ok(Answer::Print(text)) => {
@@ -38,17 +41,23 @@ fn main() -> ExitCode {
         }
         Ok(Answer::Run(words)) => {
             let why = Command::new(&words[0]).args(&words[1..]).exec();
-            let variable = wrapper.compiler_variable();
-            fail(
-                &name,
-                &format!(
-                    "can't run {}: {why}; set {variable} to your compiler",
-                    words[0]
-                ),
-            )
+            let advice = wrapper.advice();
+            fail(&name, &format!("can't run {}: {why}; {advice}", words[0]))
         }
         Err(why) => fail(&name, &why),
     }
+}
+
+/// Whether a program is in the search path.
+fn found(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// What a compiler says of its version, if it can be run.
+fn version(compiler: &str) -> Option<String> {
+    let output = Command::new(compiler).arg("-dumpversion").output().ok()?;
+    String::from_utf8(output.stdout).ok()
 }
 
 /// The folder above the one that this program (links resolved) lies in.

@@ -25,15 +25,12 @@ pub fn symbols(spec: &Spec, abi: Abi) -> Vec<String> {
     symbols
 }
 
-/// The version script.
-pub fn script(spec: &Spec, abi: Abi) -> File {
+/// The version script of the library that a crate becomes.
+pub fn script(symbols: &[String], crate_name: &str) -> File {
     let mut text = String::from("{\n  global:\n");
-    for symbol in symbols(spec, abi) {
+    for symbol in symbols {
         text += &format!("    {symbol};\n");
     }
     text += "  local:\n    *;\n};\n";
-    File::new(
-        format!("crates/{}/src/gen/exports.map", abi.crate_name()),
-        text,
-    )
+    File::new(format!("crates/{crate_name}/src/gen/exports.map"), text)
 }

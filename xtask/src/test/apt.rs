@@ -38,6 +38,27 @@ pub fn found(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
+/// Downloads packages into a folder without installing them or what they depend on.
+pub fn download(packages: &[&str], folder: &Path) -> Result {
+    need(&[("apt-get", "apt")])?;
+    println!("      downloading {}", packages.join(" "));
+    let get = || {
+        let mut command = Command::new("apt-get");
+        // As the user we are: the one that apt downloads as may not write here.
+        command.args(["-qq", "-o", "APT::Sandbox::User=", "download"]);
+        process::run(command.args(packages).current_dir(folder))
+    };
+    // A fresh machine may have no package lists yet.
+    get().or_else(|_| {
+        process::run(
+            Command::new("apt-get")
+                .args(["update", "-qq"])
+                .stdout(Stdio::null()),
+        )?;
+        get()
+    })
+}
+
 /// Installs packages when we are root, else says how.
 pub fn install(packages: &[&str]) -> Result {
     let words = packages.join(" ");

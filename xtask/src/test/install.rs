@@ -16,7 +16,7 @@ impl Place {
         let folder = std::env::temp_dir().join(format!("with blank {}", std::process::id()));
         let place = Place(folder);
         install::copy(&build::prefix(false), &place.prefix())?;
-        for file in ["CMakeLists.txt", "hello.c", "hello.cc"] {
+        for file in ["CMakeLists.txt", "hello.c", "hello.cc", "hello.f"] {
             let from = root().join("tests/install").join(file);
             let to = place.0.join(file);
             std::fs::copy(from, &to).map_err(|e| format!("{}: {e}", to.display()))?;
@@ -59,6 +59,7 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
     apt::need(&[
         ("c++", "g++"),
         ("cmake", "cmake"),
+        ("gfortran", "gfortran"),
         ("pkg-config", "pkg-config"),
     ])?;
     let place = Place::make()?;
@@ -74,6 +75,12 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
         place.runs("./by-wrapper")
     });
     for abi in ["standard", "mpich"] {
+        test(&format!("mpifort -show -abi={abi}"), &|| {
+            place.shell(&format!(
+                "eval \"$(\"$bin/mpifort\" -abi={abi} -show hello.f -o fortran-{abi})\""
+            ))?;
+            place.runs(&format!("./fortran-{abi}"))
+        });
         test(&format!("mpicc -show -abi={abi}"), &|| {
             place.shell(&format!(
                 "eval \"$(\"$bin/mpicc\" -abi={abi} -show hello.c -o shown-{abi})\""
@@ -81,11 +88,16 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
             place.runs(&format!("./shown-{abi}"))
         });
     }
-    for module in ["yamabiko", "yamabiko-mpich"] {
+    for (module, compiler) in [
+        ("yamabiko", "cc hello.c"),
+        ("yamabiko-mpich", "cc hello.c"),
+        ("yamabiko-fortran", "gfortran hello.f"),
+        ("yamabiko-mpich-fortran", "gfortran hello.f"),
+    ] {
         test(&format!("pkg-config {module}"), &|| {
             place.shell(&format!(
                 "export PKG_CONFIG_PATH=\"$bin/../lib/pkgconfig\"\n\
-                 eval \"cc hello.c -o {module} $(pkg-config --cflags --libs {module})\""
+                 eval \"{compiler} -o {module} $(pkg-config --cflags --libs {module})\""
             ))?;
             place.runs(&format!("./{module}"))
         });
@@ -104,7 +116,7 @@ fn cmake(place: &Place, folder: &str, setting: &str) -> Result {
     place.shell(&format!(
         "{setting}\nmkdir {folder}\ncd {folder}\ncmake .. >log\ncmake --build . >>log"
     ))?;
-    for program in ["hello", "hello_cxx"] {
+    for program in ["hello", "hello_cxx", "hello_fortran"] {
         let path = place.0.join(folder).join(program);
         linked_here(place, &path)?;
         place.runs(&format!("./{folder}/{program}"))?;

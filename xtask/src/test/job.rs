@@ -278,6 +278,7 @@ fn is_mpi(path: &&str) -> bool {
         "libmpi.so",
         "libmpi_abi.so",
         "libmpich.so",
+        "libmpichfort",
         "libmpifort",
         "libopen-pal",
         "libpmpi",

@@ -13,7 +13,7 @@ const LINES_MAX: usize = 700;
 
 /// Which crates of the workspace each crate may use. An arrow that is not here is a change of the
 /// architecture: `ARCHITECTURE.md` then changes too.
-const ARROWS: [(&str, &[&str]); 28] = [
+const ARROWS: [(&str, &[&str]); 31] = [
     ("types", &[]),
     ("sys", &["types"]),
     ("boundary", &["types"]),
@@ -62,6 +62,9 @@ const ARROWS: [(&str, &[&str]); 28] = [
             "fmpl-table",
         ],
     ),
+    ("fortran", &[]),
+    ("fapi", &["fortran"]),
+    ("fapi-mpich", &["fortran"]),
     (
         "fmpl-entry",
         &[
@@ -95,12 +98,14 @@ const ARROWS: [(&str, &[&str]); 28] = [
 ];
 
 /// Crates that may hold unsafe code; all others forbid it. `STYLE.md` says where in them it is.
-const UNSAFE: [&str; 15] = [
+const UNSAFE: [&str; 17] = [
     "sys",
     "boundary",
     "entry",
     "capi",
     "capi-mpich",
+    "fapi",
+    "fapi-mpich",
     "shm",
     "tcp",
     "report",
@@ -173,7 +178,7 @@ fn generated(name: &str) -> bool {
 }
 
 fn long(name: &str, text: &str) -> Vec<String> {
-    let source = [".rs", ".c", ".h", ".py"]
+    let source = [".rs", ".c", ".h", ".py", ".f90", ".f"]
         .iter()
         .any(|end| name.ends_with(end));
     let lines = text.lines().count();

@@ -1,0 +1,31 @@
+C     Fixed form, as programs were written long ago; compiled with other
+C     ways of naming routines too.
+      PROGRAM FIXED
+      IMPLICIT NONE
+      INCLUDE 'mpif.h'
+      INTEGER IERR, RANK, SIZE, A, B, STATUS(MPI_STATUS_SIZE)
+      CHARACTER*20 NAME
+      INTEGER LENGTH
+      CALL MPI_INIT(IERR)
+      CALL MPI_COMM_RANK(MPI_COMM_WORLD, RANK, IERR)
+      CALL MPI_COMM_SIZE(MPI_COMM_WORLD, SIZE, IERR)
+      A = RANK
+      CALL MPI_SENDRECV(A, 1, MPI_INTEGER, MOD(RANK + 1, SIZE), 5,
+     &     B, 1, MPI_INTEGER, MPI_ANY_SOURCE, MPI_ANY_TAG,
+     &     MPI_COMM_WORLD, STATUS, IERR)
+      IF (STATUS(MPI_SOURCE) .NE. B) THEN
+         PRINT *, 'WRONG SOURCE'
+         CALL MPI_ABORT(MPI_COMM_WORLD, 1, IERR)
+      END IF
+      CALL MPI_ALLREDUCE(MPI_IN_PLACE, A, 1, MPI_INTEGER, MPI_SUM,
+     &     MPI_COMM_WORLD, IERR)
+      CALL MPI_COMM_GET_NAME(MPI_COMM_SELF, NAME, LENGTH, IERR)
+      IF (A .NE. SIZE * (SIZE - 1) / 2 .OR.
+     &     NAME .NE. 'MPI_COMM_SELF') THEN
+         PRINT *, 'WRONG SUM OR NAME'
+         CALL MPI_ABORT(MPI_COMM_WORLD, 1, IERR)
+      END IF
+      CALL MPI_BARRIER(MPI_COMM_WORLD, IERR)
+      IF (RANK .EQ. 0) PRINT '(A)', 'ok fixed'
+      CALL MPI_FINALIZE(IERR)
+      END
