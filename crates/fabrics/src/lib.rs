@@ -21,6 +21,7 @@ mod map;
 mod routes;
 mod selection;
 mod sleep;
+mod slots;
 mod start;
 
 pub use routes::Fabrics;

@@ -24,7 +24,10 @@ const ARROWS: [(&str, &[&str]); 22] = [
     ("mtmi", &["types", "boundary", "layout"]),
     ("shm", &["types", "boundary", "layout", "mtmi", "sys"]),
     ("tcp", &["types", "boundary", "layout", "mtmi", "sys"]),
-    ("fabrics", &["types", "sys", "mtmi", "shm", "tcp"]),
+    (
+        "fabrics",
+        &["types", "boundary", "layout", "sys", "mtmi", "shm", "tcp"],
+    ),
     ("report", &["types", "sys"]),
     ("wireup", &["types", "sys"]),
     (
