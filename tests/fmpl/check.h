@@ -22,10 +22,10 @@ static int me, size;
 /* The call gives this code, and leaves the same in ier. */
 #define GIVES(code, call)                                                             \
     do {                                                                              \
-        int ier = -99, got = (call);                                                  \
-        if (got != (code) || ier != (code)) {                                         \
+        int ier = -99, gave_ = (call);                                                  \
+        if (gave_ != (code) || ier != (code)) {                                         \
             fprintf(stderr, "%s:%d: rank %d: %s gave %d (%s), ier %d, not %d\n",      \
-                    __FILE__, __LINE__, me, #call, got, fmpl_strerror(got), ier,      \
+                    __FILE__, __LINE__, me, #call, gave_, fmpl_strerror(gave_), ier,      \
                     (code));                                                          \
             abort();                                                                  \
         }                                                                             \

@@ -22,6 +22,7 @@ mod map;
 mod routes;
 mod selection;
 mod sleep;
+mod slots;
 mod start;
 
 pub use routes::Fabrics;

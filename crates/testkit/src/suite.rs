@@ -108,12 +108,10 @@ enum Memory {
 
 impl Memory {
     fn new<T: Slots>(owner: &mut T, mapped: bool, len: usize) -> Memory {
-        match mapped {
-            true => {
-                let buf = owner.alloc_mapped(len).expect("mapped memory");
-                Memory::Mapped(Data::bytes(buf, len as u64))
-            }
-            false => Memory::Heap(Bytes::new(len)),
+        // There is none to be had on every fabric.
+        match mapped.then(|| owner.alloc_mapped(len)).flatten() {
+            Some(buf) => Memory::Mapped(Data::bytes(buf, len as u64)),
+            None => Memory::Heap(Bytes::new(len)),
         }
     }
 

@@ -26,7 +26,7 @@ const ARROWS: [(&str, &[&str]); 31] = [
     ("tcp", &["types", "boundary", "layout", "mtmi", "sys"]),
     (
         "fabrics",
-        &["types", "sys", "boundary", "mtmi", "shm", "tcp"],
+        &["types", "boundary", "layout", "sys", "mtmi", "shm", "tcp"],
     ),
     ("report", &["types", "sys"]),
     ("wireup", &["types", "sys"]),
