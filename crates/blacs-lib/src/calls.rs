@@ -265,11 +265,10 @@ pub(crate) fn abort(context: c_int, code: c_int) {
     let (table, origin) = found.unzip();
     let origin = origin.unwrap_or(say::Origin::NOWHERE);
     let ((row, column), rank) = (origin.place, origin.rank);
-    let why = format!(
-        "{{{row},{column}}}, pnum={rank}, Contxt={context}, killed other procs, exiting with error #{code}."
+    eprintln!(
+        "{{{row},{column}}}, pnum={rank}, Contxt={context}, killed other procs, exiting with error #{code}.\n"
     );
-    eprintln!("{why}\n");
-    say::end(table, code, &why)
+    say::end(table, code)
 }
 
 /// What `blacs_get` and `blacs_set` name.

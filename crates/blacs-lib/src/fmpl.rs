@@ -1,6 +1,6 @@
 //! FMPL as what BLACS needs of messages: one call of the table each.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::c_void;
 use std::ptr::null_mut;
 
 use blacs::{End, Net, Trouble};
@@ -242,10 +242,4 @@ impl Net for Fmpl {
         // SAFETY: `bytes` bytes were just allocated there, and are never given back.
         Ok(unsafe { UserBuf::new(address) })
     }
-}
-
-/// The message of an abort ends with NUL, which its text may not hold.
-pub(crate) fn abort(table: &FmplTable, code: i32, message: &CStr) {
-    // SAFETY: the string ends with NUL. The call does not return.
-    unsafe { (table.abort)(code, message.as_ptr()) }
 }

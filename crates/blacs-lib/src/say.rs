@@ -1,10 +1,6 @@
 //! Errors and warnings, in the form that BLACS gives them.
 
-use std::ffi::CString;
-
 use fmpl_table::FmplTable;
-
-use crate::fmpl;
 
 /// Where a call came from.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +30,7 @@ pub(crate) fn fatal(
     what: &dyn std::fmt::Display,
 ) -> ! {
     tell("ERROR", routine, origin, what);
-    end(table, 1, &format!("BLACS error in {routine}: {what}"))
+    end(table, 1)
 }
 
 /// Says what is odd.
@@ -50,12 +46,12 @@ fn tell(kind: &str, routine: &str, origin: Origin, what: &dyn std::fmt::Display)
 }
 
 /// Ends all processes with this code.
-pub(crate) fn end(table: Option<&FmplTable>, code: i32, why: &str) -> ! {
+pub(crate) fn end(table: Option<&FmplTable>, code: i32) -> ! {
     // SAFETY: NULL means all open streams.
     unsafe { libc::fflush(std::ptr::null_mut()) };
     if let Some(table) = table {
-        let why = CString::new(why.replace('\0', " ")).unwrap_or_default();
-        fmpl::abort(table, code, &why);
+        // SAFETY: there may be no message; ours was said. The call does not return.
+        unsafe { (table.abort)(code, std::ptr::null()) };
     }
     std::process::exit(if code == 0 { 1 } else { code })
 }
