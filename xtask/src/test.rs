@@ -6,6 +6,7 @@
 pub mod apt;
 mod cross;
 mod ctests;
+mod fmpl;
 mod fuzz;
 mod ground;
 mod guest;
@@ -30,7 +31,7 @@ use std::time::Instant;
 /// Arguments of `test`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which: tidy gen unit fuzz build install c guest kills net over cross imb mpi4py hpcc (all of them if none is named)
+    /// Which: tidy gen unit fuzz build install c fmpl guest kills net over cross imb mpi4py hpcc (all of them if none is named)
     stages: Vec<String>,
     /// Only tests whose name contains this
     #[arg(long)]
@@ -113,7 +114,7 @@ impl Tally {
 
 type Stage = fn(&Options, &mut Tally) -> Result;
 
-const STAGES: [(&str, Stage); 15] = [
+const STAGES: [(&str, Stage); 16] = [
     ("tidy", tidy::run),
     ("gen", unit::generated),
     ("unit", unit::run),
@@ -121,6 +122,7 @@ const STAGES: [(&str, Stage); 15] = [
     ("build", unit::build),
     ("install", install::run),
     ("c", ctests::run),
+    ("fmpl", fmpl::run),
     ("guest", guest::run),
     ("kills", kills::run),
     ("net", net::run),

@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Communicators that may exist at a time; their numbers are below this. Each has slots of its own, which
-/// are address space until they are used.
-pub const IDS: u32 = 2048;
+/// Communicators that may exist at a time; their numbers are below this. Each has slots of its own; the table of all
+/// takes some 200 KB for each pair that uses any.
+pub const IDS: u32 = 512;
 
 /// Words of a set of numbers.
 pub const ID_WORDS: usize = (IDS / 64) as usize;

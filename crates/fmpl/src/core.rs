@@ -210,9 +210,10 @@ impl Core {
         self.areas.iter().flatten().any(Area::is_waiting)
     }
 
-    /// Whether messages lie in a stash.
-    pub fn is_spooled(&self) -> bool {
-        self.areas.iter().flatten().any(Area::is_spooled)
+    /// Whether messages lie in a stash, or are being delivered.
+    pub fn has_to_send(&self) -> bool {
+        let busy = |area: &Area| area.is_spooled() || area.is_moving();
+        self.areas.iter().flatten().any(busy)
     }
 
     /// Whether barrier and broadcast go by messages everywhere, for comparison.
