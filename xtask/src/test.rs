@@ -7,6 +7,7 @@ pub mod apt;
 mod blacs;
 mod cross;
 mod ctests;
+mod fmpl;
 mod fortran;
 mod fuzz;
 mod ground;
@@ -33,7 +34,7 @@ use std::time::Instant;
 /// Arguments of `test`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which: tidy gen unit fuzz build install c fortran guest kills net over cross imb mpi4py hpcc blacs scalapack (all of them if none is named)
+    /// Which: tidy gen unit fuzz build install c fortran fmpl guest kills net over cross imb mpi4py hpcc blacs scalapack (all of them if none is named)
     stages: Vec<String>,
     /// Only tests whose name contains this
     #[arg(long)]
@@ -116,7 +117,7 @@ impl Tally {
 
 type Stage = fn(&Options, &mut Tally) -> Result;
 
-const STAGES: [(&str, Stage); 18] = [
+const STAGES: [(&str, Stage); 19] = [
     ("tidy", tidy::run),
     ("gen", unit::generated),
     ("unit", unit::run),
@@ -125,6 +126,7 @@ const STAGES: [(&str, Stage); 18] = [
     ("install", install::run),
     ("c", ctests::run),
     ("fortran", fortran::run),
+    ("fmpl", fmpl::run),
     ("guest", guest::run),
     ("kills", kills::run),
     ("net", net::run),

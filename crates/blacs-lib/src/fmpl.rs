@@ -30,11 +30,11 @@ pub(crate) fn check(code: i32) -> Result<(), Trouble> {
     }
 }
 
-/// Combines words by "and"; what [`Net::agree`] reduces with.
+/// Combines words by "or"; what [`Net::unite`] reduces with.
 ///
 /// # Safety
 /// `inout` and `input` hold `*count` words.
-unsafe extern "C" fn and_words(inout: *mut c_void, input: *const c_void, count: *const i32) {
+unsafe extern "C" fn or_words(inout: *mut c_void, input: *const c_void, count: *const i32) {
     // SAFETY: the caller's promise.
     let count = unsafe { *count } as usize;
     for word in 0..count {
@@ -43,7 +43,7 @@ unsafe extern "C" fn and_words(inout: *mut c_void, input: *const c_void, count: 
             input.cast::<u64>().wrapping_add(word),
         );
         // SAFETY: the caller's promise; FMPL's work areas need not be aligned for a word.
-        unsafe { inout.write_unaligned(inout.read_unaligned() & input.read_unaligned()) }
+        unsafe { inout.write_unaligned(inout.read_unaligned() | input.read_unaligned()) }
     }
 }
 
@@ -126,12 +126,12 @@ impl Net for Fmpl {
         check(unsafe { (self.table.comm_free)(&mut comm) })
     }
 
-    fn agree(&mut self, comm: i32, bits: &mut [u64]) -> Result<(), Trouble> {
+    fn unite(&mut self, comm: i32, bits: &mut [u64]) -> Result<(), Trouble> {
         let mut work = vec![0u64; bits.len()];
         let func = Func {
             builtin: 0,
             element: size_of::<u64>() as u32,
-            function: Some(and_words),
+            function: Some(or_words),
         };
         let count = bits.len() as i64;
         let (buf, work) = (bits.as_mut_ptr().cast(), work.as_mut_ptr().cast());

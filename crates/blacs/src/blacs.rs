@@ -14,8 +14,8 @@ use crate::{Error, Grid, Net, Options, Shape, Topology};
 pub struct Blacs<N: Net> {
     net: N,
     contexts: Vec<Option<Context<N::Comm>>>,
-    /// One bit for each run of indices that no context of this process uses.
-    free: Vec<u64>,
+    /// One bit for each run of indices: whether a context of this process has it, or there is no such run.
+    used: Vec<u64>,
     /// Contexts made so far.
     made: u64,
     faces: Option<[UserBuf; 2]>,
@@ -27,15 +27,15 @@ impl<N: Net> Blacs<N> {
     /// With no context yet.
     pub fn new(net: N) -> Blacs<N> {
         let places = net.indices() / INDICES;
-        let word = |first: u32| match places.saturating_sub(first) {
-            64.. => u64::MAX,
-            some => (1 << some) - 1,
+        let word = |first: u32| match places - first {
+            64.. => 0,
+            some => u64::MAX << some,
         };
-        let free = (0..places).step_by(64).map(word).collect();
+        let used = (0..places).step_by(64).map(word).collect();
         Blacs {
             net,
             contexts: Vec::new(),
-            free,
+            used,
             made: 0,
             faces: None,
             block: Vec::new(),
@@ -63,15 +63,15 @@ impl<N: Net> Blacs<N> {
         let grid = Grid::new(rows as u32, columns as u32, own as u32);
         self.faces()?;
         let all = self.net.comm(members, 0)?;
-        let mut common = self.free.clone();
-        self.net.agree(all, &mut common)?;
-        let word = common.iter().position(|&word| word != 0);
+        let mut common = self.used.clone();
+        self.net.unite(all, &mut common)?;
+        let word = common.iter().position(|&word| word != u64::MAX);
         let Some(word) = word else {
             self.net.comm_free(all)?;
             return Err(Error::Contexts(self.net.indices() / INDICES));
         };
-        let bit = common[word].trailing_zeros();
-        self.free[word] &= !(1 << bit);
+        let bit = common[word].trailing_ones();
+        self.used[word] |= 1 << bit;
         let place = word as u32 * 64 + bit;
         let mut context = Context::new(grid, system, place, all);
         self.made += 1;
@@ -109,7 +109,7 @@ impl<N: Net> Blacs<N> {
         let place = usize::try_from(number).ok();
         let place = place.and_then(|place| self.contexts.get_mut(place));
         let context = place.and_then(Option::take).ok_or(Error::Context(number))?;
-        self.free[context.place as usize / 64] |= 1 << (context.place % 64);
+        self.used[context.place as usize / 64] &= !(1 << (context.place % 64));
         let system = context.system;
         context.close(&mut self.net)?;
         Ok(system)

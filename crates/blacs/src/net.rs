@@ -66,8 +66,8 @@ pub trait Net {
     /// Frees it; its members call.
     fn comm_free(&mut self, comm: Self::Comm) -> Result<(), Trouble>;
 
-    /// Leaves in `bits` those that all members have set.
-    fn agree(&mut self, comm: Self::Comm, bits: &mut [u64]) -> Result<(), Trouble>;
+    /// Leaves in `bits` those that any member has set.
+    fn unite(&mut self, comm: Self::Comm, bits: &mut [u64]) -> Result<(), Trouble>;
 
     /// Sends; `buf` is free afterwards.
     fn send(&mut self, to: End<Self::Comm>, buf: UserBuf, bytes: usize) -> Result<(), Trouble>;

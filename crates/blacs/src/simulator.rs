@@ -202,12 +202,12 @@ impl Net for Process {
         Ok(())
     }
 
-    fn agree(&mut self, comm: usize, bits: &mut [u64]) -> Result<(), Trouble> {
+    fn unite(&mut self, comm: usize, bits: &mut [u64]) -> Result<(), Trouble> {
         let mine = bits.iter().flat_map(|word| word.to_ne_bytes()).collect();
         for theirs in self.gather(comm, mine) {
             let (words, _) = theirs.as_chunks::<8>();
             for (bit, word) in bits.iter_mut().zip(words) {
-                *bit &= u64::from_ne_bytes(*word);
+                *bit |= u64::from_ne_bytes(*word);
             }
         }
         Ok(())

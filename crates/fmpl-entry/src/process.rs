@@ -92,7 +92,7 @@ impl Extension for Process {
     }
 
     fn flushed(&self) -> bool {
-        !self.core.borrow().as_ref().is_some_and(Core::is_spooled)
+        !self.core.borrow().as_ref().is_some_and(Core::has_to_send)
     }
 
     fn peer_failed(&self, peer: Endpoint) {

@@ -569,6 +569,17 @@ impl Area {
         self.spooled > 0
     }
 
+    /// Whether data of anybody's are being delivered now.
+    pub fn is_moving(&self) -> bool {
+        let moving = |pair: &Pair, &index: &u32| {
+            let out = pair.out.get(index as usize);
+            let first = out.and_then(|out| out.queue.front());
+            first.is_some_and(|entry| entry.moving.is_some())
+        };
+        let mut pairs = self.active.iter().map(|&peer| &self.pairs[peer as usize]);
+        pairs.any(|pair| pair.busy.iter().any(|index| moving(pair, index)))
+    }
+
     /// A process is gone: what waits for it ends.
     pub fn peer_failed(&mut self, peer: u32) {
         let Some(pair) = self.pairs.get_mut(peer as usize) else {

@@ -12,32 +12,32 @@ use mtmi::{Boards, Endpoint};
 
 use crate::any::{hear, tell};
 use crate::barrier;
-use crate::comm::{Comm, FreeIds, ID_WORDS};
+use crate::comm::{Comm, ID_WORDS, UsedIds};
 use crate::core::PROGRAM;
 use crate::host::Host;
 use crate::steps::Entered;
 
-/// Bytes of what each tells: a word (key, or count) and its free numbers.
+/// Bytes of what each tells: a word (key, or count) and its used numbers.
 const QUESTION: usize = 8 + ID_WORDS * 8;
 
 /// The tag of those that all processes make, far from the tags that a list is made with.
 const ALL: i32 = i32::MIN;
 
-fn question(word: i64, free: &FreeIds) -> Vec<u8> {
-    let words = std::iter::once(word as u64).chain(free.0);
+fn question(word: i64, used: &UsedIds) -> Vec<u8> {
+    let words = std::iter::once(word as u64).chain(used.0);
     words.flat_map(u64::to_ne_bytes).collect()
 }
 
-fn read(bytes: &[u8]) -> (i64, FreeIds) {
+fn read(bytes: &[u8]) -> (i64, UsedIds) {
     let mut words = bytes.chunks_exact(8).map(|c| {
         let mut word = [0; 8];
         word.copy_from_slice(c);
         u64::from_ne_bytes(word)
     });
     let word = words.next().unwrap_or(0) as i64;
-    let mut free = FreeIds([0; ID_WORDS]);
-    free.0.iter_mut().zip(words).for_each(|(to, w)| *to = w);
-    (word, free)
+    let mut used = UsedIds([0; ID_WORDS]);
+    used.0.iter_mut().zip(words).for_each(|(to, w)| *to = w);
+    (word, used)
 }
 
 /// What the processes `members` told; the first of them calls it, with its own word.
@@ -48,7 +48,7 @@ fn gather<H: Host>(
     members: &[u32],
     tag: i32,
     word: i64,
-) -> Result<Vec<(i64, FreeIds)>, i32> {
+) -> Result<Vec<(i64, UsedIds)>, i32> {
     let own = h.with(|core, _| core.ids);
     let mut told = vec![(word, own)];
     for &from in &members[1..] {
@@ -75,11 +75,11 @@ fn ask<H: Host>(
 }
 
 /// The lowest number that is free at all.
-fn common<'a>(mut all: impl Iterator<Item = &'a FreeIds>) -> i32 {
+fn common<'a>(mut all: impl Iterator<Item = &'a UsedIds>) -> i32 {
     let Some(&first) = all.next() else { return -1 };
-    let mut free = first;
-    all.for_each(|other| free.join(&other.0));
-    free.lowest().map_or(-1, |id| id as i32)
+    let mut used = first;
+    all.for_each(|other| used.join(&other.0));
+    used.lowest().map_or(-1, |id| id as i32)
 }
 
 /// Checks that all processes opened the program's area with the same count; all call it.
@@ -118,7 +118,7 @@ pub fn create<H: Host>(h: &H, key: i32) -> Result<i32, i32> {
         let told = gather(h, call, &world, &members, ALL, i64::from(key))?;
         for (i, (own, _)) in told.iter().enumerate() {
             let alike = told.iter().filter(|(other, _)| other == own);
-            let id = common(alike.map(|(_, free)| free));
+            let id = common(alike.map(|(_, used)| used));
             list[i * 8..][..4].copy_from_slice(&(*own as i32).to_ne_bytes());
             list[i * 8 + 4..][..4].copy_from_slice(&id.to_ne_bytes());
         }
@@ -159,7 +159,7 @@ pub fn from_ranks<H: Host>(h: &H, parent: i32, ranks: &[i32], tag: i32) -> Resul
     let mut answer = [0; 4];
     let id = if members[0] == me {
         let told = gather(h, call, &parent, &members, tag, 0)?;
-        let id = common(told.iter().map(|(_, free)| free));
+        let id = common(told.iter().map(|(_, used)| used));
         for &to in &members[1..] {
             tell(h, call, &parent, to, tag, &mut id.to_ne_bytes())?;
         }
@@ -175,8 +175,7 @@ fn enlist<H: Host>(h: &H, area: usize, id: i32, ranks: Vec<u32>) -> Result<i32, 
     // Another process said which: it has to be free here too.
     let id = u32::try_from(id).map_err(|_| code::ERR_MEMORY)?;
     h.with(|core, below| {
-        let free = core.ids.0.get((id / 64) as usize);
-        if free.is_none_or(|word| word & (1 << (id % 64)) == 0) {
+        if core.ids.has(id) {
             return Err(code::ERR_COMM);
         }
         let rank = ranks.iter().position(|&r| r == core.me);

@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Communicators that may exist at a time; their numbers are below this. Each has slots of its own, which
-/// are address space until they are used.
-pub const IDS: u32 = 2048;
+/// Communicators that may exist at a time; their numbers are below this. Each has slots of its own; the table of all
+/// takes some 200 KB for each pair that uses any.
+pub const IDS: u32 = 512;
 
 /// Words of a set of numbers.
 pub const ID_WORDS: usize = (IDS / 64) as usize;
@@ -84,35 +84,41 @@ impl Comm {
     }
 }
 
-/// Which numbers a process may still give to a communicator.
+/// Which numbers have communicators, in this process or in any of some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FreeIds(pub [u64; ID_WORDS]);
+pub struct UsedIds(pub [u64; ID_WORDS]);
 
-impl FreeIds {
-    /// All but the two that are given from the start.
-    pub fn new() -> FreeIds {
-        let mut free = [u64::MAX; ID_WORDS];
-        free[0] = !0b11;
-        FreeIds(free)
+impl UsedIds {
+    /// The two that are given from the start.
+    pub fn new() -> UsedIds {
+        let mut used = [0; ID_WORDS];
+        used[0] = 0b11;
+        UsedIds(used)
     }
 
-    /// What is free here and there.
+    /// What is used here or there.
     pub fn join(&mut self, other: &[u64; ID_WORDS]) {
-        self.0.iter_mut().zip(other).for_each(|(a, b)| *a &= b);
+        self.0.iter_mut().zip(other).for_each(|(a, b)| *a |= b);
     }
 
-    /// The lowest free number.
+    /// The lowest that is not used.
     pub fn lowest(&self) -> Option<u32> {
-        let word = self.0.iter().position(|&w| w != 0)?;
-        Some(word as u32 * 64 + self.0[word].trailing_zeros())
+        let word = self.0.iter().position(|&w| w != u64::MAX)?;
+        Some(word as u32 * 64 + self.0[word].trailing_ones())
     }
 
-    /// A number is in use, or free again.
-    pub fn set(&mut self, id: u32, free: bool) {
+    /// Whether a number is used; those that there aren't are.
+    pub fn has(&self, id: u32) -> bool {
+        let word = self.0.get((id / 64) as usize);
+        word.is_none_or(|word| word & (1 << (id % 64)) != 0)
+    }
+
+    /// A number is used, or no more.
+    pub fn set(&mut self, id: u32, used: bool) {
         let Some(word) = self.0.get_mut((id / 64) as usize) else {
             return;
         };
-        match free {
+        match used {
             true => *word |= 1 << (id % 64),
             false => *word &= !(1 << (id % 64)),
         }
@@ -125,16 +131,17 @@ mod tests {
 
     #[test]
     fn numbers_come_and_go() {
-        let mut free = FreeIds::new();
-        let mut other = FreeIds::new();
-        other.set(2, false);
-        free.join(&other.0);
-        assert_eq!(free.lowest(), Some(3));
-        (3..IDS).for_each(|id| free.set(id, false));
-        assert_eq!(free.lowest(), None);
-        free.set(IDS - 1, true);
-        free.set(IDS + 7, true);
-        assert_eq!(free.lowest(), Some(IDS - 1));
+        let mut used = UsedIds::new();
+        let mut other = UsedIds::new();
+        other.set(2, true);
+        used.join(&other.0);
+        assert_eq!(used.lowest(), Some(3));
+        (3..IDS).for_each(|id| used.set(id, true));
+        assert_eq!(used.lowest(), None);
+        used.set(IDS - 1, false);
+        used.set(IDS + 7, false);
+        assert_eq!(used.lowest(), Some(IDS - 1));
+        assert!(used.has(3) && !used.has(IDS - 1) && used.has(IDS + 7));
     }
 
     #[test]

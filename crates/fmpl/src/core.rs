@@ -8,7 +8,7 @@ use mtmi::slot::{SlotTable, Slots};
 use mtmi::{Completion, Context, Cookie, Endpoint};
 
 use crate::area::{Area, At, refused};
-use crate::comm::{Comm, FreeIds, IDS};
+use crate::comm::{Comm, IDS, UsedIds};
 use crate::host::Below;
 
 /// First of the names of FMPL's slot tables ("FMP" and a number).
@@ -54,7 +54,7 @@ pub struct Core {
     /// The slots of collectives.
     lanes: Option<SlotTable>,
     pub(crate) comms: Vec<Option<Rc<Comm>>>,
-    pub(crate) ids: FreeIds,
+    pub(crate) ids: UsedIds,
     pub(crate) software: bool,
     /// Messages of our own that are under way, with their ends.
     under_way: HashMap<u64, Option<Completion>>,
@@ -73,7 +73,7 @@ impl Core {
             areas: [None, None],
             lanes: None,
             comms: vec![None, None],
-            ids: FreeIds::new(),
+            ids: UsedIds::new(),
             software: false,
             under_way: HashMap::new(),
             next_cookie: 0,
@@ -159,7 +159,7 @@ impl Core {
 
     /// Puts a communicator into the list and numbers it.
     pub(crate) fn enlist(&mut self, comm: Comm) -> i32 {
-        self.ids.set(comm.id, false);
+        self.ids.set(comm.id, true);
         let free = self.comms.iter().skip(2).position(Option::is_none);
         let at = free.map_or(self.comms.len(), |at| at + 2);
         if at == self.comms.len() {
@@ -175,7 +175,7 @@ impl Core {
             return;
         };
         if let Some(comm) = self.comms.get_mut(at).and_then(Option::take) {
-            self.ids.set(comm.id, true);
+            self.ids.set(comm.id, false);
         }
     }
 
@@ -210,9 +210,10 @@ impl Core {
         self.areas.iter().flatten().any(Area::is_waiting)
     }
 
-    /// Whether messages lie in a stash.
-    pub fn is_spooled(&self) -> bool {
-        self.areas.iter().flatten().any(Area::is_spooled)
+    /// Whether messages lie in a stash, or are being delivered.
+    pub fn has_to_send(&self) -> bool {
+        let busy = |area: &Area| area.is_spooled() || area.is_moving();
+        self.areas.iter().flatten().any(busy)
     }
 
     /// Whether barrier and broadcast go by messages everywhere, for comparison.

@@ -7,7 +7,8 @@ use crate::comm::Comm;
 use crate::core::Core;
 use crate::host::{Host, Waiting};
 
-/// Waits until what is spooled in an area has been received.
+/// Waits until what is spooled in an area, and what is on its way, has been received. An `isend` that never found its
+/// receive, and that nobody waits for, is no longer looked after.
 pub fn drain<H: Host>(h: &H, call: &'static str, which: usize) {
     let what = Waiting {
         call,
@@ -18,7 +19,7 @@ pub fn drain<H: Host>(h: &H, call: &'static str, which: usize) {
     h.wait_for(what, |core, below| {
         core.progress(below);
         match core.area(which) {
-            Ok(area) if area.is_spooled() => None,
+            Ok(area) if area.is_spooled() || area.is_moving() => None,
             _ => Some(()),
         }
     });

@@ -403,3 +403,39 @@ fn two_thousand_unanswered_sends_both_ways() {
         meet(h);
     });
 }
+
+#[test]
+fn a_dead_peer_ends_what_needs_it() {
+    use mtmi::Matched;
+    use testkit::World;
+    for manner in MANNERS {
+        let world = World::new(3, manner);
+        std::thread::scope(|scope| {
+            for rank in 0..2u32 {
+                let world = world.clone();
+                scope.spawn(move || {
+                    let h = &Rank::new(Matched::new(world.join(rank)), 4);
+                    let mut b = [0u8; 8];
+                    // The dead one is waited for before and after it dies; the other lives on.
+                    assert_eq!(p2p::irecv(h, &to(&mut b, 2, 1)), 0);
+                    if rank == 0 {
+                        std::thread::sleep(Duration::from_millis(10));
+                        world.kill(2);
+                    }
+                    let end = p2p::irecv_wait(h, name(2, 1)).unwrap();
+                    assert_eq!(end.code, code::ERR_PEER);
+                    assert_eq!(p2p::send(h, &to(&mut b, 2, 0)), code::ERR_PEER);
+                    assert_eq!(p2p::recv(h, &to(&mut b, 2, 0)), code::ERR_PEER);
+                    assert_eq!(p2p::recv(h, &to(&mut b, 2, ANY)), code::ERR_PEER);
+                    assert_eq!(barrier::barrier(h, 0), code::ERR_PEER);
+                    let other = 1 - rank;
+                    let mut back = [0u8; 1];
+                    assert_eq!(p2p::irecv(h, &to(&mut back, other, 3)), 0);
+                    assert_eq!(p2p::send(h, &to(&mut [9], other, 3)), 0);
+                    assert_eq!(p2p::irecv_wait(h, name(other, 3)).unwrap().code, 0);
+                    assert_eq!(back, [9]);
+                });
+            }
+        });
+    }
+}
