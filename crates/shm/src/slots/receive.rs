@@ -208,12 +208,10 @@ impl Shm {
         }
         let capacity = receive.memory.len();
         match line.landing() {
-            Ok(landing) if landing.way == Way::Inline => {
+            Ok(landing)
+                if landing.way == Way::Inline && landing.sent.min(capacity) <= INLINE as u64 =>
+            {
                 let n = landing.sent.min(capacity) as usize;
-                if n > INLINE {
-                    self.suspect(slot.peer.0);
-                    return Landed::NotYet;
-                }
                 let words = line.payload();
                 match receive.memory.contiguous() {
                     // SAFETY: `n` bytes of the payload, which is ours, into the memory of a posted receive, for
