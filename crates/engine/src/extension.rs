@@ -45,8 +45,13 @@ pub trait Extension {
     fn ended(&self);
 }
 
-/// Polls of what is waited for between two passes of progress.
+/// Polls of what is waited for before the first pass of progress: a short message that is under way comes within them, and
+/// nothing but its line has to be looked at.
 const SPINS: u32 = 64;
+/// The same for messages longer than a line, which move by progress.
+const SPINS_LONG: u32 = 2;
+/// Most bytes of a short message.
+const SHORT: u64 = 64;
 
 impl Engine {
     /// Sets the extension; there is one, for as long as MPI runs.
@@ -115,7 +120,11 @@ impl Engine {
         deadline: Option<Instant>,
         mut look: impl FnMut(&mut Fabric) -> Option<R>,
     ) -> Option<R> {
-        for _ in 0..SPINS {
+        let spins = match what().bytes {
+            ..=SHORT => SPINS,
+            _ => SPINS_LONG,
+        };
+        for _ in 0..spins {
             if let Some(found) = self.transport(&mut look) {
                 return Some(found);
             }

@@ -263,9 +263,9 @@ fn bandwidth(me: &mut Rank) {
     for shift in 12..=22 {
         let len = 1usize << shift;
         let [out, back] = heap.each_mut().map(|m| data(&mut m[..len]));
-        let (slow, slow_median) = ping_pong(me, at, (&out, &back), 60, 8);
+        let (slow, slow_median) = ping_pong(me, at, (&out, &back), 30, 4);
         let [out, back] = mapped.map(|buf| Data::bytes(buf, len as u64));
-        let (fast, fast_median) = ping_pong(me, at, (&out, &back), 60, 8);
+        let (fast, fast_median) = ping_pong(me, at, (&out, &back), 30, 4);
         if me.me == 0 {
             let rate = |d: Duration| len as f64 / d.as_secs_f64() / 1e9;
             println!(

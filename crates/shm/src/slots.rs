@@ -29,7 +29,11 @@ mod ask;
 mod deliver;
 mod fabric;
 mod flow;
+#[cfg(all(test, not(loom)))]
+mod hostile_tests;
 mod line;
+#[cfg(all(test, loom))]
+mod line_loom;
 mod receive;
 mod split;
 mod table;

@@ -12,6 +12,7 @@
 
 mod fabric;
 mod incoming;
+mod outgoing;
 #[cfg(test)]
 mod tests;
 

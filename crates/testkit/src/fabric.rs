@@ -171,7 +171,7 @@ impl Fabric for Sim {
         for event in inbox {
             self.take(queues, event);
         }
-        self.take_landed() | moved
+        moved
     }
 
     fn ready(&self) -> bool {

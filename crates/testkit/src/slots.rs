@@ -120,23 +120,6 @@ impl Sim {
         }
     }
 
-    /// Tells senders that what they delivered was taken: progress does that, whether or not anybody looks at the slot.
-    pub(crate) fn take_landed(&mut self) -> bool {
-        let mut taken = Vec::new();
-        for (name, landing) in &mut self.shared.lock().landings {
-            if let Landing::Data { pending, .. } = landing
-                && name.2 == self.me
-                && std::mem::take(pending)
-            {
-                taken.push(*name);
-            }
-        }
-        for &name in &taken {
-            self.tell_slot(name.1, Event::Taken(name));
-        }
-        !taken.is_empty()
-    }
-
     /// A peer is gone.
     pub(crate) fn fail_slots(&mut self, peer: Endpoint) {
         for table in self.tables.iter_mut().flatten() {

@@ -95,6 +95,9 @@ pub fn job(ranks: u32, manner: Manner, count: u32, body: impl Fn(&Rank, u32) + S
                 let agreed = fmpl::build::agree_on_count(&process, count);
                 assert_eq!(agreed, 0);
                 body(&process, rank);
+                // Nobody stops making progress while another's delivery needs it; where the body has closed the
+                // area, that has seen to it.
+                let _ = fmpl::barrier::barrier(&process, 0);
             });
         }
     });

@@ -32,18 +32,17 @@ impl Slots for Shm {
     }
 
     fn prepare(&mut self, slot: Slot, memory: &Data) -> Result<(), SlotError> {
-        self.bind_slot(slot, memory, true)
+        self.bind_slot(slot, memory, false)
     }
 
     #[inline]
     fn start(&mut self, slot: Slot) -> Result<(), SlotError> {
-        self.start_slot(slot, true)
+        self.start_slot(slot)
     }
 
     #[inline]
     fn post(&mut self, slot: Slot, memory: &Data) -> Result<(), SlotError> {
-        self.bind_slot(slot, memory, false)?;
-        self.start_slot(slot, false)
+        self.bind_slot(slot, memory, true)
     }
 
     #[inline]

@@ -48,6 +48,7 @@ impl Shm {
             lane,
             mapping,
             passed: 0,
+            drained: 0,
         })
     }
 
@@ -90,8 +91,6 @@ impl Shm {
             sent: data.len().min(LONGEST),
             immediate,
         };
-        // First the landing: the receiver can begin while the first chunk is copied.
-        self.land(slot, landing, [0; 3]);
         let part = bytes.div_ceil(u64::from(CHUNKS)).min(CHUNK as u64) as usize;
         let flow = Flow {
             place: place(slot),
@@ -100,8 +99,17 @@ impl Shm {
             bytes,
             chunk: part.next_multiple_of(64).clamp(CHUNK_MIN, CHUNK),
         };
-        self.slots.links[peer as usize].flows.push_back(flow);
-        self.pump_flows(peer);
+        let link = &mut self.slots.links[peer as usize];
+        link.flows.push_back(flow);
+        let alone = link.flows.len() == 1;
+        // Chunks may be seen as soon as they are published, so the landing has to be there; but the receiver, which looks
+        // for it, should find both.
+        let filled = if alone { self.fill_chunk(peer) } else { None };
+        self.land(slot, landing, [0; 3]);
+        if let Some(len) = filled {
+            self.publish_chunk(peer, len);
+            self.pump_flows(peer);
+        }
         if self.slots.links[peer as usize].flows.is_empty() {
             return Ok(Delivery::Done { bytes });
         }
@@ -117,34 +125,51 @@ impl Shm {
     pub(super) fn pump_flows(&mut self, peer: u32) -> bool {
         let mut moved = false;
         for _ in 0..TURN {
-            let link = &mut self.slots.links[peer as usize];
-            let (Some(flow), Some(pipe)) = (link.flows.front_mut(), &mut link.outward) else {
+            let Some(len) = self.fill_chunk(peer) else {
                 break;
             };
-            match CHUNKS.checked_sub(pipe.passed.wrapping_sub(pipe.lane.drained())) {
-                Some(0) => break,
-                Some(_) => {}
-                None => {
-                    self.suspect(peer);
-                    break;
-                }
-            }
-            let left = flow.bytes - flow.reader.position();
-            let len = left.min(flow.chunk as u64) as usize;
-            fill(pipe.lane.chunk_mut(pipe.passed, len), &mut flow.reader);
-            let target = flow.target;
-            pipe.lane
-                .publish_chunk(pipe.passed, ChunkHeader { len, target });
-            pipe.passed = pipe.passed.wrapping_add(1);
+            self.publish_chunk(peer, len);
             moved = true;
-            if flow.reader.position() == flow.bytes {
-                let (place, bytes) = (flow.place, flow.bytes);
-                link.flows.pop_front();
-                self.end_delivery(peer, place, Delivery::Done { bytes });
-            }
-            self.outward[peer as usize].bell.get().ring();
         }
         moved
+    }
+
+    /// Copies the next bytes that go to a peer into the next chunk, if one is free; returns how many.
+    fn fill_chunk(&mut self, peer: u32) -> Option<usize> {
+        let link = &mut self.slots.links[peer as usize];
+        let (Some(flow), Some(pipe)) = (link.flows.front_mut(), &mut link.outward) else {
+            return None;
+        };
+        match pipe.free() {
+            Ok(0) => return None,
+            Ok(_) => {}
+            Err(Hostile) => {
+                self.suspect(peer);
+                return None;
+            }
+        }
+        let left = flow.bytes - flow.reader.position();
+        let len = left.min(flow.chunk as u64) as usize;
+        fill(pipe.lane.chunk_mut(pipe.passed, len), &mut flow.reader);
+        Some(len)
+    }
+
+    /// Publishes the chunk that was filled.
+    fn publish_chunk(&mut self, peer: u32, len: usize) {
+        let link = &mut self.slots.links[peer as usize];
+        let (Some(flow), Some(pipe)) = (link.flows.front_mut(), &mut link.outward) else {
+            return;
+        };
+        let target = flow.target;
+        pipe.lane
+            .publish_chunk(pipe.passed, ChunkHeader { len, target });
+        pipe.passed = pipe.passed.wrapping_add(1);
+        if flow.reader.position() == flow.bytes {
+            let (place, bytes) = (flow.place, flow.bytes);
+            link.flows.pop_front();
+            self.end_delivery(peer, place, Delivery::Done { bytes });
+        }
+        self.outward[peer as usize].bell.get().ring();
     }
 
     /// Whether a stream to or from a peer can go on.

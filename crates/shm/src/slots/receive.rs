@@ -53,8 +53,8 @@ impl Shm {
                 .map_err(|&n| SlotError::Memory(n))?;
             let lines = area.lines(self.local, their_slot, table.entry);
             let lines = lines.map_err(|e| SlotError::Memory(super::table::number(&e)))?;
-            pair.mine = Some(Lines(lines));
             let count = table.entry.count as usize;
+            pair.mine = Lines::new(lines, table.entry.count);
             pair.receives = vec![Receive::NEW; count];
             pair.deliveries = vec![super::table::Deliver::NEW; count];
             self.outward[peer].bell.get().attach();
@@ -107,20 +107,20 @@ impl Shm {
             return;
         }
         match area.lines(their_slot, local, entry) {
-            Ok(lines) => pair.theirs = Some(Lines(lines)),
+            Ok(lines) => pair.theirs = Lines::new(lines, entry.count),
             Err(e) if e.kind() == std::io::ErrorKind::InvalidData => self.suspect(peer),
             // Looked for again, as memory may be free then.
             Err(_) => pair.seen = u64::MAX,
         }
     }
 
-    /// Binds memory to a slot's receives. `prepared`: to be kept.
+    /// Binds memory to a slot's receives. `post`: for one receive, which is offered at once.
     #[inline]
     pub(super) fn bind_slot(
         &mut self,
         slot: Slot,
         memory: &Data,
-        prepared: bool,
+        post: bool,
     ) -> Result<(), SlotError> {
         let length = memory.len();
         let mut header = Header {
@@ -150,15 +150,23 @@ impl Shm {
             return Err(SlotError::Busy);
         }
         receive.memory = memory.clone();
-        receive.prepared = prepared;
+        receive.prepared = !post;
         receive.mapped = header.segment != 0;
-        mine.line(slot.index).set_header(header);
+        let line = mine.line(slot.index);
+        line.set_header(header);
+        if post {
+            receive.generation = receive.generation.wrapping_add(1);
+            receive.state = Receiving::Posted;
+            receive.asked = false;
+            line.offer(receive.generation);
+            self.outward[slot.peer.index()].bell.get().ring();
+        }
         Ok(())
     }
 
-    /// Offers the receive that was bound to a slot.
+    /// Offers the receive that was prepared in a slot.
     #[inline]
-    pub(super) fn start_slot(&mut self, slot: Slot, prepared: bool) -> Result<(), SlotError> {
+    pub(super) fn start_slot(&mut self, slot: Slot) -> Result<(), SlotError> {
         let Some(pair) = self.slots.pair(slot.table.0, slot.peer.0) else {
             return Err(SlotError::NoSuchSlot);
         };
@@ -169,7 +177,7 @@ impl Shm {
         if receive.state != Receiving::Idle {
             return Err(SlotError::Busy);
         }
-        if receive.prepared != prepared {
+        if !receive.prepared {
             return Err(SlotError::NotPrepared);
         }
         if let Some(trouble) = pair.trouble {
@@ -208,12 +216,10 @@ impl Shm {
         }
         let capacity = receive.memory.len();
         match line.landing() {
-            Ok(landing) if landing.way == Way::Inline => {
+            Ok(landing)
+                if landing.way == Way::Inline && landing.sent.min(capacity) <= INLINE as u64 =>
+            {
                 let n = landing.sent.min(capacity) as usize;
-                if n > INLINE {
-                    self.suspect(slot.peer.0);
-                    return Landed::NotYet;
-                }
                 let words = line.payload();
                 match receive.memory.contiguous() {
                     // SAFETY: `n` bytes of the payload, which is ours, into the memory of a posted receive, for

@@ -42,12 +42,16 @@ pub(crate) struct Words {
 #[repr(C, align(64))]
 struct Line(AtomicU64);
 
-// SAFETY: atomic words of which every value is valid, and padding that is never read.
-#[cfg(not(all(test, loom)))]
+// SAFETY: atomic words of which every value is valid, and padding that is never read. (The model's are not, but it maps none.)
 unsafe impl sys::memfd::Shared for Words {}
 
-const COUNT: u32 = 24;
+/// Bits of a count: copies of up to 32 GiB are split. Those of a number: a look that is 16 million copies late would mistake
+/// one for another.
+const COUNT: u32 = 20;
 const MASK: u64 = (1 << COUNT) - 1;
+const NUMBER: u32 = 2 * COUNT;
+/// Largest number of a copy.
+pub(super) const LAST: u32 = u32::MAX >> (NUMBER - u32::BITS);
 
 /// What is known of a split copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,17 +73,17 @@ impl Words {
     }
 
     /// Begins split copy number `number`; the sender's call, before it tells the receiver.
-    pub fn begin(&self, number: u16) {
-        let number = u64::from(number) << 48;
+    pub fn begin(&self, number: u32) {
+        let number = u64::from(number) << NUMBER;
         self.front.0.store(number, Relaxed);
         self.back.0.store(number, Relaxed);
         self.taken.0.store(number, Release);
     }
 
     /// How far it is.
-    pub fn seen(&self, number: u16) -> Seen {
+    pub fn seen(&self, number: u32) -> Seen {
         let word = self.taken.0.load(Acquire);
-        match word >> 48 == u64::from(number) {
+        match word >> NUMBER == u64::from(number) {
             true => Seen::Taken((word & MASK) as u32, (word >> COUNT & MASK) as u32),
             false => Seen::Newer,
         }
@@ -87,11 +91,11 @@ impl Words {
 
     /// Takes a chunk of `chunks`: the next from the front, or from the back; how many were taken there before. `None`
     /// when there are none left.
-    pub fn take(&self, number: u16, chunks: u32, back: bool) -> Option<u32> {
+    pub fn take(&self, number: u32, chunks: u32, back: bool) -> Option<u32> {
         let mut word = self.taken.0.load(Acquire);
         loop {
             let (front, rear) = (word & MASK, word >> COUNT & MASK);
-            if word >> 48 != u64::from(number) || front + rear >= u64::from(chunks) {
+            if word >> NUMBER != u64::from(number) || front + rear >= u64::from(chunks) {
                 return None;
             }
             let step = if back { 1 << COUNT } else { 1 };
@@ -107,20 +111,20 @@ impl Words {
     }
 
     /// This side has copied so many chunks.
-    pub fn set_copied(&self, number: u16, copied: u32, back: bool) {
+    pub fn set_copied(&self, number: u32, copied: u32, back: bool) {
         let line = if back { &self.back } else { &self.front };
-        let word = u64::from(number) << 48 | u64::from(copied);
+        let word = u64::from(number) << NUMBER | u64::from(copied);
         line.0.store(word, Release);
     }
 
     /// Whether a side has copied so many chunks.
-    pub fn has_copied(&self, number: u16, copied: u32, back: bool) -> bool {
+    pub fn has_copied(&self, number: u32, copied: u32, back: bool) -> bool {
         let line = if back { &self.back } else { &self.front };
-        line.0.load(Acquire) == u64::from(number) << 48 | u64::from(copied)
+        line.0.load(Acquire) == u64::from(number) << NUMBER | u64::from(copied)
     }
 }
 
-fn words(pipe: &Pipe) -> &Words {
+pub(super) fn words(pipe: &Pipe) -> &Words {
     let words = pipe.mapping.get(0);
     words.expect("a pipe begins with a ring's worth of room")
 }
@@ -151,11 +155,11 @@ impl Shm {
         self.outward_pipe(peer).ok()?;
         let link = &mut self.slots.links[peer as usize];
         link.splits = link.splits.wrapping_add(1);
-        let number = link.splits as u16;
+        let number = link.splits & LAST;
         words(link.outward.as_ref()?).begin(number);
         link.split = Some(SplitOut {
             place: place(slot),
-            number: u32::from(number),
+            number,
             bytes,
         });
         let landing = Landing {
@@ -196,7 +200,7 @@ impl Shm {
         let (Some(split), Some(pipe)) = (&link.split, &link.outward) else {
             return true;
         };
-        let (number, all) = (split.number as u16, chunks(split.bytes));
+        let (number, all) = (split.number, chunks(split.bytes));
         let over = match words(pipe).seen(number) {
             Seen::Taken(front, back) => {
                 front + back >= all && words(pipe).has_copied(number, front, false)
@@ -221,7 +225,7 @@ impl Shm {
         let (Some(split), Some(pipe)) = (&link.split, &link.outward) else {
             return false;
         };
-        let number = split.number as u16;
+        let number = split.number;
         match words(pipe).seen(number) {
             Seen::Taken(front, _) => words(pipe).has_copied(number, front, false),
             Seen::Newer => true,
@@ -239,7 +243,7 @@ impl Shm {
         let receive = self.slots.receive(place, peer).ok_or(Hostile)?;
         let capacity = receive.memory.len();
         let bytes = landing.sent.min(capacity);
-        if number > u64::from(u16::MAX) || bytes < SPLIT || bytes.div_ceil(CHUNK) > MASK {
+        if number > u64::from(LAST) || bytes < SPLIT || bytes.div_ceil(CHUNK) > MASK {
             return Err(Hostile);
         }
         receive.state = Receiving::Splits;
@@ -270,7 +274,7 @@ impl Shm {
             return Ok(());
         };
         let split = &mut link.split_in[i];
-        let (words, number, all) = (words(pipe), split.number as u16, chunks(split.bytes));
+        let (words, number, all) = (words(pipe), split.number, chunks(split.bytes));
         // Where the sender's memory can't be mapped, it does everything.
         let from = link.windows.find(area, rank, split.offset, split.bytes);
         let (to, _) = memory.contiguous().ok_or(Hostile)?;

@@ -2,6 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
+use std::ptr::NonNull;
 
 use layout::{Data, Reader, Writer};
 use mtmi::slot::{Delivery, Landed, SlotError};
@@ -11,7 +12,8 @@ pub(super) use super::area::Entry;
 use super::area::{Area, Directory};
 use super::arena::{Arena, Windows};
 use super::line::Line;
-use crate::lane::Lane;
+use crate::lane::{CHUNKS, Lane};
+use crate::ring::Hostile;
 
 /// Slots of one process.
 pub(crate) struct SlotState {
@@ -60,14 +62,33 @@ pub(crate) struct Pair {
 }
 
 /// The lines of a pair in one direction.
-pub(crate) struct Lines(pub Mapping);
+pub(crate) struct Lines {
+    first: NonNull<Line>,
+    count: u32,
+    /// Where they are.
+    _mapping: Mapping,
+}
 
 impl Lines {
-    /// Line number `index`, of which the caller knows that there are so many.
+    /// The first `count` lines of a mapping; `None` if it hasn't so many.
+    pub fn new(mapping: Mapping, count: u32) -> Option<Lines> {
+        let first = NonNull::from(mapping.slice::<Line>(0, count as usize)?.first()?);
+        Some(Lines {
+            first,
+            count,
+            _mapping: mapping,
+        })
+    }
+
+    /// Line number `index`.
+    ///
+    /// # Panics
+    /// When there are not so many.
     #[inline(always)]
     pub fn line(&self, index: u32) -> &Line {
-        let line = self.0.get(index as usize * size_of::<Line>());
-        line.expect("every slot has a line")
+        assert!(index < self.count);
+        // SAFETY: `new` found `count` lines there, in the mapping that lives as long as `self`.
+        unsafe { self.first.add(index as usize).as_ref() }
     }
 }
 
@@ -170,6 +191,20 @@ pub(crate) struct Pipe {
     pub lane: Lane,
     pub mapping: Mapping,
     pub passed: u32,
+    /// Outward: chunks given back at the last look, which is taken only when the pipe seems full.
+    pub drained: u32,
+}
+
+impl Pipe {
+    /// Free chunks, for the side that fills them.
+    #[inline]
+    pub fn free(&mut self) -> Result<u32, Hostile> {
+        if self.passed.wrapping_sub(self.drained) >= CHUNKS {
+            self.drained = self.lane.drained();
+        }
+        let used = self.passed.wrapping_sub(self.drained);
+        CHUNKS.checked_sub(used).ok_or(Hostile)
+    }
 }
 
 /// A delivery that streams.

@@ -1,6 +1,6 @@
 //! What peers say about slots.
 
-use mtmi::slot::{Delivery, Landed, SlotError};
+use mtmi::slot::{Landed, SlotError};
 
 use super::{EARLY, Offer, Place, Receiving};
 use crate::frame::{Frame, Hostile, SlotRef};
@@ -282,17 +282,5 @@ impl super::SlotState {
                 },
             };
         }
-    }
-
-    /// How far a delivery is, and frees its place if it is over.
-    pub fn delivered(&mut self, peer: u32, place: Place) -> Delivery {
-        let Some(delivery) = self.delivery(place, peer) else {
-            return Delivery::Idle;
-        };
-        let now = delivery.state;
-        if now != Delivery::Pending {
-            delivery.state = Delivery::Idle;
-        }
-        now
     }
 }
