@@ -9,7 +9,7 @@ use std::process::Command;
 
 use crate::generate::{self, Abi};
 use crate::spec::root;
-use crate::{Result, process, symbols};
+use crate::{Result, blacs, process, symbols};
 
 /// Arguments of `build`.
 #[derive(clap::Args, Default)]
@@ -38,7 +38,14 @@ pub fn prefix(dev: bool) -> PathBuf {
     target().join(if dev { "dev-prefix" } else { "prefix" })
 }
 
-const LIBRARIES: [&str; 4] = ["capi", "capi-mpich", "fapi", "fapi-mpich"];
+const LIBRARIES: [&str; 6] = [
+    "capi",
+    "capi-mpich",
+    "fapi",
+    "fapi-mpich",
+    "fmpl-lib",
+    "blacs-lib",
+];
 const PROGRAMS: [&str; 2] = ["launch", "wrappers"];
 /// Other names of programs, and the programs.
 const NAMES: [(&str, &str); 11] = [
@@ -70,6 +77,7 @@ pub fn run(args: &Args) -> Result {
         link(&library, &compiled, &lib)?;
         symbols::check(&library, &lib.join(library.soname))?;
     }
+    crate::fmpl::link(&compiled, &prefix)?;
     for (name, to) in [
         ("libmpich.so.12", "libmpi.so.12"),
         ("libmpi.so", "libmpi.so.12"),
@@ -92,6 +100,7 @@ pub fn run(args: &Args) -> Result {
         }
     }
     pkg_config(&prefix)?;
+    blacs::lay_out(&compiled, &prefix)?;
     missing(&prefix)?;
     kernels(&prefix)?;
     if !args.libs {
@@ -167,22 +176,28 @@ fn link(which: &Library, compiled: &Path, lib: &Path) -> Result {
         .join("crates")
         .join(which.crate_name())
         .join("src/gen/exports.map");
-    let (archive, library) = (which.archive(), which.soname);
+    // A Fortran library brings the C library beside it, also for a program that names only this one.
+    let needs = which.is_fortran.then(|| lib.join(which.abi.library()));
+    let archive = compiled.join(which.archive());
+    link_shared(&archive, &script, &lib.join(which.soname), needs.as_deref())
+}
+
+/// Links a shared library from a static one: all of it, exporting what the script says. `needs` is a library of the
+/// same folder.
+pub fn link_shared(archive: &Path, script: &Path, path: &Path, needs: Option<&Path>) -> Result {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
     // A new file each time: a program may have the old one mapped.
-    let path = lib.join(library);
-    let _ = std::fs::remove_file(&path);
+    let _ = std::fs::remove_file(path);
     let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
-    cc.args(["-shared", "-o"]).arg(&path);
-    cc.arg(format!("-Wl,-soname,{library}"));
+    cc.args(["-shared", "-o"]).arg(path);
+    cc.arg(format!("-Wl,-soname,{name}"));
     cc.arg(format!("-Wl,--version-script={}", script.display()));
     cc.args(["-Wl,--whole-archive"])
-        .arg(compiled.join(archive))
+        .arg(archive)
         .arg("-Wl,--no-whole-archive");
-    if which.is_fortran {
-        // The C library beside it, also for a program that names only this one.
-        cc.arg("-Wl,-rpath,$ORIGIN")
-            .arg("-Wl,--enable-new-dtags")
-            .arg(lib.join(which.abi.library()));
+    if let Some(needs) = needs {
+        cc.args(["-Wl,-rpath,$ORIGIN", "-Wl,--enable-new-dtags"]);
+        cc.arg(needs);
     }
     cc.args([
         "-Wl,--gc-sections",
@@ -287,15 +302,18 @@ fn kernels(prefix: &Path) -> Result {
     Ok(())
 }
 
-fn make_folder(path: &Path) -> Result {
+/// Makes a folder and those above it.
+pub fn make_folder(path: &Path) -> Result {
     std::fs::create_dir_all(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-fn write(path: &Path, text: &str) -> Result {
+/// Writes a text file.
+pub fn write(path: &Path, text: &str) -> Result {
     std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-fn copy(from: &Path, to: &Path) -> Result {
+/// Copies a file.
+pub fn copy(from: &Path, to: &Path) -> Result {
     match std::fs::copy(from, to) {
         Ok(_) => Ok(()),
         Err(e) => Err(format!("{} to {}: {e}", from.display(), to.display())),

@@ -3,8 +3,10 @@
 #![forbid(unsafe_code)]
 
 mod abi_diff;
+mod blacs;
 mod build;
 mod distil;
+mod fmpl;
 mod generate;
 mod icount;
 mod install;

@@ -8,8 +8,10 @@
 
 pub mod apt;
 mod bench;
+mod blacs;
 mod cross;
 mod ctests;
+mod fmpl;
 mod fortran;
 mod fuzz;
 mod ground;
@@ -36,7 +38,7 @@ use std::time::Instant;
 /// Arguments of `test`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which: tidy gen build unit fuzz over net c fortran guest kills cross install bench imb mpi4py hpcc scalapack (all of them if none is named)
+    /// Which: tidy gen build unit fuzz over net c fortran fmpl blacs guest kills cross install bench imb mpi4py hpcc scalapack (all of them if none is named)
     stages: Vec<String>,
     /// Only tests whose name contains this
     #[arg(long)]
@@ -44,7 +46,7 @@ pub struct Args {
     /// The long form of each stage
     #[arg(long)]
     soak: bool,
-    /// Which way messages take in the stages c, fortran, imb, mpi4py, hpcc and scalapack
+    /// Which way messages take in the stages c, fortran, imb, mpi4py, hpcc, blacs and scalapack
     #[arg(long, value_enum, default_value_t)]
     over: Over,
 }
@@ -135,6 +137,8 @@ const COURSE: [&[Lane]; 3] = [
         &[
             ("c", ctests::run),
             ("fortran", fortran::run),
+            ("fmpl", fmpl::run),
+            ("blacs", blacs::run),
             ("guest", guest::run),
             ("kills", kills::run),
             ("cross", cross::run),

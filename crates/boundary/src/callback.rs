@@ -66,6 +66,16 @@ impl UserFn {
         }
     }
 
+    /// Calls it as a reduction function of FMPL: combines `count` elements of `input` into `inout`.
+    pub fn call_combine(self, inout: UserBuf, input: UserBuf, count: i32) {
+        // SAFETY: the constructor's contract says the prototype matches.
+        unsafe {
+            let f: unsafe extern "C" fn(*mut u8, *const u8, *const i32) =
+                std::mem::transmute(self.0);
+            f(inout.as_mut_ptr(), input.as_mut_ptr(), &count)
+        }
+    }
+
     /// Calls it as an attribute copy function; gives the return code, the copied value and the flag.
     pub fn call_attr_copy(
         self,

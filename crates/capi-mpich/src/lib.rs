@@ -10,6 +10,7 @@
 pub mod abi;
 mod contents;
 mod data;
+mod fmpl;
 mod fortran;
 #[rustfmt::skip]
 mod r#gen;

@@ -6,6 +6,7 @@
 //! engine's neutral values are this ABI's.
 
 pub mod abi;
+mod fmpl;
 #[rustfmt::skip]
 mod r#gen;
 mod values;

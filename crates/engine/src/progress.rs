@@ -3,6 +3,7 @@
 use mtmi::{Completion, Cookie, Sleeper, Transport};
 use types::{Handle, Result, consts};
 
+use crate::extension::EXTENSION_COOKIE;
 use crate::request::{Kind, cookie};
 use crate::state::Engine;
 use crate::world::Fabric;
@@ -20,11 +21,18 @@ impl Engine {
         // Taken out while it is used: a collective's completion may run the program's reduction
         // function, which may call MPI and come here again.
         let mut done: Vec<Completion> = self.completions.take();
-        let moved = self.transport(|m| m.progress(&mut done));
+        let mut moved = self.transport(|m| m.progress(&mut done));
         for completion in done.drain(..) {
-            self.on_completion(&completion);
+            if completion.cookie.0 & EXTENSION_COOKIE == 0 {
+                self.on_completion(&completion);
+            } else if let Some(extension) = self.extension.get() {
+                extension.completed(&completion);
+            }
         }
         self.completions.replace(done);
+        if let Some(extension) = self.extension.get() {
+            moved |= self.transport(|m| extension.progress(m));
+        }
         if moved {
             self.notice_failures();
             self.wake_waiters();
@@ -73,6 +81,8 @@ impl Engine {
             bytes: 0,
             context: 0,
         };
-        self.wait_until(what, |e| e.transport(|m| m.flushed()));
+        self.wait_until(what, |e| {
+            e.extension.get().is_none_or(|x| x.flushed()) && e.transport(|m| m.flushed())
+        });
     }
 }

@@ -90,6 +90,10 @@ pub struct Engine {
     pub(crate) shared_done: Cell<Option<Handle>>,
     pub(crate) failures: Failures,
     pub(crate) graphs: Graphs,
+    /// What uses the transport beside MPI.
+    pub(crate) extension: Cell<Option<&'static dyn crate::Extension>>,
+    /// Whether MPI runs because an extension started it.
+    pub(crate) lent: Cell<bool>,
     /// Threads of this process that sleep outside the lock until something completes.
     pub(crate) sleeping: Cell<u32>,
 }
@@ -155,6 +159,8 @@ impl Engine {
             shared_done: Cell::new(None),
             failures: Failures::default(),
             graphs: Graphs::default(),
+            extension: Cell::new(None),
+            lent: Cell::new(false),
             sleeping: Cell::new(0),
         }
     }

@@ -1,5 +1,8 @@
 //! Waiting: spin a little, then tell the hang report what is waited for and sleep.
 
+use std::time::Instant;
+
+use mtmi::slot::wait_until;
 use mtmi::{Sleeper, Transport};
 use types::{Handle, Result, consts};
 
@@ -7,7 +10,7 @@ use crate::failure::LOOK;
 use crate::state::{Engine, lock};
 
 /// How a thread sleeps outside the engine's lock.
-type Asleep = <crate::world::Fabric as Transport>::Sleeper;
+pub(crate) type Asleep = <crate::world::Fabric as Transport>::Sleeper;
 
 /// Progress passes before a wait is written to the hang report and may sleep. A message that is
 /// under way arrives within a few; a longer spin of its own is the fabric's business, which knows
@@ -72,12 +75,13 @@ impl Engine {
 
     /// Sleeps until the transport may have something to do.
     fn sleep(&self) {
-        let deadline = match self.failures.told.get() {
-            true => sys::clock::after(LOOK),
-            false => None,
-        };
+        let deadline = self.latest_wake(None);
+        let extension = self.busy_extension();
         if !self.is_threaded() {
-            self.transport(|m| m.wait(deadline));
+            self.transport(|m| match extension {
+                None => m.wait(deadline),
+                Some(x) => wait_until(m, |m| x.progress(m), deadline),
+            });
             return;
         }
         lock().relax();
@@ -85,12 +89,24 @@ impl Engine {
         // Announced under the lock, before the last look: whatever happens from here on ends the
         // sleep.
         let armed = sleeper.arm();
-        if self.transport(|m| m.ready()) {
+        if self.transport(|m| m.ready() || extension.is_some_and(|x| x.progress(m))) {
             return;
         }
         self.sleeping.set(self.sleeping.get() + 1);
         lock().unlocked(|| Asleep::sleep(armed, deadline));
         self.sleeping.set(self.sleeping.get() - 1);
+    }
+
+    /// The deadline of a sleep: that given, or earlier where the launcher's page has to be looked at.
+    pub(crate) fn latest_wake(&self, deadline: Option<Instant>) -> Option<Instant> {
+        if !self.failures.told.get() {
+            return deadline;
+        }
+        let look = sys::clock::after(LOOK);
+        match (deadline, look) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
     }
 
     /// Lets other threads in, for calls that a program polls with.
@@ -100,7 +116,7 @@ impl Engine {
     }
 
     #[cold]
-    fn report_waiting(&self, w: &Waiting) {
+    pub(crate) fn report_waiting(&self, w: &Waiting) {
         if let Some(page) = self.world.borrow().as_ref().and_then(|w| w.report.as_ref()) {
             let known = |v| {
                 if v == consts::UNDEFINED {
@@ -114,7 +130,7 @@ impl Engine {
     }
 
     #[cold]
-    fn report_running(&self) {
+    pub(crate) fn report_running(&self) {
         if let Some(page) = self.world.borrow().as_ref().and_then(|w| w.report.as_ref()) {
             page.running();
         }

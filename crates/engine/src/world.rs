@@ -14,7 +14,7 @@ use crate::group::Group;
 use crate::state::{Engine, Phase, lock};
 
 /// What carries this process's messages.
-pub(crate) type Fabric = Matched<Fabrics>;
+pub type Fabric = Matched<Fabrics>;
 
 /// What exists between `MPI_Init` and `MPI_Finalize`.
 pub struct World {
@@ -100,11 +100,16 @@ impl Engine {
             report,
         }));
         self.make_communicators(rank, size);
-        self.thread_level.set(thread_level);
-        self.main_thread.set(sys::lock::thread_pointer() as u64);
         self.phase.set(Phase::Running);
-        lock().set_threaded(self.is_threaded());
+        self.set_thread_level(thread_level);
         Ok(())
+    }
+
+    /// Sets what the program promised of its threads; the caller is the main one.
+    pub(crate) fn set_thread_level(&self, level: i32) {
+        self.thread_level.set(level);
+        self.main_thread.set(sys::lock::thread_pointer() as u64);
+        lock().set_threaded(self.is_threaded());
     }
 
     fn make_communicators(&self, rank: u32, size: u32) {
@@ -134,6 +139,9 @@ impl Engine {
             end => end?,
         }
         self.phase.set(Phase::Finalized);
+        if let Some(extension) = self.extension.take() {
+            extension.ended();
+        }
         let Some(World {
             mut job,
             fabric,

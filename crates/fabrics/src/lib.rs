@@ -16,11 +16,13 @@
 
 #![forbid(unsafe_code)]
 
+mod boards;
 mod card;
 mod map;
 mod routes;
 mod selection;
 mod sleep;
+mod slots;
 mod start;
 
 pub use routes::Fabrics;

@@ -62,7 +62,7 @@ impl Fabrics {
     }
 
     #[inline(always)]
-    fn network(&mut self, peer: Endpoint) -> Option<&mut Tcp> {
+    pub(crate) fn network(&mut self, peer: Endpoint) -> Option<&mut Tcp> {
         match self.via.get(peer.index()) {
             Some(Via::Tcp) => self.tcp.as_mut(),
             _ => None,

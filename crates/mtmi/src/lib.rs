@@ -7,6 +7,8 @@
 //!
 //! * [`Transport`]: the interface, and the rules that every fabric keeps;
 //! * [`Exchange`]: how fabrics of one job find each other at start;
+//! * [`slot`]: matching at the sender, for traffic whose partner is known beforehand;
+//! * [`Boards`]: memory of each process that the others of its machine read;
 //! * [`matching`]: posted receives and unexpected messages, for fabrics that only move bytes.
 //!
 //! A fabric that only moves bytes implements [`Fabric`], and [`Matched`] makes a transport of it.
@@ -16,19 +18,24 @@
 
 #![forbid(unsafe_code)]
 
+mod board;
 mod exchange;
 mod fabric;
 mod matched;
 pub mod matching;
 mod names;
+mod patience;
 mod queues;
+pub mod slot;
 mod transport;
 mod words;
 
+pub use board::Boards;
 pub use exchange::{Exchange, ExchangeError};
 pub use fabric::{Fabric, Outgoing};
 pub use matched::Matched;
 pub use names::Names;
+pub use patience::Patience;
 pub use queues::{Body, Message, Queues, Receive, SHORT};
 pub use transport::{Remote, Sleeper, Transport};
 pub use words::{

@@ -10,6 +10,7 @@ use layout::{Data, transfer};
 use crate::fabric::{Fabric, Outgoing};
 use crate::names::Names;
 use crate::queues::{Body, Message, Queues, Receive};
+use crate::slot::OwnSlots;
 use crate::transport::Transport;
 use crate::words::*;
 
@@ -18,12 +19,14 @@ const BUFFERED: u64 = 32 * 1024;
 
 /// A matching transport over the fabric `F`.
 pub struct Matched<F> {
-    fabric: F,
+    pub(crate) fabric: F,
     queues: Queues,
     /// Messages that `mprobe` took.
     probed: Names<Probed>,
     /// Sends to this process that wait for their receive.
     held: Names<Outgoing>,
+    /// Slots with this process itself.
+    pub(crate) own: OwnSlots,
 }
 
 struct Probed {
@@ -40,6 +43,7 @@ impl<F: Fabric> Matched<F> {
             queues: Queues::default(),
             probed: Names::new(),
             held: Names::new(),
+            own: OwnSlots::default(),
         }
     }
 
@@ -280,6 +284,11 @@ impl<F: Fabric> Transport for Matched<F> {
             moved = true;
         }
         moved
+    }
+
+    #[inline]
+    fn advance(&mut self) -> bool {
+        self.fabric.progress(&mut self.queues)
     }
 
     fn wait(&mut self, deadline: Option<Instant>) {

@@ -120,6 +120,10 @@ pub trait Transport {
     /// anything moved.
     fn progress(&mut self, done: &mut Vec<Completion>) -> bool;
 
+    /// As `progress`, but keeps the completions for the next `progress`: for those who use the transport for
+    /// something else than messages ([`Slots`](crate::slot::Slots)) beside somebody who sends them.
+    fn advance(&mut self) -> bool;
+
     /// Returns when `progress` may find something to do (at once if that is now), or the deadline
     /// passed. It spins first and then sleeps, as suits the machine.
     fn wait(&mut self, deadline: Option<Instant>);

@@ -12,10 +12,12 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use mtmi::{Exchange, ExchangeError};
+use sys::sparse::Sparse;
 use sys::unix::{self, Kind, Socket};
 
 use crate::Shm;
 use crate::segment::{MOST_RANKS, Segment, VERSION as LONGEST};
+use crate::slots::{self, Area};
 
 /// The version of this library, which all ranks of a node must share.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -103,6 +105,8 @@ impl From<ExchangeError> for InitError {
 const ONE: Duration = Duration::from_secs(5);
 /// First word of a hello and of its answers.
 const HELLO: &str = "yamabiko-shm";
+/// What comes with the descriptor of the file of slots, or without one if there is none.
+const SLOTS: &str = "slots";
 
 impl Shm {
     /// Joins the segment's processes. All processes of the job call it, whatever segment they share, as
@@ -118,11 +122,11 @@ impl Shm {
         if config.version.len() >= LONGEST {
             return Err(InitError::Protocol("the version's name is too long"));
         }
-        let segment = if ranks == 1 {
+        let (segment, file) = if ranks == 1 {
             if config.endpoints > 1 {
                 exchange.barrier()?;
             }
-            create(config)?.1
+            (create(config)?.1, slot_file(ranks))
         } else if place == 0 {
             serve(config, exchange)?
         } else {
@@ -132,8 +136,10 @@ impl Shm {
         let local = place as u32;
         segment.bell(local).open();
         segment.report_cpus(&sys::cpus::affinity());
+        let area = file.and_then(|file| Area::new(file, ranks, local));
         Ok(Shm::new(
             segment,
+            area,
             local,
             config.members.clone(),
             config.endpoints,
@@ -144,6 +150,11 @@ impl Shm {
 fn create(config: &Config) -> Result<(std::os::fd::OwnedFd, Segment), InitError> {
     Segment::create(config.members.len() as u32, &config.version)
         .map_err(|e| InitError::System("making the node's shared segment", e))
+}
+
+/// The file of slots and mapped memory. A job that uses neither does without it.
+fn slot_file(ranks: u32) -> io::Result<Sparse> {
+    Sparse::create("yamabiko-slots", slots::size(ranks))
 }
 
 fn hex(bytes: [u8; 16]) -> String {
@@ -157,9 +168,14 @@ fn random() -> Result<String, InitError> {
 }
 
 /// The first of them: makes the segment and hands it to all others.
-fn serve(config: &Config, exchange: &mut dyn Exchange) -> Result<Segment, InitError> {
+fn serve(
+    config: &Config,
+    exchange: &mut dyn Exchange,
+) -> Result<(Segment, io::Result<Sparse>), InitError> {
     let failed = |e| InitError::System("listening for the node's ranks", e);
     let (fd, segment) = create(config)?;
+    let slots = slot_file(config.members.len() as u32);
+    let more = slots.as_ref().ok().map(Sparse::fd);
     let (name, secret) = (format!("yamabiko-{}", random()?), random()?);
     let listener = unix::listen(name.as_bytes(), Kind::Packets).map_err(failed)?;
     exchange.put(&config.key, &format!("{}/{name}/{secret}", config.version))?;
@@ -185,10 +201,11 @@ fn serve(config: &Config, exchange: &mut dyn Exchange) -> Result<Segment, InitEr
         let answer = format!("{HELLO} welcome {}", config.version);
         socket
             .send_all(answer.as_bytes(), Some(fd.as_fd()), deadline)
+            .and_then(|()| socket.send_all(SLOTS.as_bytes(), more, deadline))
             .map_err(|e| InitError::System("passing the node's shared segment", e))?;
         joined[place] = true;
     }
-    Ok(segment)
+    Ok((segment, slots))
 }
 
 /// Reads a hello; its sender's place and version if it knows the secret.
@@ -215,7 +232,7 @@ fn equal(a: &str, b: &str) -> bool {
 }
 
 /// Another rank: fetches the segment from rank 0.
-fn join(config: &Config, address: &str) -> Result<Segment, InitError> {
+fn join(config: &Config, address: &str) -> Result<(Segment, io::Result<Sparse>), InitError> {
     let parts: Vec<&str> = address.split('/').collect();
     let [_, name, secret] = parts[..] else {
         return Err(InitError::Protocol("rank 0 published no address"));
@@ -246,5 +263,14 @@ fn join(config: &Config, address: &str) -> Result<Segment, InitError> {
     let fd = got
         .fd
         .ok_or(InitError::Protocol("rank 0 passed no descriptor"))?;
-    Segment::open(fd, config.members.len() as u32, &config.version).map_err(failed)
+    let segment =
+        Segment::open(fd, config.members.len() as u32, &config.version).map_err(failed)?;
+    let got = socket
+        .receive(&mut packet, config.deadline)
+        .map_err(failed)?;
+    if packet[..got.bytes] != *SLOTS.as_bytes() {
+        return Err(InitError::Protocol("rank 0 closed the connection"));
+    }
+    let file = got.fd.ok_or(io::ErrorKind::OutOfMemory.into());
+    Ok((segment, file.and_then(Sparse::open)))
 }

@@ -83,6 +83,9 @@ impl Fabric for Shm {
         if !self.busy.is_empty() {
             moved |= self.serve_busy(queues);
         }
+        if !self.slots.busy.is_empty() {
+            moved |= self.serve_slots();
+        }
         if !self.suspects.is_empty() {
             moved |= self.fail_suspects(queues);
         }
@@ -127,7 +130,7 @@ impl Fabric for Shm {
             let peer = &self.peers[p as usize];
             peer.queue.is_empty() && peer.streams.is_empty()
         };
-        self.sends.is_empty() && self.busy.iter().all(idle)
+        self.sends.is_empty() && self.slots.pending == 0 && self.busy.iter().all(idle)
     }
 
     /// What was sent lies in memory that the receiver maps: nothing has to be told.

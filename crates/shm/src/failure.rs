@@ -92,6 +92,7 @@ impl Shm {
             self.end_send(queues, id, Outcome::PeerFailed);
         }
         self.fail_announced(queues, peer);
+        self.fail_slots(peer);
     }
 
     /// Ends what a failed peer announced and did not send whole.

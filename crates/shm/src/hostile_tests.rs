@@ -62,8 +62,11 @@ fn act(r: &mut Random, segment: &Segment, lane: &mut Lane, next: &mut u32, chunk
                 Kind::Cancel,
                 Kind::Cancelled,
                 Kind::Kept,
+                Kind::SlotStream,
+                Kind::SlotWithdraw,
+                Kind::SlotReturned,
             ];
-            let kind = kinds[r.below(8) as usize];
+            let kind = kinds[r.below(11) as usize];
             let len = match r.below(6) {
                 0 => r.below(0x1_0000) as usize,
                 1 => r.below(2049) as usize,
@@ -93,7 +96,13 @@ fn attack(seed: u64) {
     let (fd, mine) = Segment::create(2, "test").unwrap();
     let theirs = Segment::open(&fd, 2, "test").unwrap();
     theirs.senders(0)[0].fetch_or(2, Ordering::SeqCst);
-    let mut shm = Matched::new(Shm::new(mine, 0, vec![0, 1], 2));
+    let mut shm = Matched::new(Shm::new(
+        mine,
+        Err(std::io::ErrorKind::OutOfMemory.into()),
+        0,
+        vec![0, 1],
+        2,
+    ));
     let (mut lane, mut next, mut chunk) = (theirs.lane(1, 0), 1, 0);
     let mut buffer = vec![0u8; 300_000];
     // SAFETY: the buffer outlives the fabric's use of it in this function.

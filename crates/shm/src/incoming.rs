@@ -126,6 +126,12 @@ impl Shm {
                 self.take_cancel(queues, peer, words[0]);
                 Ok(())
             }
+            Kind::SlotStream => {
+                self.take_slot_stream(peer, words[0], words[1]);
+                Ok(())
+            }
+            Kind::SlotWithdraw => self.take_slot_withdraw(peer, words),
+            Kind::SlotReturned => self.take_slot_returned(peer, words),
             Kind::Eager | Kind::Synchronous => Err(Hostile),
         }
     }

@@ -9,6 +9,8 @@
 //!   pipe can be drained at once (unmatched data go to the heap, at most one pipe's worth per
 //!   message) and no message holds up another.
 //!
+//! Where the partner is known beforehand there are slots as well, without rings and queues: see `slots`.
+//!
 //! What finds a full ring waits in a queue per peer, in order.
 //!
 //! # Invariants
@@ -18,6 +20,7 @@
 //!
 //! It implements [`mtmi::Fabric`]; [`mtmi::Matched`] makes a transport of it, alone or together with others.
 
+mod boards;
 mod connect;
 mod fabric;
 mod failure;
@@ -33,6 +36,7 @@ mod ring;
 mod ring_loom;
 mod segment;
 mod send;
+mod slots;
 mod state;
 mod tunables;
 mod waiting;
@@ -41,4 +45,4 @@ mod wire;
 pub use connect::{Config, InitError, VERSION};
 pub use state::Shm;
 pub use tunables::TUNABLES;
-pub use waiting::{Armed, Patience, Sleeper};
+pub use waiting::{Armed, Sleeper};

@@ -2,8 +2,8 @@
 //!
 //! Layout: a header (magic, version, number of ranks, processors); per rank a doorbell and a bit per peer that
 //! ever sent to it; per ordered pair a [`Lane`] (ring, credit, chunk headers); per ordered pair a
-//! pipe of chunks. Only what is used is ever touched, so a big node costs address space, not memory:
-//! 256 ranks make 8.6 GiB of the former.
+//! pipe of chunks; per rank a board. Only what is used is ever touched, so a big node costs address space, not memory:
+//! 256 ranks make 11 GiB of the former.
 //!
 //! Invariant: every offset handed out lies inside the mapping, which lives as long as the
 //! `Segment`; the size is sealed, so no access can fault.
@@ -33,6 +33,9 @@ const LINE: usize = 64;
 /// Most ranks of one node; their segment is 2.1 TiB of the 128 TiB of address space.
 pub(crate) const MOST_RANKS: u32 = 4096;
 
+/// Bytes of each rank's board: flags and two faces of 64 KiB for each of 64 communicators.
+pub(crate) const BOARD: usize = 64 * (PAGE + 2 * 65_536);
+
 /// Where things lie for a number of ranks.
 #[derive(Clone, Copy, Debug)]
 struct Map {
@@ -40,6 +43,7 @@ struct Map {
     rank_bytes: usize,
     lanes: usize,
     pipes: usize,
+    boards: usize,
     total: usize,
 }
 
@@ -50,12 +54,14 @@ impl Map {
         let rank_bytes = 2 * LINE + (words * 8).next_multiple_of(2 * LINE);
         let lanes = (HEADER + n * rank_bytes).next_multiple_of(PAGE);
         let pipes = (lanes + n * n * Lane::BYTES).next_multiple_of(PAGE);
+        let boards = (pipes + n * n * CHUNKS as usize * CHUNK).next_multiple_of(PAGE);
         Map {
             ranks: n,
             rank_bytes,
             lanes,
             pipes,
-            total: pipes + n * n * CHUNKS as usize * CHUNK,
+            boards,
+            total: boards + n * BOARD,
         }
     }
 
@@ -200,6 +206,26 @@ impl Segment {
         SendersRef(NonNull::from(self.senders(rank)))
     }
 
+    /// Address of a stretch of a rank's board; `None` where it is not inside.
+    #[inline]
+    pub fn board(&self, rank: u32, at: usize, bytes: usize) -> Option<*mut u8> {
+        if (rank as usize) >= self.map.ranks || at > BOARD || bytes > BOARD - at {
+            return None;
+        }
+        let board = self.map.boards + rank as usize * BOARD;
+        self.mapping.range(board + at, bytes)
+    }
+
+    /// A word of a rank's board; `None` where it is not inside or not aligned.
+    #[inline]
+    pub fn board_word(&self, rank: u32, at: usize) -> Option<&AtomicU64> {
+        if (rank as usize) >= self.map.ranks || at > BOARD - 8 {
+            return None;
+        }
+        self.mapping
+            .get(self.map.boards + rank as usize * BOARD + at)
+    }
+
     /// What carries messages from one rank to another.
     pub fn lane(&self, from: u32, to: u32) -> Lane {
         assert!((from as usize) < self.map.ranks && (to as usize) < self.map.ranks);
@@ -229,8 +255,9 @@ mod tests {
             assert!(map.rank(ranks) <= map.lanes);
             let last = map.pair(ranks - 1, ranks - 1) + 1;
             assert!(map.lanes + last * Lane::BYTES <= map.pipes);
-            assert_eq!(map.pipes + last * CHUNKS as usize * CHUNK, map.total);
-            assert_eq!(map.pipes % PAGE, 0);
+            assert!(map.pipes + last * CHUNKS as usize * CHUNK <= map.boards);
+            assert_eq!(map.boards + ranks as usize * BOARD, map.total);
+            assert_eq!((map.pipes % PAGE, map.boards % PAGE), (0, 0));
         }
     }
 

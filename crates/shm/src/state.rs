@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use layout::{Data, Reader, Writer};
-use mtmi::{Completion, Context, Cookie, Endpoint, Names, Outcome, SendMode};
+use mtmi::{Completion, Context, Cookie, Endpoint, Names, Outcome, Patience, SendMode};
 
 use crate::lane::Lane;
 use crate::ring::{Rx, Tx};
 use crate::segment::{BellRef, Segment, SendersRef};
-use crate::waiting::Patience;
+use crate::slots::{Area, SlotState};
+use crate::waiting::SHARED;
 use crate::wire::{Kind, Words};
 
 /// The fabric, as one process holds it.
@@ -31,6 +32,9 @@ pub struct Shm {
     pub(crate) suspects: Vec<u32>,
     pub(crate) failures: VecDeque<Endpoint>,
     pub(crate) patience: Patience,
+    /// Whether all ranks' processors are known, so that `patience` is final.
+    pub(crate) settled: bool,
+    pub(crate) slots: SlotState,
     /// This process, among those of the job,
     pub(crate) me: u32,
     /// and among those of the segment,
@@ -182,8 +186,14 @@ impl Send {
 
 impl Shm {
     /// Number `local` of the processes on a segment that all of them map. `members` are their numbers
-    /// in the job, of `endpoints`; who is no member counts as failed here.
-    pub(crate) fn new(segment: Segment, local: u32, members: Vec<u32>, endpoints: u32) -> Shm {
+    /// in the job, of `endpoints`; who is no member counts as failed here. `area` is for slots; without it there are none.
+    pub(crate) fn new(
+        segment: Segment,
+        area: std::io::Result<Area>,
+        local: u32,
+        members: Vec<u32>,
+        endpoints: u32,
+    ) -> Shm {
         let segment = Arc::new(segment);
         let place = |endpoint| members.binary_search(&endpoint).ok().map(|i| i as u32);
         let outward = (0..endpoints)
@@ -223,7 +233,9 @@ impl Shm {
             announced: Names::new(),
             suspects: Vec::new(),
             failures: VecDeque::new(),
-            patience: Patience::UNSETTLED,
+            patience: SHARED,
+            settled: false,
+            slots: SlotState::new(area),
             me: members[local as usize],
             local,
             members,

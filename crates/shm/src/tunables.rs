@@ -3,10 +3,10 @@
 
 use types::Tunable;
 
-use crate::{lane, ring, wire};
+use crate::{lane, ring, slots, wire};
 
 /// The tunables of the fabric.
-pub const TUNABLES: [Tunable; 5] = [
+pub const TUNABLES: [Tunable; 7] = [
     tunable(
         "shm.ring.cells",
         ring::CELLS as u64,
@@ -31,6 +31,18 @@ pub const TUNABLES: [Tunable; 5] = [
         lane::CHUNKS as u64,
         "chunks",
         "measured with the size of a chunk",
+    ),
+    tunable(
+        "shm.slots.inline_max",
+        slots::INLINE as u64,
+        "bytes",
+        "a cache line less a header and the words of a landing",
+    ),
+    tunable(
+        "shm.slots.split_min",
+        slots::SPLIT,
+        "bytes",
+        "measured: from here on both sides copying between mapped buffers is faster",
     ),
 ];
 

@@ -4,24 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sys::copy::pause;
+use mtmi::Patience;
 use sys::doorbell::Doorbell;
 
 use crate::Shm;
 use crate::segment::Segment;
-
-/// How long to poll before sleeping.
-#[derive(Clone, Copy, Debug)]
-pub struct Patience {
-    /// Spinning, without giving up the processor.
-    spin: Duration,
-    /// Calls of `sched_yield` after that.
-    yields: u32,
-    /// Polls after each of them.
-    polls: u32,
-    /// Whether all ranks' processors are known.
-    settled: bool,
-}
 
 /// Spin time with a processor per rank: several times what a reply takes. Where the scheduler has put both
 /// ranks onto one processor (a wake-up does that) each message costs this much and a switch, 12 us; but
@@ -38,68 +25,28 @@ const SPIN_SHARED: Duration = Duration::from_nanos(500);
 const YIELDS_SHARED: u32 = 8;
 /// Polls after a yield.
 const BURST: u32 = 32;
-/// Polls between two looks at the clock.
-const POLLS: u32 = 32;
 
-impl Patience {
-    const ALONE: Patience = Patience {
-        spin: SPIN,
-        yields: YIELDS,
-        polls: BURST,
-        settled: true,
-    };
-    const SHARED: Patience = Patience {
-        spin: SPIN_SHARED,
-        yields: YIELDS_SHARED,
-        polls: 1,
-        settled: true,
-    };
-    /// Before all ranks have said where they may run.
-    pub(crate) const UNSETTLED: Patience = Patience {
-        settled: false,
-        ..Patience::SHARED
-    };
+/// With a processor per rank.
+const ALONE: Patience = Patience {
+    spin: SPIN,
+    yields: YIELDS,
+    polls: BURST,
+};
+/// Where ranks share processors, and before all ranks have said where they may run.
+pub(crate) const SHARED: Patience = Patience {
+    spin: SPIN_SHARED,
+    yields: YIELDS_SHARED,
+    polls: 1,
+};
 
-    /// What suits ranks that may use `together` processors. A quota on processor time that this
-    /// process sees is the whole job's; its own affinity is not, as ranks may be bound to one each.
-    fn new(ranks: u32, together: usize) -> Patience {
-        let (quota, mine) = (sys::cpus::allowed(), sys::cpus::affinity().len());
-        let limit = if quota < mine { quota } else { usize::MAX };
-        if ranks as usize <= together.min(limit) {
-            Patience::ALONE
-        } else {
-            Patience::SHARED
-        }
-    }
-
-    /// Polls until something is ready or the deadline passes (`true`), or it is time to sleep.
-    pub fn poll(self, ready: impl Fn() -> bool, deadline: Option<Instant>) -> bool {
-        let start = Instant::now();
-        loop {
-            for _ in 0..POLLS {
-                if ready() {
-                    return true;
-                }
-                pause();
-            }
-            let now = Instant::now();
-            if deadline.is_some_and(|d| now >= d) {
-                return true;
-            }
-            if now - start >= self.spin {
-                break;
-            }
-        }
-        for _ in 0..self.yields {
-            rustix::thread::sched_yield();
-            for _ in 0..self.polls {
-                if ready() {
-                    return true;
-                }
-                pause();
-            }
-        }
-        false
+/// What suits ranks that may use `together` processors. A quota on processor time that this process sees is the
+/// whole job's; its own affinity is not, as ranks may be bound to one each.
+fn suitable(ranks: u32, together: usize) -> Patience {
+    let (quota, mine) = (sys::cpus::allowed(), sys::cpus::affinity().len());
+    let limit = if quota < mine { quota } else { usize::MAX };
+    match ranks as usize <= together.min(limit) {
+        true => ALONE,
+        false => SHARED,
     }
 }
 
@@ -110,6 +57,7 @@ impl Shm {
         (0..self.inward.len()).any(|slot| self.ring_ready(slot))
             || self.has_news()
             || (!self.busy.is_empty() && self.has_busy_work())
+            || (!self.slots.busy.is_empty() && self.slots_ready())
             || !self.suspects.is_empty()
     }
 
@@ -135,10 +83,11 @@ impl Shm {
 
     /// How long to poll before sleeping, as things stand.
     pub fn patience(&mut self) -> Patience {
-        if !self.patience.settled
+        if !self.settled
             && let Some(together) = self.segment.cpus_of_all()
         {
-            self.patience = Patience::new(self.members.len() as u32, together);
+            self.patience = suitable(self.members.len() as u32, together);
+            self.settled = true;
         }
         self.patience
     }

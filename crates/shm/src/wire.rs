@@ -34,6 +34,12 @@ pub(crate) enum Kind {
     Cancelled,
     /// The message could not be dropped: it was matched before.
     Kept,
+    /// A delivery to a slot streams, and needs more than one turn.
+    SlotStream,
+    /// Asks for the memory of a receive that is posted in a slot.
+    SlotWithdraw,
+    /// Agrees to that.
+    SlotReturned,
 }
 
 /// A message's header, as read: kind known, length bounded.
@@ -63,6 +69,9 @@ pub(crate) fn unpack(word: u32) -> Result<(Kind, usize), Hostile> {
         5 => Kind::Cancel,
         6 => Kind::Cancelled,
         7 => Kind::Kept,
+        8 => Kind::SlotStream,
+        9 => Kind::SlotWithdraw,
+        10 => Kind::SlotReturned,
         _ => return Err(Hostile),
     };
     let len = (word & 0xffff) as usize;
@@ -111,12 +120,12 @@ mod tests {
 
     #[test]
     fn words_come_back() {
-        for kind in [Kind::Eager, Kind::Announce, Kind::Kept] {
+        for kind in [Kind::Eager, Kind::Announce, Kind::Kept, Kind::SlotReturned] {
             assert_eq!(unpack(pack(kind, 77)), Ok((kind, 77)));
         }
         assert_eq!(pack(Kind::Eager, 5), 5);
         assert_eq!(unpack(pack(Kind::Eager, EAGER + 1)), Err(Hostile));
-        assert_eq!(unpack(8 << 16), Err(Hostile));
+        assert_eq!(unpack(11 << 16), Err(Hostile));
         assert_eq!(
             decode(&encode([1, 2, 3, u64::MAX])),
             Ok([1, 2, 3, u64::MAX])

@@ -2,6 +2,7 @@
 
 mod common;
 mod protocol;
+mod slots;
 mod traffic;
 
 fn main() {
@@ -10,6 +11,7 @@ fn main() {
     let groups: &[(&str, fn())] = &[
         ("protocol", protocol::all),
         ("traffic", traffic::all),
+        ("slots", slots::all),
         ("beyond-4-gib", protocol::beyond_4_gib),
     ];
     for (name, group) in groups {

@@ -3,7 +3,7 @@
 //! * [`span`] and [`slab`]: objects whose address is also a 32-bit name;
 //! * [`lock`]: the one coarse lock, free of cost until threads are asked for;
 //! * [`doorbell`]: what a waiting process sleeps on, in memory shared with its peers;
-//! * [`memfd`] and [`unix`]: sealed shared memory, and the sockets that pass it on;
+//! * [`memfd`], [`sparse`] and [`unix`]: sealed shared memory, and the sockets that pass it on;
 //! * [`copy`], [`clock`], [`cpus`], [`random`], [`process`]: small necessities.
 //!
 //! Everything works as an ordinary user, without `/dev/shm` and on a read-only root. Nothing here
@@ -20,4 +20,5 @@ pub mod process;
 pub mod random;
 pub mod slab;
 pub mod span;
+pub mod sparse;
 pub mod unix;

@@ -49,16 +49,22 @@ unsafe impl<T: Shared, const N: usize> Shared for [T; N] {}
 /// # Errors
 /// When the system refuses, or `bytes` is 0.
 pub fn create_sealed(name: &str, bytes: usize) -> io::Result<(OwnedFd, Mapping)> {
+    let fd = create_sealed_file(name, bytes as u64)?;
+    let map = Mapping::at_offset(&fd, 0, bytes)?;
+    Ok((fd, map))
+}
+
+/// The same without mapping it.
+pub(crate) fn create_sealed_file(name: &str, bytes: u64) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let fd = match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
         // Before Linux 6.3 the flag is unknown.
         Err(Errno::INVAL) => memfd_create(name, flags),
         other => other,
     }?;
-    set_size(&fd, bytes as u64)?;
+    set_size(&fd, bytes)?;
     fcntl_add_seals(&fd, SEALS)?;
-    let map = Mapping::new(&fd, bytes)?;
-    Ok((fd, map))
+    Ok(fd)
 }
 
 /// Gives a memory file its size.
@@ -87,15 +93,20 @@ pub fn set_size(fd: impl AsFd, bytes: u64) -> io::Result<()> {
 /// # Errors
 /// `InvalidData` when it is not such a segment, or what the system says.
 pub fn open_sealed(fd: impl AsFd, expected_bytes: usize) -> io::Result<Mapping> {
+    if sealed_size(&fd)? != expected_bytes as u64 {
+        return Err(strange("has the wrong size"));
+    }
+    Mapping::at_offset(fd, 0, expected_bytes)
+}
+
+/// The size of a segment that another process made, after checking that it is final.
+pub(crate) fn sealed_size(fd: impl AsFd) -> io::Result<u64> {
     // Seals first: only then is the size final.
     let seals = fcntl_get_seals(&fd).map_err(|_| strange("is not a memory file"))?;
     if !seals.contains(SEALS) {
         return Err(strange("is not sealed"));
     }
-    if u64::try_from(fstat(&fd)?.st_size).ok() != Some(expected_bytes as u64) {
-        return Err(strange("has the wrong size"));
-    }
-    Mapping::new(fd, expected_bytes)
+    u64::try_from(fstat(&fd)?.st_size).map_err(|_| strange("has the wrong size"))
 }
 
 fn strange(what: &str) -> io::Error {
@@ -118,10 +129,11 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    fn new(fd: impl AsFd, len: usize) -> io::Result<Mapping> {
+    /// Maps `len` bytes from `offset` on, which the caller knows to be inside the file.
+    pub(crate) fn at_offset(fd: impl AsFd, offset: u64, len: usize) -> io::Result<Mapping> {
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
-        let at = unsafe { mmap(ptr::null_mut(), len, prot, MapFlags::SHARED, fd, 0) }?;
+        let at = unsafe { mmap(ptr::null_mut(), len, prot, MapFlags::SHARED, fd, offset) }?;
         let at = NonNull::new(at.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Mapping { at, len })
     }
@@ -190,7 +202,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range mapped in `new`; references into it borrow `self` and are gone.
+        // SAFETY: the range mapped in `at_offset`; references into it borrow `self` and are gone.
         let _ = unsafe { munmap(self.at.as_ptr().cast(), self.len) };
     }
 }

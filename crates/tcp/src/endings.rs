@@ -3,7 +3,7 @@
 use mtmi::{Cookie, Endpoint, Message, Outcome, Queues, Receive, Submit, TagSel};
 
 use crate::frame::Frame;
-use crate::protocol::{Body, Protocol, Queued, Sending, Sink};
+use crate::protocol::{Body, Protocol, Queued, Send, Sending, Sink};
 
 impl Protocol {
     /// A receive matched a message of which part is here.
@@ -34,7 +34,8 @@ impl Protocol {
 
     /// Cancels a send that has not left, or asks the receiver of an unmatched one to drop it.
     pub fn cancel(&mut self, queues: &mut Queues, cookie: Cookie) -> bool {
-        let found = self.sends.iter().find(|(_, s)| s.message.cookie == cookie);
+        let wanted = |s: &Send| s.slot.is_none() && s.message.cookie == cookie;
+        let found = self.sends.iter().find(|(_, s)| wanted(s));
         let Some((id, send)) = found else {
             return false;
         };
@@ -121,11 +122,9 @@ impl Protocol {
             .map(|(id, _)| id)
             .collect();
         for id in sends {
-            if let Some(send) = self.sends.remove(id) {
-                let end = send.message.completion(Outcome::PeerFailed);
-                queues.done.push(end);
-            }
+            self.end_send_now(queues, id, Outcome::PeerFailed);
         }
+        self.slots.fail(peer);
         self.fail_arriving(queues, peer);
     }
 

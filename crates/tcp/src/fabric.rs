@@ -158,7 +158,10 @@ impl Tcp {
     /// Whether there is work that no event will tell.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
-        !self.readable.is_empty() || !self.protocol.dirty.is_empty() || self.strangers.knocking
+        !self.readable.is_empty()
+            || !self.protocol.dirty.is_empty()
+            || self.strangers.knocking
+            || !self.protocol.slots.liars.is_empty()
     }
 }
 
@@ -274,6 +277,9 @@ impl Fabric for Tcp {
         }
         if !self.protocol.dirty.is_empty() {
             moved |= self.pump_all(queues);
+        }
+        if let Some(peer) = self.protocol.slots.liars.pop() {
+            self.lost(queues, peer, "it posted what can't be");
         }
         moved
     }

@@ -11,6 +11,12 @@
 //! | `Matched`, `Cancel`, `Cancelled`, `Kept` | | | sender's name | |
 //! | `Credit` | | bytes | | |
 //! | `Bye` | | | | |
+//! | `SlotQuery` | | | table | |
+//! | `SlotCount` | | | table | slots |
+//! | `SlotPost` | | bytes it takes | table, index | generation, slots |
+//! | `SlotData` | bytes | bytes that there were | table, index | generation, immediate |
+//! | `SlotMore` | bytes | | table, index | generation |
+//! | `SlotWithdraw`, `SlotReturned` | | | table, index | generation |
 
 /// Bytes of a header.
 pub(crate) const HEADER: usize = 32;
@@ -53,6 +59,47 @@ pub(crate) enum Frame {
     Credit { bytes: u64 },
     /// Nothing more comes.
     Bye,
+    /// Asks how many slots the table of this name has.
+    SlotQuery { name: u32 },
+    /// Tells so.
+    SlotCount { name: u32, count: u32 },
+    /// A receive of so many bytes is posted in a slot of a table of `count`.
+    SlotPost {
+        slot: SlotRef,
+        count: u32,
+        length: u64,
+    },
+    /// What is delivered to it: the first `len` bytes. The sender had `sent`.
+    SlotData {
+        slot: SlotRef,
+        immediate: u32,
+        sent: u64,
+        len: u32,
+    },
+    /// More of it.
+    SlotMore { slot: SlotRef, len: u32 },
+    /// Asks for the memory of a posted receive.
+    SlotWithdraw { slot: SlotRef },
+    /// Agrees to that: nothing was delivered, and nothing will be.
+    SlotReturned { slot: SlotRef },
+}
+
+/// A receive in a slot between two processes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SlotRef {
+    /// The table's name.
+    pub name: u32,
+    pub index: u32,
+    /// Which receive in this slot.
+    pub generation: u32,
+}
+
+/// Most slots of a table.
+pub(crate) const MOST_SLOTS: u32 = 1 << 24;
+
+/// Two numbers in a word.
+fn pair(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
 }
 
 /// The header of a message.
@@ -94,6 +141,31 @@ impl Frame {
             Frame::Kept { name } => (7, 0, 0, 0, name, 0),
             Frame::Credit { bytes } => (8, 0, 0, bytes, 0, 0),
             Frame::Bye => (9, 0, 0, 0, 0, 0),
+            Frame::SlotQuery { name } => (10, 0, 0, 0, u64::from(name), 0),
+            Frame::SlotCount { name, count } => (11, 0, 0, 0, name.into(), count.into()),
+            Frame::SlotPost {
+                slot,
+                count,
+                length,
+            } => (12, 0, 0, length, slot.place(), pair(slot.generation, count)),
+            Frame::SlotData {
+                slot,
+                immediate,
+                sent,
+                len,
+            } => (
+                13,
+                0,
+                len,
+                sent,
+                slot.place(),
+                pair(slot.generation, immediate),
+            ),
+            Frame::SlotMore { slot, len } => {
+                (14, 0, len, 0, slot.place(), pair(slot.generation, 0))
+            }
+            Frame::SlotWithdraw { slot } => (15, 0, 0, 0, slot.place(), pair(slot.generation, 0)),
+            Frame::SlotReturned { slot } => (16, 0, 0, 0, slot.place(), pair(slot.generation, 0)),
         };
         let first = u64::from_le_bytes([kind, flags, 0, 0, 0, 0, 0, 0]) | u64::from(len) << 32;
         let mut out = [0; HEADER];
@@ -134,6 +206,7 @@ impl Frame {
             7 => Frame::Kept { name: a },
             8 => Frame::Credit { bytes: word },
             9 => Frame::Bye,
+            10..=16 => Frame::decode_slot(first as u8, len, word, a, b)?,
             _ => return Err(Hostile("a frame of no known kind")),
         };
         match frame {
@@ -146,7 +219,7 @@ impl Frame {
             Frame::Data { len, .. } if len == 0 || u64::from(len) > FRAGMENT => {
                 return Err(Hostile("a fragment with an impossible length"));
             }
-            Frame::Data { .. } => {}
+            Frame::Data { .. } | Frame::SlotData { .. } | Frame::SlotMore { .. } if flags == 0 => {}
             _ if len != 0 || flags != 0 => return Err(Hostile("a control frame with a body")),
             _ => {}
         }
@@ -154,6 +227,59 @@ impl Frame {
             return Err(Hostile("a header with bits that mean nothing"));
         }
         Ok(frame)
+    }
+
+    /// As `decode`, for the frames of slots.
+    fn decode_slot(kind: u8, len: u32, word: u64, a: u64, b: u64) -> Result<Frame, Hostile> {
+        const STRANGE: Hostile = Hostile("a slot with impossible numbers");
+        let (name, index) = (a as u32, (a >> 32) as u32);
+        let slot = SlotRef {
+            name,
+            index,
+            generation: b as u32,
+        };
+        let high = (b >> 32) as u32;
+        let frame = match kind {
+            10 => Frame::SlotQuery { name },
+            11 => Frame::SlotCount {
+                name,
+                count: b as u32,
+            },
+            12 => Frame::SlotPost {
+                slot,
+                count: high,
+                length: word,
+            },
+            13 => Frame::SlotData {
+                slot,
+                immediate: high,
+                sent: word,
+                len,
+            },
+            14 => Frame::SlotMore { slot, len },
+            15 => Frame::SlotWithdraw { slot },
+            _ => Frame::SlotReturned { slot },
+        };
+        let sane = match frame {
+            Frame::SlotCount { count, .. } => (1..=MOST_SLOTS).contains(&count),
+            Frame::SlotPost { count, .. } => index < count && count <= MOST_SLOTS,
+            Frame::SlotData { sent, .. } => {
+                let most = sent.min(FRAGMENT);
+                u64::from(len) <= most && sent <= i64::MAX as u64
+            }
+            Frame::SlotMore { .. } => len > 0 && u64::from(len) <= FRAGMENT,
+            _ => true,
+        };
+        match sane {
+            true => Ok(frame),
+            false => Err(STRANGE),
+        }
+    }
+}
+
+impl SlotRef {
+    fn place(self) -> u64 {
+        pair(self.name, self.index)
     }
 }
 
@@ -192,7 +318,38 @@ mod tests {
             any::<u64>().prop_map(|name| Frame::Kept { name }),
             any::<u64>().prop_map(|bytes| Frame::Credit { bytes }),
             Just(Frame::Bye),
+            any_slot_frame(),
         ]
+    }
+
+    fn any_slot_frame() -> impl Strategy<Value = Frame> {
+        let slot = any::<(u32, u32, u32)>().prop_map(|(name, index, generation)| SlotRef {
+            name,
+            index: index % MOST_SLOTS,
+            generation,
+        });
+        let numbers = (any::<u32>(), 0..=i64::MAX as u64, 1..=FRAGMENT as u32);
+        (0..7, slot, numbers).prop_map(|(kind, slot, (number, word, len))| match kind {
+            0 => Frame::SlotQuery { name: number },
+            1 => Frame::SlotCount {
+                name: number,
+                count: slot.index + 1,
+            },
+            2 => Frame::SlotPost {
+                slot,
+                count: MOST_SLOTS - number % (MOST_SLOTS - slot.index),
+                length: word,
+            },
+            3 => Frame::SlotData {
+                slot,
+                immediate: number,
+                sent: word,
+                len: word.min(u64::from(len)) as u32,
+            },
+            4 => Frame::SlotMore { slot, len },
+            5 => Frame::SlotWithdraw { slot },
+            _ => Frame::SlotReturned { slot },
+        })
     }
 
     proptest! {
@@ -202,7 +359,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_read_is_what_was_written(kind in 0u8..12, header in any::<[u8; 32]>()) {
+        fn what_is_read_is_what_was_written(kind in 0u8..20, header in any::<[u8; 32]>()) {
             // A header has one meaning or none: no bit of it is ignored in control frames' first word.
             let mut header = header;
             header[0] = kind;

@@ -7,9 +7,12 @@ use mtmi::{
     Context, Cookie, Endpoint, Message, Outgoing, Queues, Receive, SendMode, Source, Submit, TagSel,
 };
 
-use crate::frame::{Announced, Frame, HEADER, WINDOW};
+use mtmi::slot::{Delivery, Landed, Slot, SlotTable};
+
+use crate::frame::{Announced, Frame, HEADER, SlotRef, WINDOW};
 use crate::handshake::{Acceptor, Dialer, HELLO, Job, PROOF, VERDICT};
 use crate::protocol::{Protocol, Sink};
+use crate::slots::{EARLY, Receiving};
 
 /// Numbers out of a fuzzer's bytes; zeros when they end.
 struct Script<'a>(&'a [u8]);
@@ -42,6 +45,9 @@ impl Script<'_> {
     fn frame(&mut self) -> Frame {
         let kind = self.byte();
         let (a, b) = (self.word(), self.word());
+        if kind >= 192 {
+            return self.slot_frame(kind, a, b);
+        }
         match kind % 12 {
             0..4 => Frame::Message(Announced {
                 context: u32::from(self.byte() & 1),
@@ -68,7 +74,45 @@ impl Script<'_> {
             _ => Frame::Kept { name: a },
         }
     }
+
+    fn slot_frame(&mut self, kind: u8, a: u64, b: u64) -> Frame {
+        let at = self.byte();
+        let slot = SlotRef {
+            name: u32::from(at & 3),
+            index: u32::from(at >> 2 & 3),
+            generation: a as u32,
+        };
+        match kind % 8 {
+            0 => Frame::SlotQuery { name: slot.name },
+            1 => Frame::SlotCount {
+                name: slot.name,
+                count: b as u32,
+            },
+            2 | 3 => Frame::SlotPost {
+                slot,
+                count: if at & 64 == 0 { SLOTS } else { b as u32 },
+                length: b,
+            },
+            4 => Frame::SlotData {
+                slot,
+                immediate: 7,
+                sent: b,
+                len: self.word().min(b) as u32,
+            },
+            5 => Frame::SlotMore {
+                slot,
+                len: b as u32,
+            },
+            6 => Frame::SlotWithdraw { slot },
+            _ => Frame::SlotReturned { slot },
+        }
+    }
 }
+
+/// Slots of each table.
+const SLOTS: u32 = 4;
+/// Tables are named 0 to 2; 3 is never opened.
+const TABLES: u32 = 3;
 
 /// A process whose peer is driven by the fuzzer.
 struct Victim {
@@ -79,6 +123,7 @@ struct Victim {
     over: Vec<bool>,
 }
 
+const ME: u32 = 0;
 const PEER: u32 = 1;
 const ROOM: usize = 1 << 20;
 
@@ -113,9 +158,51 @@ impl Victim {
         }
     }
 
+    /// Something that the process itself does with slots.
+    fn act_in_slots(&mut self, what: u8, len: u64) {
+        let table = self.protocol.slots.named(u32::from(what >> 3 & 3) % TABLES);
+        let slot = Slot {
+            table: SlotTable(table.unwrap_or(u32::MAX)),
+            peer: Endpoint(PEER),
+            index: u32::from(what >> 5 & 3),
+        };
+        let data = self.data(len);
+        let ours = &mut self.protocol;
+        match what % 8 {
+            0 => {
+                let name = u32::from(what >> 3 & 3) % TABLES;
+                // Open already, or closed for ever.
+                let _ = ours.open_slots(name, SLOTS, 2);
+            }
+            1 if len == 0 => ours.close_slots(slot.table),
+            1 | 2 => {
+                let _ = ours.bind_slot(slot, &data, false, ME);
+                let _ = ours.start_slot(slot, false, ME);
+            }
+            3 => {
+                let _ = ours.withdraw_slot(slot, ME);
+            }
+            4 => {
+                let _ = ours.slot_landed(slot);
+            }
+            5 => {
+                let _ = ours.opened_slots(slot.table, slot.peer);
+            }
+            6 => {
+                let _ = ours.delivered_slot(slot);
+            }
+            _ => {
+                let _ = ours.deliver_slot(slot, &data, 9, ME);
+            }
+        }
+    }
+
     /// Something that the process itself does.
     fn act(&mut self, script: &mut Script<'_>) {
         let (what, len) = (script.byte(), script.word());
+        if what & 8 != 0 {
+            return self.act_in_slots(what, len);
+        }
         let tag = i32::from(what >> 4 & 1);
         let cookie = self.cookie();
         let submit = match what % 4 {
@@ -212,6 +299,28 @@ impl Victim {
             .map(|(_, m)| kept(&m.sink))
             .sum();
         assert!(heap <= WINDOW, "unasked data stay within the window");
+        assert!(self.protocol.slots.kept[PEER as usize] <= EARLY + 1);
+        let pairs = self.protocol.slots.tables.iter().flatten();
+        for receive in pairs.flat_map(|t| &t.pairs[PEER as usize].receives) {
+            if let Receiving::Arrives { bytes, of, .. } = receive.state {
+                assert!(bytes < of && of <= receive.memory.len());
+            }
+        }
+    }
+
+    /// Nothing in slots waits for a peer that is gone.
+    fn check_slots_ended(&mut self) {
+        for table in 0..TABLES {
+            for index in 0..SLOTS {
+                let slot = Slot {
+                    table: SlotTable(table),
+                    peer: Endpoint(PEER),
+                    index,
+                };
+                assert_ne!(self.protocol.slot_landed(slot), Landed::NotYet);
+                assert_ne!(self.protocol.delivered_slot(slot), Delivery::Pending);
+            }
+        }
     }
 }
 
@@ -253,6 +362,7 @@ pub fn peer(script: &[u8]) {
         }
     }
     victim.protocol.fail(&mut victim.queues, PEER);
+    victim.check_slots_ended();
     victim.queues.fail_receives(Endpoint(PEER));
     victim.note(None);
     assert!(victim.over.iter().all(|over| *over), "everything ends");

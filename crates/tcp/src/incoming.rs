@@ -62,7 +62,7 @@ impl Protocol {
             return None;
         }
         let writer = match &link.body {
-            Body::Matched { writer, .. } => writer,
+            Body::Matched { writer, .. } | Body::Slot { writer, .. } => writer,
             Body::Part(id) => match &self.arriving.get(*id)?.sink {
                 Sink::User { writer, .. } => writer,
                 Sink::Heap(_) => return None,
@@ -79,7 +79,9 @@ impl Protocol {
         let link = &mut self.links[peer as usize];
         let n = n.min(link.body_left);
         match &mut link.body {
-            Body::Matched { writer, .. } => writer.seek(writer.position() + n as u64),
+            Body::Matched { writer, .. } | Body::Slot { writer, .. } => {
+                writer.seek(writer.position() + n as u64);
+            }
             Body::Part(id) => {
                 if let Some(message) = self.arriving.get(*id) {
                     message.arrived += n as u64;
@@ -100,7 +102,7 @@ impl Protocol {
     fn body(&mut self, queues: &mut Queues, peer: u32, bytes: &[u8]) {
         let link = &mut self.links[peer as usize];
         match &mut link.body {
-            Body::Matched { writer, .. } => {
+            Body::Matched { writer, .. } | Body::Slot { writer, .. } => {
                 writer.write(bytes);
             }
             Body::Kept { buffer, .. } => buffer.extend_from_slice(bytes),
@@ -147,6 +149,9 @@ impl Protocol {
                 synchronous,
             } => self.arrive_whole(queues, peer, (context, tag), buffer, synchronous),
             Body::Part(id) => self.end_part(queues, id),
+            Body::Slot { place, writer } => {
+                self.slots.arrived(peer, place, writer.position());
+            }
         }
     }
 
@@ -376,6 +381,13 @@ impl Protocol {
             // The message was matched before it could be dropped: it goes on as if nothing was asked.
             Frame::Kept { .. } => {}
             Frame::Message(_) => {}
+            Frame::SlotQuery { .. }
+            | Frame::SlotCount { .. }
+            | Frame::SlotPost { .. }
+            | Frame::SlotData { .. }
+            | Frame::SlotMore { .. }
+            | Frame::SlotWithdraw { .. }
+            | Frame::SlotReturned { .. } => return self.slot_frame(peer, frame),
         }
         Ok(())
     }

@@ -11,6 +11,8 @@
 //! peer's credit covers; the rest follows when a receive has matched, read from the socket straight into its memory, in
 //! fragments between which other messages pass. See `protocol`.
 //!
+//! Deliveries to slots go to the posted receive without queue or question: see `slots`.
+//!
 //! # Invariants
 //! One connection per pair, made when it is first needed; a lost one is not replaced, its peer has failed. Nothing
 //! that came over a connection is believed before its handshake, and everything is bounded after it. A peer's host that
@@ -41,6 +43,7 @@ mod protocol;
 #[cfg(test)]
 mod protocol_tests;
 mod reactor;
+mod slots;
 mod socket;
 mod state;
 mod stream;

@@ -1,10 +1,12 @@
 //! What goes to a peer next.
 
 use boundary::UserBuf;
+use layout::Data;
 use mtmi::{Endpoint, Outcome, Outgoing, Queues, SendMode, Submit};
 
 use crate::frame::{Announced, EARLY, FRAGMENT, Frame, HEADER, Hostile, RESERVE, WINDOW};
 use crate::protocol::{Protocol, Queued, Send, Sending, Tail};
+use crate::slots::SlotSend;
 
 /// Bytes put together for one system call: as many small frames as fit, or a piece of a message whose data don't lie
 /// together.
@@ -40,6 +42,7 @@ impl Protocol {
             state: Sending::Queued,
             leaving: false,
             cancelling: false,
+            slot: None,
         });
         self.links[to.index()].queue.push_back(Queued::Send(id));
         self.mark_dirty(to.0);
@@ -145,6 +148,25 @@ impl Protocol {
         let Some(send) = self.sends.get(id) else {
             return;
         };
+        if let Some(slot) = send.slot {
+            let len = slot.bytes.min(FRAGMENT);
+            link.staged.extend_from_slice(&slot.first(len).encode());
+            send.framed = len;
+            send.state = match len == slot.bytes {
+                true => Sending::Leaving,
+                false => Sending::Streams {
+                    target: 0,
+                    until: slot.bytes,
+                },
+            };
+            send.reader = Some(send.message.data.reader());
+            send.leaving = true;
+            link.tail = Some(Tail {
+                send: id,
+                left: len,
+            });
+            return;
+        }
         let total = send.message.data.len();
         let early = if total <= EARLY {
             // All or nothing: half a short message saves nobody anything.
@@ -187,9 +209,13 @@ impl Protocol {
             return;
         };
         let len = until.saturating_sub(send.framed).min(FRAGMENT);
-        let header = Frame::Data {
-            target,
-            len: len as u32,
+        let len_of = len as u32;
+        let header = match send.slot {
+            None => Frame::Data {
+                target,
+                len: len_of,
+            },
+            Some(SlotSend { slot, .. }) => Frame::SlotMore { slot, len: len_of },
         };
         link.staged.extend_from_slice(&header.encode());
         send.framed += len;
@@ -227,6 +253,27 @@ impl Protocol {
 
     /// `n` bytes of the last offer have left.
     pub fn sent(&mut self, queues: &mut Queues, peer: u32, n: usize) {
+        let n = (n - self.sent_staged(peer, n)) as u64;
+        if n == 0 {
+            return;
+        }
+        let link = &mut self.links[peer as usize];
+        let Some(tail) = &mut link.tail else {
+            return;
+        };
+        tail.left = tail.left.saturating_sub(n);
+        if let Some(send) = self.sends.get(tail.send)
+            && let Some(reader) = &mut send.reader
+        {
+            reader.seek(reader.position() + n);
+        }
+        if tail.left == 0 {
+            self.end_frame(queues, peer);
+        }
+    }
+
+    /// Up to `n` bytes of what is staged have left: returns how many.
+    pub fn sent_staged(&mut self, peer: u32, n: usize) -> usize {
         let link = &mut self.links[peer as usize];
         let staged = n.min(link.staged.len() - link.staged_from);
         link.staged_from += staged;
@@ -241,22 +288,27 @@ impl Protocol {
             link.staged.drain(..link.staged_from);
             link.staged_from = 0;
         }
-        let n = (n - staged) as u64;
-        if n == 0 {
-            return;
+        staged
+    }
+
+    /// Stages a short delivery to a slot, and what waits before it, if that is nothing but control frames: returns
+    /// whether it did.
+    pub fn stage_delivery(&mut self, peer: u32, frame: Frame, data: &Data, bytes: usize) -> bool {
+        let link = &mut self.links[peer as usize];
+        let control = |q: &Queued| matches!(q, Queued::Control(_));
+        if link.tail.is_some() || link.staged.len() >= STAGE || !link.queue.iter().all(control) {
+            return false;
         }
-        let Some(tail) = &mut link.tail else {
-            return;
-        };
-        tail.left = tail.left.saturating_sub(n);
-        if let Some(send) = self.sends.get(tail.send)
-            && let Some(reader) = &mut send.reader
-        {
-            reader.seek(reader.position() + n);
+        for queued in link.queue.drain(..) {
+            if let Queued::Control(frame) = queued {
+                link.staged.extend_from_slice(&frame.encode());
+            }
         }
-        if tail.left == 0 {
-            self.end_frame(queues, peer);
-        }
+        link.staged.extend_from_slice(&frame.encode());
+        let from = link.staged.len();
+        link.staged.resize(from + bytes, 0);
+        data.reader().read(&mut link.staged[from..]);
+        true
     }
 
     /// The tail's last byte has left, or was copied.
@@ -288,8 +340,16 @@ impl Protocol {
             send.state = Sending::Ends(outcome);
             return;
         }
+        self.end_send_now(queues, id, outcome);
+    }
+
+    /// A send is over, whatever of it is on its way.
+    pub fn end_send_now(&mut self, queues: &mut Queues, id: u64, outcome: Outcome) {
         if let Some(send) = self.sends.remove(id) {
-            queues.done.push(send.message.completion(outcome));
+            match send.slot {
+                None => queues.done.push(send.message.completion(outcome)),
+                Some(slot) => self.slots.end_delivery(send.message.to.0, slot, outcome),
+            }
         }
     }
 
@@ -301,6 +361,7 @@ impl Protocol {
         (name, target, wanted): (u64, u64, u64),
     ) -> Result<(), Hostile> {
         let send = self.sends.get(name).ok_or(STRANGE)?;
+        // A delivery to a slot never awaits one.
         let about = send.message.to == Endpoint(peer) && send.state == Sending::AwaitsClear;
         if !about || wanted > send.message.data.len() {
             return Err(STRANGE);

@@ -21,12 +21,14 @@ use layout::{Reader, Writer};
 use mtmi::{Completion, Cookie, Endpoint, Names, Outcome, Outgoing};
 
 use crate::frame::{Frame, HEADER, WINDOW};
+use crate::slots::{Place, SlotSend, SlotState};
 
 /// What is under way with all peers.
 pub(crate) struct Protocol {
     pub links: Vec<Link>,
     pub sends: Names<Send>,
     pub arriving: Names<Arriving>,
+    pub slots: SlotState,
     /// Peers that were given something to send; the sockets' side empties it.
     pub dirty: Vec<u32>,
 }
@@ -89,6 +91,8 @@ pub(crate) struct Send {
     pub leaving: bool,
     /// The receiver was asked to drop it.
     pub cancelling: bool,
+    /// Where it goes, if it is a delivery to a slot and not a message.
+    pub slot: Option<SlotSend>,
 }
 
 /// How far a send is.
@@ -156,6 +160,8 @@ pub(crate) enum Body {
     },
     /// The next bytes of an entry of `Protocol::arriving`.
     Part(u64),
+    /// The next bytes of a delivery, to the receive in a slot.
+    Slot { place: Place, writer: Writer },
 }
 
 impl Protocol {
@@ -165,6 +171,7 @@ impl Protocol {
             links: (0..ranks).map(|_| Link::new()).collect(),
             sends: Names::new(),
             arriving: Names::new(),
+            slots: SlotState::new(ranks),
             dirty: Vec::new(),
         }
     }

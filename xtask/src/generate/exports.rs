@@ -6,6 +6,9 @@
 use super::{Abi, File, entries};
 use crate::spec::Spec;
 
+/// What gives FMPL's functions.
+const TABLE: &str = "yamabiko_fmpl_table";
+
 /// Every symbol that a library exports, sorted.
 pub fn symbols(spec: &Spec, abi: Abi) -> Vec<String> {
     let mut symbols = Vec::new();
@@ -17,6 +20,7 @@ pub fn symbols(spec: &Spec, abi: Abi) -> Vec<String> {
     if abi.is_mpich() {
         symbols.extend(spec.overlay.mpich_symbols.iter().cloned());
     }
+    symbols.push(TABLE.to_owned());
     symbols.sort();
     symbols
 }

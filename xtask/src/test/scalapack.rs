@@ -1,12 +1,15 @@
 //! Stage `scalapack`: Debian's BLACS and ScaLAPACK testers, Fortran and C programs compiled for MPICH, on
-//! our `libmpi.so.12` and `libmpifort.so.12`, with Debian's own BLACS inside its ScaLAPACK.
+//! our `libmpi.so.12` and `libmpifort.so.12`: with Debian's own BLACS inside its ScaLAPACK, and with our libblacs in
+//! front of that.
 //!
 //! The packages are unpacked below the target folder and not installed, so that the MPICH they depend on
 //! isn't there either; which libraries a program gets is watched.
 
+use super::ground::Ground;
 use super::job::{Done, Job, tail};
 use super::{Options, Tally, apt};
 use crate::{Result, build, install, process};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -34,30 +37,25 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
     let unpacked = packages(&home)?;
     let ground = options.ground();
     let mut test = |name: &str, folder: &str, judge: fn(&Done) -> Result<String>| {
-        let full = format!("scalapack{}/{name} -n {RANKS}", options.way());
-        if !options.wants(&full) {
-            return;
+        for ours in [false, true] {
+            let front = if ours { ", our BLACS in front" } else { "" };
+            let full = format!("scalapack{}/{name} -n {RANKS}{front}", options.way());
+            if !options.wants(&full) {
+                continue;
+            }
+            tally.test(&full, || {
+                let place = place(&home, &unpacked, folder, name)?;
+                let job = tester(&ground, &unpacked, &place, name, ours);
+                let done = job.limit_s(600).proves(&ground.library).run()?;
+                let said = judge(&done).map_err(|why| format!("{why}\n{}", tail(&done.output)))?;
+                let bound = match ours {
+                    true => format!(", {} BLACS symbols bind to ours", bound(&place)?),
+                    false => String::new(),
+                };
+                println!("      {name}: {said}{bound}");
+                Ok(())
+            });
         }
-        tally.test(&full, || {
-            let place = place(&home, &unpacked, folder, name)?;
-            let libraries =
-                [&ground.library, &unpacked.join(LIBRARIES)].map(|p| p.display().to_string());
-            let job = Job::new(&ground.launcher)
-                .args(ground.start(RANKS))
-                .args([unpacked
-                    .join(LIBRARIES)
-                    .join("scalapack/mpich-tests")
-                    .join(name)])
-                .folder(&place)
-                .env("LD_LIBRARY_PATH", libraries.join(":"))
-                .env("OPENBLAS_NUM_THREADS", "1")
-                .limit_s(600)
-                .proves(&ground.library);
-            let done = job.run()?;
-            let said = judge(&done).map_err(|why| format!("{why}\n{}", tail(&done.output)))?;
-            println!("      {name}: {said}");
-            Ok(())
-        });
     };
     test("xCbtest", "BLACS", blacs);
     test("xFbtest", "BLACS", blacs);
@@ -67,6 +65,81 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
         test(name, "", scalapack);
     }
     Ok(())
+}
+
+/// A run of a tester in `place`; with `ours` our BLACS is found before Debian's, and the loader writes down what it
+/// binds.
+fn tester(ground: &Ground, unpacked: &Path, place: &Path, name: &str, ours: bool) -> Job {
+    let libraries = [&ground.library, &unpacked.join(LIBRARIES)].map(|p| p.display().to_string());
+    let mut job = Job::new(&ground.launcher).args(ground.start(RANKS));
+    if ours {
+        let library = ground.library.join(crate::blacs::LIBRARY);
+        let log = place.join(BINDINGS);
+        for (variable, value) in [
+            ("LD_PRELOAD", library.display().to_string()),
+            ("LD_DEBUG", "bindings".to_owned()),
+            ("LD_DEBUG_OUTPUT", log.display().to_string()),
+            // All symbols, not only those that are called. It also keeps the loader from saving vector registers on
+            // the stack: xdsyevr compares variables that it never sets, and fails where they happen to be NaN.
+            ("LD_BIND_NOW", "1".to_owned()),
+        ] {
+            job = job.args(["-genv", variable]).args([value]);
+        }
+    }
+    let program = unpacked.join(LIBRARIES).join("scalapack/mpich-tests");
+    job.args([program.join(name)])
+        .folder(place)
+        .env("LD_LIBRARY_PATH", libraries.join(":"))
+        .env("OPENBLAS_NUM_THREADS", "1")
+}
+
+/// How the files begin in which the loader writes down what it binds, one for each process.
+const BINDINGS: &str = "bindings";
+
+/// How many of BLACS' symbols were bound to ours; an error if none were, or one to another library's (those that the
+/// tester itself defines are its own).
+fn bound(place: &Path) -> Result<usize> {
+    let names = crate::blacs::names();
+    let (mut bound, mut processes) = (BTreeSet::new(), 0);
+    let entries = std::fs::read_dir(place).map_err(|e| format!("{}: {e}", place.display()))?;
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if !name.starts_with(BINDINGS) {
+            continue;
+        }
+        let text =
+            std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        processes += 1;
+        for (symbol, library) in text.lines().filter_map(binding) {
+            if names
+                .binary_search_by(|name| name.as_str().cmp(symbol))
+                .is_err()
+            {
+                continue;
+            }
+            if library.contains("libscalapack") {
+                return Err(format!("{symbol} binds to {library}"));
+            }
+            if library.ends_with(crate::blacs::LIBRARY) {
+                bound.insert(symbol.to_owned());
+            }
+        }
+    }
+    match (bound.len(), processes) {
+        (0, _) | (_, 0) => Err(format!(
+            "{processes} processes wrote down bindings, none to ours"
+        )),
+        (many, _) => Ok(many),
+    }
+}
+
+/// The symbol of a line about a binding, and the file that defines it.
+fn binding(line: &str) -> Option<(&str, &str)> {
+    let (_, rest) = line.split_once("binding file ")?;
+    let (_, rest) = rest.split_once(" to ")?;
+    let (library, rest) = rest.split_once(' ')?;
+    let (_, symbol) = rest.split_once('`')?;
+    Some((symbol.split('\'').next()?, library))
 }
 
 /// Gets and unpacks the packages; gives the root of the files in them.
@@ -217,6 +290,14 @@ mod tests {
             [Some(864), Some(0)]
         );
         assert!(blacs(&done(line, 255)).is_err());
+    }
+
+    #[test]
+    fn bindings_are_read() {
+        let line =
+            "      3150:\tbinding file /a/x [0] to /b/libblacs.so.2 [0]: normal symbol `Cdgesd2d'";
+        assert_eq!(binding(line), Some(("Cdgesd2d", "/b/libblacs.so.2")));
+        assert_eq!(binding("      3150:\tcalling init: /a"), None);
     }
 
     #[test]

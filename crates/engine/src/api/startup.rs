@@ -33,6 +33,13 @@ pub fn init_thread(
     }
     match e.phase.get() {
         Phase::Before => {}
+        // FMPL, or what is built on it, came first: from now on it is the program's.
+        Phase::Running if e.lent.get() => {
+            e.lent.set(false);
+            *provided = level(required);
+            e.set_thread_level(*provided);
+            return Ok(());
+        }
         Phase::Running => return Err(fault(consts::ERR_OTHER, "MPI is already initialised")),
         Phase::Finalized => {
             return Err(fault(
@@ -41,12 +48,14 @@ pub fn init_thread(
             ));
         }
     }
-    // A level between two is granted as the higher.
-    *provided = LEVELS
-        .into_iter()
-        .find(|&l| l >= required)
-        .unwrap_or(consts::THREAD_MULTIPLE);
+    *provided = level(required);
     e.start_world(*provided)
+}
+
+/// The level that is granted: one between two counts as the higher.
+fn level(required: i32) -> i32 {
+    let fits = LEVELS.into_iter().find(|&l| l >= required);
+    fits.unwrap_or(consts::THREAD_MULTIPLE)
 }
 
 /// `MPI_Finalize`.

@@ -1,0 +1,37 @@
+//! The one symbol beside MPI's: the table by which FMPL, and what is built on it, shares this library's engine.
+
+use engine::AbiHooks;
+use entry::AbiHandle;
+use fmpl_table::FmplTable;
+use types::Handle;
+
+use crate::abi::{self, Comm};
+
+/// This library's ABI, as FMPL sees it.
+struct This;
+
+impl fmpl_entry::Abi for This {
+    const HOOKS: &'static AbiHooks = &abi::HOOKS;
+
+    fn comm_in(word: usize) -> Handle {
+        Comm::from_int(word as i32).neutral()
+    }
+
+    fn comm_out(handle: Handle) -> usize {
+        Comm::of(handle).to_int() as u32 as usize
+    }
+
+    fn fortran_in(handle: i32) -> Handle {
+        Comm::from_int(handle).neutral()
+    }
+
+    fn fortran_out(handle: Handle) -> i32 {
+        Comm::of(handle).to_int()
+    }
+}
+
+/// FMPL's functions; null for a version that this library does not have.
+#[unsafe(no_mangle)]
+pub extern "C" fn yamabiko_fmpl_table(version: u32) -> *const FmplTable {
+    fmpl_entry::table::<This>(version).map_or(std::ptr::null(), |table| table)
+}

@@ -1,0 +1,207 @@
+//! The extension: what else uses this process's transport beside MPI, so that a wait in one makes progress for
+//! the other.
+//!
+//! The engine calls it behind one flag test: at every progress, before every sleep, when a completion is not one of its own
+//! requests', when a process is gone and at the end. The extension, in turn, enters the engine as MPI's
+//! calls do, and finds here what these use: the transport, waiting, starting and ending.
+//!
+//! Invariants: the transport is borrowed only while a closure runs, never while anybody waits; an extension's
+//! methods are called with the transport in hand, so they must not call the engine.
+//!
+//! Who calls it: `fmpl-entry`.
+
+use std::time::Instant;
+
+use mtmi::slot::{Slots, wait_until};
+use mtmi::{Completion, Endpoint, Sleeper, Transport};
+use types::{Result, consts, fault};
+
+use crate::state::{Engine, Phase, lock};
+use crate::wait::{Asleep, Waiting};
+use crate::world::Fabric;
+
+/// Cookies of an extension's messages have this bit. The engine's hold a handle, and in their upper half the
+/// number of a part, which is small.
+pub const EXTENSION_COOKIE: u64 = 1 << 63;
+
+/// What uses the transport beside MPI.
+pub trait Extension {
+    /// Moves what can move now. Says whether anything did.
+    fn progress(&self, fabric: &mut Fabric) -> bool;
+
+    /// Whether `progress` matters: whether anything waits that nobody inside a call waits for.
+    fn is_waiting(&self) -> bool;
+
+    /// A message with a cookie of the extension is over.
+    fn completed(&self, completion: &Completion);
+
+    /// Whether nothing of it is still in this process's hands.
+    fn flushed(&self) -> bool;
+
+    /// A process is gone.
+    fn peer_failed(&self, peer: Endpoint);
+
+    /// MPI ends: the transport goes away.
+    fn ended(&self);
+}
+
+/// Polls of what is waited for before the first pass of progress: a short message that is under way comes within them, and
+/// nothing but its line has to be looked at.
+const SPINS: u32 = 64;
+/// The same for messages longer than a line, which move by progress.
+const SPINS_LONG: u32 = 2;
+/// Most bytes of a short message.
+const SHORT: u64 = 64;
+
+impl Engine {
+    /// Sets the extension; there is one, for as long as MPI runs.
+    pub fn set_extension(&self, extension: &'static dyn Extension) {
+        self.extension.set(Some(extension));
+    }
+
+    /// Starts MPI for an extension, if nobody has: `MPI_Init` may still follow, and takes it over.
+    pub fn start_for_extension(&self) -> Result<()> {
+        match self.phase.get() {
+            Phase::Running => Ok(()),
+            Phase::Finalized => Err(fault(consts::ERR_OTHER, "MPI is already finalized")),
+            Phase::Before => {
+                self.start_world(consts::THREAD_SINGLE)?;
+                self.lent.set(true);
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends MPI, if it was started for an extension and `MPI_Init` has not been called since.
+    pub fn end_for_extension(&self) -> Result<()> {
+        match self.lent.replace(false) && self.phase.get() == Phase::Running {
+            true => self.stop_world(),
+            false => Ok(()),
+        }
+    }
+
+    /// Where the process stands.
+    pub fn phase(&self) -> Phase {
+        self.phase.get()
+    }
+
+    /// Whether MPI runs, and in this process.
+    #[inline]
+    pub fn is_running(&self) -> bool {
+        self.phase.get() == Phase::Running && !self.fork_mark.forked()
+    }
+
+    /// Ends the job, saying why.
+    pub fn abort_for_extension(&self, code: i32, message: &str) -> ! {
+        self.abort_job(code, message)
+    }
+
+    /// Uses the transport, while MPI runs.
+    ///
+    /// # Panics
+    /// While it does not.
+    #[inline]
+    pub fn fabric<R>(&self, f: impl FnOnce(&mut Fabric) -> R) -> R {
+        self.transport(f)
+    }
+
+    /// Makes progress for everybody, and lets other threads in.
+    pub fn make_progress(&self) -> bool {
+        self.relax();
+        self.progress()
+    }
+
+    /// Waits until `look` finds something, or the deadline passes. It spins on what `look` looks at, then makes progress
+    /// for everybody, then sleeps as all waits do.
+    #[inline]
+    pub fn wait_beside<R>(
+        &self,
+        what: impl Fn() -> Waiting,
+        deadline: Option<Instant>,
+        mut look: impl FnMut(&mut Fabric) -> Option<R>,
+    ) -> Option<R> {
+        let spins = match what().bytes {
+            ..=SHORT => SPINS,
+            _ => SPINS_LONG,
+        };
+        for _ in 0..spins {
+            if let Some(found) = self.transport(&mut look) {
+                return Some(found);
+            }
+            sys::copy::pause();
+        }
+        self.wait_long(what, deadline, look)
+    }
+
+    #[inline(never)]
+    fn wait_long<R>(
+        &self,
+        what: impl Fn() -> Waiting,
+        deadline: Option<Instant>,
+        mut look: impl FnMut(&mut Fabric) -> Option<R>,
+    ) -> Option<R> {
+        let mut told = false;
+        let found = loop {
+            let found = self.transport(&mut look);
+            if found.is_some() {
+                break found;
+            }
+            if deadline.is_some_and(|d| Instant::now() >= d) {
+                break None;
+            }
+            lock().relax();
+            if self.progress() {
+                continue;
+            }
+            if !std::mem::replace(&mut told, true) {
+                self.report_waiting(&what());
+            }
+            if let Some(found) = self.sleep_beside(deadline, &mut look) {
+                break Some(found);
+            }
+        };
+        if told {
+            self.report_running();
+        }
+        found
+    }
+
+    /// Sleeps until something may have happened, looking at what the extension has to do as well.
+    fn sleep_beside<R>(
+        &self,
+        deadline: Option<Instant>,
+        look: &mut impl FnMut(&mut Fabric) -> Option<R>,
+    ) -> Option<R> {
+        let deadline = self.latest_wake(deadline);
+        let extension = self.extension.get();
+        let mut found = None;
+        let mut see = |m: &mut Fabric| {
+            found = look(m);
+            found.is_some() || extension.is_some_and(|x| x.progress(m))
+        };
+        if !self.is_threaded() {
+            self.transport(|m| wait_until(m, see, deadline));
+            return found;
+        }
+        let patience = self.transport(Slots::patience);
+        if patience.poll(|| self.transport(|m| see(m) || m.ready()), deadline) {
+            return found;
+        }
+        lock().relax();
+        let sleeper = self.transport(|m| m.sleeper());
+        let armed = sleeper.arm();
+        if self.transport(|m| see(m) || m.ready()) {
+            return found;
+        }
+        self.sleeping.set(self.sleeping.get() + 1);
+        lock().unlocked(|| Asleep::sleep(armed, deadline));
+        self.sleeping.set(self.sleeping.get() - 1);
+        None
+    }
+
+    /// What an extension has to do, if it has anything: progress and sleeping ask.
+    #[inline]
+    pub(crate) fn busy_extension(&self) -> Option<&'static dyn Extension> {
+        self.extension.get().filter(|x| x.is_waiting())
+    }
+}

@@ -1,0 +1,206 @@
+//! Making and ending communicators, and agreeing at the start.
+//!
+//! All that are asked tell the first of them (rank 0 of the parent, or the first of a list) what they know; it
+//! decides and tells each. What is agreed on is the communicator's number: the lowest that is free at all members, so
+//! that its slots and its place on the boards are nobody else's at any of them. Processes are found by messages of
+//! fixed length in the parent's context for this.
+
+use std::rc::Rc;
+
+use fmpl_table::{code, consts};
+use mtmi::{Boards, Endpoint};
+
+use crate::any::{hear, tell};
+use crate::barrier;
+use crate::comm::{Comm, ID_WORDS, UsedIds};
+use crate::core::PROGRAM;
+use crate::host::Host;
+use crate::steps::Entered;
+
+/// Bytes of what each tells: a word (key, or count) and its used numbers.
+const QUESTION: usize = 8 + ID_WORDS * 8;
+
+/// The tag of those that all processes make, far from the tags that a list is made with.
+const ALL: i32 = i32::MIN;
+
+fn question(word: i64, used: &UsedIds) -> Vec<u8> {
+    let words = std::iter::once(word as u64).chain(used.0);
+    words.flat_map(u64::to_ne_bytes).collect()
+}
+
+fn read(bytes: &[u8]) -> (i64, UsedIds) {
+    let mut words = bytes.chunks_exact(8).map(|c| {
+        let mut word = [0; 8];
+        word.copy_from_slice(c);
+        u64::from_ne_bytes(word)
+    });
+    let word = words.next().unwrap_or(0) as i64;
+    let mut used = UsedIds([0; ID_WORDS]);
+    used.0.iter_mut().zip(words).for_each(|(to, w)| *to = w);
+    (word, used)
+}
+
+/// What the processes `members` told; the first of them calls it, with its own word.
+fn gather<H: Host>(
+    h: &H,
+    call: &'static str,
+    parent: &Comm,
+    members: &[u32],
+    tag: i32,
+    word: i64,
+) -> Result<Vec<(i64, UsedIds)>, i32> {
+    let own = h.with(|core, _| core.ids);
+    let mut told = vec![(word, own)];
+    for &from in &members[1..] {
+        let mut bytes = vec![0; QUESTION];
+        hear(h, call, parent, from, tag, &mut bytes)?;
+        told.push(read(&bytes));
+    }
+    Ok(told)
+}
+
+/// Tells the first of `members` and hears its answer.
+fn ask<H: Host>(
+    h: &H,
+    call: &'static str,
+    parent: &Comm,
+    first: u32,
+    tag: i32,
+    word: i64,
+    answer: &mut [u8],
+) -> Result<(), i32> {
+    let own = h.with(|core, _| core.ids);
+    tell(h, call, parent, first, tag, &mut question(word, &own))?;
+    hear(h, call, parent, first, tag, answer)
+}
+
+/// The lowest number that is free at all.
+fn common<'a>(mut all: impl Iterator<Item = &'a UsedIds>) -> i32 {
+    let Some(&first) = all.next() else { return -1 };
+    let mut used = first;
+    all.for_each(|other| used.join(&other.0));
+    used.lowest().map_or(-1, |id| id as i32)
+}
+
+/// Checks that all processes opened the program's area with the same count; all call it.
+pub fn agree_on_count<H: Host>(h: &H, count: u32) -> i32 {
+    let call = "fmpl_init";
+    let result = h
+        .with(|core, _| core.comm(consts::COMM_WORLD).cloned())
+        .and_then(|world| {
+            let members = world.members();
+            let word = i64::from(count);
+            let mut answer = [0; 4];
+            if world.rank != 0 {
+                ask(h, call, &world, members[0], ALL, word, &mut answer)?;
+                return Ok(i32::from_ne_bytes(answer));
+            }
+            let told = gather(h, call, &world, &members, ALL, word)?;
+            let same = told.iter().all(|(theirs, _)| *theirs == word);
+            let verdict = if same { code::SUCCESS } else { code::ERR_COUNT };
+            for &to in &members[1..] {
+                tell(h, call, &world, to, ALL, &mut verdict.to_ne_bytes())?;
+            }
+            Ok(verdict)
+        });
+    crate::p2p::code_of(result)
+}
+
+/// `fmpl_comm_create`: the communicator's number.
+pub fn create<H: Host>(h: &H, key: i32) -> Result<i32, i32> {
+    let call = "fmpl_comm_create";
+    let world = h.with(|core, _| core.comm(consts::COMM_WORLD).cloned())?;
+    let entered = Entered::new(h, consts::COMM_WORLD)?;
+    let members = world.members();
+    // For each process: its key, and its communicator's number. All get all of it.
+    let mut list = vec![0; members.len() * 8];
+    if world.rank == 0 {
+        let told = gather(h, call, &world, &members, ALL, i64::from(key))?;
+        for (i, (own, _)) in told.iter().enumerate() {
+            let alike = told.iter().filter(|(other, _)| other == own);
+            let id = common(alike.map(|(_, used)| used));
+            list[i * 8..][..4].copy_from_slice(&(*own as i32).to_ne_bytes());
+            list[i * 8 + 4..][..4].copy_from_slice(&id.to_ne_bytes());
+        }
+        for &to in &members[1..] {
+            tell(h, call, &world, to, ALL, &mut list.clone())?;
+        }
+    } else {
+        let (first, word) = (members[0], i64::from(key));
+        ask(h, call, &world, first, ALL, word, &mut list)?;
+    }
+    drop(entered);
+    let number = |at: usize| {
+        let mut bytes = [0; 4];
+        bytes.copy_from_slice(&list[at..at + 4]);
+        i32::from_ne_bytes(bytes)
+    };
+    if key == 0 {
+        return Ok(consts::COMM_NULL);
+    }
+    let alike = (0..members.len()).filter(|i| number(i * 8) == key);
+    let ranks: Vec<u32> = alike.map(|i| members[i]).collect();
+    enlist(h, PROGRAM, number(world.rank as usize * 8 + 4), ranks)
+}
+
+/// A communicator of a list of `parent`'s ranks; those in it call this. Gives its number.
+pub fn from_ranks<H: Host>(h: &H, parent: i32, ranks: &[i32], tag: i32) -> Result<i32, i32> {
+    let call = "fmpl_comm_from_ranks";
+    let parent = h.with(|core, _| core.comm(parent).cloned())?;
+    let members: Option<Vec<u32>> = ranks.iter().map(|&r| parent.peer(r)).collect();
+    let members = members.ok_or(code::ERR_RANK)?;
+    let me = h.with(|core, _| core.me);
+    let mut once = members.clone();
+    once.sort_unstable();
+    once.dedup();
+    if once.len() != members.len() || !members.contains(&me) || tag < 0 {
+        return Err(code::ERR_ARGUMENT);
+    }
+    let mut answer = [0; 4];
+    let id = if members[0] == me {
+        let told = gather(h, call, &parent, &members, tag, 0)?;
+        let id = common(told.iter().map(|(_, used)| used));
+        for &to in &members[1..] {
+            tell(h, call, &parent, to, tag, &mut id.to_ne_bytes())?;
+        }
+        id
+    } else {
+        ask(h, call, &parent, members[0], tag, 0, &mut answer)?;
+        i32::from_ne_bytes(answer)
+    };
+    enlist(h, parent.area, id, members)
+}
+
+fn enlist<H: Host>(h: &H, area: usize, id: i32, ranks: Vec<u32>) -> Result<i32, i32> {
+    // Another process said which: it has to be free here too.
+    let id = u32::try_from(id).map_err(|_| code::ERR_MEMORY)?;
+    h.with(|core, below| {
+        if core.ids.has(id) {
+            return Err(code::ERR_COMM);
+        }
+        let rank = ranks.iter().position(|&r| r == core.me);
+        let rank = rank.ok_or(code::ERR_COMM)? as u32;
+        let size = ranks.len() as u32;
+        let together = ranks.iter().all(|&r| below.sees_board(Endpoint(r)));
+        let comm = Comm::new(area, id, Some(Rc::from(ranks)), rank, size, together);
+        Ok(core.enlist(comm))
+    })
+}
+
+/// Frees a communicator; all members call it.
+pub fn free<H: Host>(h: &H, number: i32) -> i32 {
+    if number == consts::COMM_WORLD || number == consts::COMM_LIBRARY {
+        return code::ERR_COMM;
+    }
+    let result = Entered::new(h, number).and_then(|entered| {
+        // By messages: when this is over all others are in here too, so nobody looks at our flags any more, and
+        // they can be lowered for the next communicator of this number.
+        barrier::messages(h, &entered.0)?;
+        h.with(|core, below| {
+            crate::face::lower(&entered.0, below);
+            core.strike(number);
+        });
+        Ok(code::SUCCESS)
+    });
+    crate::p2p::code_of(result)
+}

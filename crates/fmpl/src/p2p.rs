@@ -1,0 +1,247 @@
+//! Sends and receives by (rank, index): the calls of section 3.2.
+
+use boundary::UserBuf;
+use fmpl_table::{code, consts};
+use layout::Data;
+
+use crate::area::{Area, At, Begun, Ended, Which};
+use crate::core::Core;
+use crate::host::{Host, Waiting};
+
+/// The arguments of a send or receive.
+#[derive(Clone, Copy, Debug)]
+pub struct Args {
+    /// The buffer.
+    pub buf: UserBuf,
+    /// Its bytes.
+    pub size: i64,
+    /// The other process's rank.
+    pub rank: i32,
+    /// The index.
+    pub mai: i32,
+    /// The communicator.
+    pub comm: i32,
+}
+
+impl Args {
+    /// The buffer, if it is one.
+    #[inline]
+    pub fn data(&self) -> Result<Data, i32> {
+        let size = u64::try_from(self.size).map_err(|_| code::ERR_SIZE)?;
+        if self.buf.is_null() && size > 0 {
+            return Err(code::ERR_BUFFER);
+        }
+        Ok(Data::bytes(self.buf, size))
+    }
+
+    fn waiting(&self, call: &'static str, peer: u32) -> Waiting {
+        Waiting {
+            call,
+            peer: peer as i32,
+            index: self.mai,
+            bytes: self.size.max(0) as u64,
+        }
+    }
+}
+
+/// A call's code out of a result.
+pub(crate) fn code_of(result: Result<i32, i32>) -> i32 {
+    result.unwrap_or_else(|code| code)
+}
+
+/// What a send or receive names, for its waits and tests.
+#[derive(Clone, Copy, Debug)]
+pub struct Name {
+    /// The other process's rank.
+    pub rank: i32,
+    /// The index.
+    pub mai: i32,
+    /// The communicator.
+    pub comm: i32,
+}
+
+fn start_send<H: Host>(h: &H, args: &Args, keep: bool) -> Result<(At, usize, Begun), i32> {
+    h.with(|core, below| {
+        let (at, area) = core.place(args.comm, args.rank, args.mai)?;
+        let begun = area.send(below, at, args.data()?, keep);
+        let which = match begun {
+            Begun::Over(_) => 0,
+            Begun::Pending => core.comm(args.comm)?.area,
+        };
+        Ok((at, which, begun))
+    })
+}
+
+/// `fmpl_send`.
+#[inline]
+pub fn send<H: Host>(h: &H, args: &Args) -> i32 {
+    match start_send(h, args, false) {
+        Err(code) => code,
+        Ok((_, _, Begun::Over(code))) => code,
+        Ok((at, which, Begun::Pending)) => {
+            finish_send(h, args.waiting("fmpl_send", at.peer), at, which)
+        }
+    }
+}
+
+/// `fmpl_isend`. What was refused is told at once; how it ended, by the wait.
+pub fn isend<H: Host>(h: &H, args: &Args) -> i32 {
+    match start_send(h, args, true) {
+        Err(code) => code,
+        // A second one: nothing was begun.
+        Ok((_, _, Begun::Over(code::ERR_BUSY))) => code::ERR_BUSY,
+        Ok(_) => code::SUCCESS,
+    }
+}
+
+/// Waits until the program's own send at `at` is over, in the stash at last.
+fn finish_send<H: Host>(h: &H, what: Waiting, at: At, which: usize) -> i32 {
+    let poll = |core: &mut Core, below: &mut H::Below| match core.area(which) {
+        Err(code) => Some(code),
+        Ok(area) => area.poll_send(below, at),
+    };
+    let time = h.with(|core, _| core.area(which).ok().and_then(|a| a.spool_time(at)));
+    if time.is_some() {
+        if let Some(code) = h.wait(what, time, poll) {
+            return code;
+        }
+    }
+    h.wait_for(what, |core, below| {
+        poll(core, below).or_else(|| {
+            let area = core.area(which).ok()?;
+            time.and_then(|_| area.spool(at))
+        })
+    })
+}
+
+/// `fmpl_isend_wait`.
+pub fn isend_wait<H: Host>(h: &H, name: Name) -> i32 {
+    let found = h.with(|core, below| {
+        let (at, area) = core.place(name.comm, name.rank, name.mai)?;
+        if let Some(code) = area.poll_send(below, at) {
+            return Ok(Err(code));
+        }
+        let known = area.is_sending(at);
+        match known {
+            true => Ok(Ok((at, core.comm(name.comm)?.area))),
+            false => Err(code::ERR_NOTHING),
+        }
+    });
+    match found {
+        Err(code) => code,
+        Ok(Err(code)) => code,
+        Ok(Ok((at, which))) => {
+            let what = Waiting {
+                call: "fmpl_isend_wait",
+                peer: at.peer as i32,
+                index: name.mai,
+                bytes: 0,
+            };
+            finish_send(h, what, at, which)
+        }
+    }
+}
+
+/// `fmpl_isend_test`: `None` while the send goes on. Never to the stash: who tests may want to go on waiting.
+pub fn isend_test<H: Host>(h: &H, name: Name) -> Result<Option<i32>, i32> {
+    h.with(|core, below| {
+        let (at, area) = core.place(name.comm, name.rank, name.mai)?;
+        if let Some(code) = area.poll_send(below, at) {
+            return Ok(Some(code));
+        }
+        match area.is_sending(at) {
+            true => Ok(None),
+            false => Err(code::ERR_NOTHING),
+        }
+    })
+}
+
+fn start_receive<H: Host>(h: &H, args: &Args) -> Result<(Which, usize), i32> {
+    h.with(|core, below| {
+        let data = args.data()?;
+        let (peer, which) = core.peer(args.comm, args.rank)?;
+        let area = core.area(which)?;
+        let posted = match args.mai {
+            consts::TAG_ANY => area.receive_any(below, peer, &data),
+            _ => {
+                let index = index_in(area, args.mai)?;
+                area.receive(below, At { peer, index }, &data)
+            }
+        };
+        Ok((posted?, which))
+    })
+}
+
+fn index_in(area: &Area, mai: i32) -> Result<u32, i32> {
+    match u32::try_from(mai) {
+        Ok(index) if index < area.count() => Ok(index),
+        _ => Err(code::ERR_INDEX),
+    }
+}
+
+fn finish_receive<H: Host>(h: &H, what: Waiting, receive: Which, which: usize) -> Ended {
+    h.wait_for(what, |core, below| match core.area(which) {
+        Err(code) => Some(Ended {
+            code,
+            bytes: 0,
+            index: 0,
+        }),
+        Ok(area) => area.poll_receive(below, receive),
+    })
+}
+
+/// `fmpl_recv`.
+#[inline]
+pub fn recv<H: Host>(h: &H, args: &Args) -> i32 {
+    match start_receive(h, args) {
+        Err(code) => code,
+        Ok((receive, which)) => {
+            let what = args.waiting("fmpl_recv", args.rank.max(0) as u32);
+            finish_receive(h, what, receive, which).code
+        }
+    }
+}
+
+/// `fmpl_irecv`.
+#[inline]
+pub fn irecv<H: Host>(h: &H, args: &Args) -> i32 {
+    match start_receive(h, args) {
+        Err(code) => code,
+        Ok(_) => code::SUCCESS,
+    }
+}
+
+/// The receive in flight that a wait or test means.
+fn in_flight(core: &mut Core, name: Name) -> Result<(Which, usize), i32> {
+    let (peer, which) = core.peer(name.comm, name.rank)?;
+    let area = core.area(which)?;
+    let found = match name.mai {
+        consts::TAG_ANY => area.oldest_any(peer),
+        _ => {
+            let index = index_in(area, name.mai)?;
+            area.receive_in_flight(At { peer, index })
+        }
+    };
+    found.map(|f| (f, which)).ok_or(code::ERR_NOTHING)
+}
+
+/// `fmpl_irecv_wait`; what was received comes with its code.
+#[inline]
+pub fn irecv_wait<H: Host>(h: &H, name: Name) -> Result<Ended, i32> {
+    let (receive, which) = h.with(|core, _| in_flight(core, name))?;
+    let what = Waiting {
+        call: "fmpl_irecv_wait",
+        peer: name.rank,
+        index: name.mai,
+        bytes: 0,
+    };
+    Ok(finish_receive(h, what, receive, which))
+}
+
+/// `fmpl_irecv_test`: `None` while the receive goes on.
+pub fn irecv_test<H: Host>(h: &H, name: Name) -> Result<Option<Ended>, i32> {
+    h.with(|core, below| {
+        let (receive, which) = in_flight(core, name)?;
+        Ok(core.area(which)?.poll_receive(below, receive))
+    })
+}

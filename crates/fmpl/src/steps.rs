@@ -1,0 +1,116 @@
+//! What collectives are made of: entering one, and single steps on a communicator's slots.
+
+use std::rc::Rc;
+
+use boundary::UserBuf;
+use fmpl_table::code;
+use layout::Data;
+use mtmi::slot::{Delivery, Landed, SlotError, Slots};
+
+use crate::area::refused;
+use crate::comm::Comm;
+use crate::core::Lane;
+use crate::host::{Host, Waiting};
+
+/// One collective of a process on a communicator; while it lives no other begins.
+pub(crate) struct Entered(pub Rc<Comm>);
+
+impl Entered {
+    /// Enters a collective on the communicator of a number.
+    pub fn new<H: Host>(h: &H, comm: i32) -> Result<Entered, i32> {
+        let comm = h.with(|core, _| core.comm(comm).cloned())?;
+        if comm.busy.replace(true) {
+            return Err(code::ERR_REENTERED);
+        }
+        Ok(Entered(comm))
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.0.busy.set(false);
+    }
+}
+
+pub(crate) fn waiting(call: &'static str, peer: u32, bytes: u64) -> Waiting {
+    Waiting {
+        call,
+        peer: peer as i32,
+        index: -1,
+        bytes,
+    }
+}
+
+/// Posts a receive on a communicator's slot.
+pub(crate) fn post<H: Host>(
+    h: &H,
+    comm: &Comm,
+    from: u32,
+    lane: Lane,
+    data: &Data,
+) -> Result<(), i32> {
+    h.with(|core, below| {
+        let slot = core.lane(comm, from, lane);
+        below.post(slot, data).map_err(refused)
+    })
+}
+
+/// Waits for the peer's receive on a communicator's slot, and delivers.
+pub(crate) fn deliver<H: Host>(
+    h: &H,
+    comm: &Comm,
+    call: &'static str,
+    to: u32,
+    lane: Lane,
+    data: &Data,
+) -> Result<(), i32> {
+    let mut moving = false;
+    h.wait_for(waiting(call, to, data.len()), |core, below| {
+        let slot = core.lane(comm, to, lane);
+        let how = match moving {
+            true => below.delivered(slot),
+            false if core.has_failed(to) => return Some(Err(code::ERR_PEER)),
+            false => {
+                below.offered(slot)?;
+                match below.deliver(slot, data, 0) {
+                    Ok(how) => how,
+                    Err(SlotError::NotOffered) => return None,
+                    Err(error) => return Some(Err(refused(error))),
+                }
+            }
+        };
+        match how {
+            Delivery::Pending => {
+                moving = true;
+                None
+            }
+            Delivery::Done { bytes } if bytes < data.len() => Some(Err(code::ERR_TRUNCATE)),
+            Delivery::Done { .. } => Some(Ok(())),
+            Delivery::PeerFailed | Delivery::Idle => Some(Err(code::ERR_PEER)),
+        }
+    })
+}
+
+/// Waits for what comes into a posted slot; gives its bytes.
+pub(crate) fn landed<H: Host>(
+    h: &H,
+    comm: &Comm,
+    call: &'static str,
+    from: u32,
+    lane: Lane,
+) -> Result<u64, i32> {
+    h.wait_for(waiting(call, from, 0), |core, below| {
+        match below.landed(core.lane(comm, from, lane)) {
+            Landed::NotYet => None,
+            Landed::Done { bytes, .. } => Some(Ok(bytes)),
+            Landed::Truncated { .. } => Some(Err(code::ERR_TRUNCATE)),
+            Landed::PeerFailed => Some(Err(code::ERR_PEER)),
+            Landed::Withdrawn | Landed::Idle => Some(Err(code::ERR_NOTHING)),
+        }
+    })
+}
+
+/// A stretch of a buffer.
+pub(crate) fn part(buf: UserBuf, at: u64, bytes: u64) -> Data {
+    Data::bytes(buf.offset(at as i64), bytes)
+}

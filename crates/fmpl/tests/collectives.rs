@@ -1,0 +1,320 @@
+//! Communicators and collectives between simulated processes.
+
+mod common;
+
+use boundary::UserBuf;
+use common::{MANNERS, Rank, job};
+use fmpl::reduce::{self, Args};
+use fmpl::{Func, Host, barrier, bcast, build};
+use fmpl_table::{code, consts};
+use testkit::Manner;
+
+const SIZES: [u32; 5] = [1, 2, 3, 5, 11];
+
+/// A pattern that differs by seed and place.
+fn pattern(len: usize, seed: u32) -> Vec<u8> {
+    (0..len as u32)
+        .map(|i| (i * 7 + seed * 31 + i / 251) as u8)
+        .collect()
+}
+
+fn cast(h: &Rank, comm: i32, me: u32, root: u32, len: usize, seed: u32) {
+    let mut b = match me == root {
+        true => pattern(len, seed),
+        false => vec![0; len],
+    };
+    let buf = UserBuf::of_array(&mut b);
+    let done = bcast::bcast(h, buf, len as i64, root as i32, comm);
+    assert_eq!(done, code::SUCCESS);
+    assert_eq!(b, pattern(len, seed), "{me} of root {root}");
+}
+
+#[test]
+fn everybody_gets_what_the_roots_have() {
+    for (manner, size) in MANNERS.iter().flat_map(|&m| SIZES.map(|s| (m, s))) {
+        job(size, manner, 1, |h, me| {
+            let lens = [0, 1, 8192, 65_536, 65_537, 300_001];
+            for (i, len) in (0..).zip(lens) {
+                for root in 0..size.min(4) {
+                    cast(h, 0, me, root, len, i + root);
+                }
+            }
+            assert_eq!(barrier::barrier(h, 0), 0);
+        });
+    }
+}
+
+#[test]
+fn nobody_leaves_a_barrier_before_all_are_in() {
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+    for (manner, size) in MANNERS.iter().flat_map(|&m| SIZES.map(|s| (m, s))) {
+        let inside = AtomicU32::new(0);
+        job(size, manner, 1, |h, me| {
+            for round in 1..20 {
+                if me == round % size {
+                    std::thread::yield_now();
+                }
+                inside.fetch_add(1, SeqCst);
+                assert_eq!(barrier::barrier(h, 0), 0);
+                assert!(inside.load(SeqCst) >= round * size);
+            }
+        });
+    }
+}
+
+/// `inout = 31 inout + input`: the result shows the order.
+unsafe extern "C" fn digits(inout: *mut i32, input: *const i32, n: *const i32) {
+    // SAFETY: FMPL calls it with two arrays of `*n` integers.
+    unsafe {
+        for i in 0..*n as usize {
+            let both = (*inout.add(i)).wrapping_mul(31).wrapping_add(*input.add(i));
+            *inout.add(i) = both;
+        }
+    }
+}
+
+fn digits_func(element: u32) -> Func {
+    // SAFETY: a function of the prototype that FMPL demands.
+    let function = unsafe { boundary::UserFn::new(digits as *const () as usize) };
+    Func::User { function, element }
+}
+
+#[test]
+fn the_programs_function_is_called() {
+    job(4, MANNERS[1], 1, |h, me| {
+        let mut b = ints(&mut [me as i32 + 1; 3]);
+        let mut work = vec![0; b.len()];
+        let args = Args {
+            buf: UserBuf::of_array(&mut b),
+            count: 3,
+            func: digits_func(4),
+            comm: 0,
+            work: UserBuf::of_array(&mut work),
+        };
+        assert_eq!(reduce::allreduce(h, &args), 0);
+        let two = |a: i32, b: i32| a * 31 + b;
+        let expected = two(two(1, 2), two(3, 4));
+        assert_eq!(b, ints(&mut [expected; 3]));
+    });
+}
+
+fn ints(values: &mut [i32]) -> Vec<u8> {
+    values.iter().flat_map(|v| v.to_ne_bytes()).collect()
+}
+
+fn sum(h: &Rank, comm: i32, mine: i32, root: Option<i32>) -> i32 {
+    const N: usize = 700;
+    let mut b = ints(&mut [mine; N]);
+    let mut work = vec![0; b.len()];
+    let args = Args {
+        buf: UserBuf::of_array(&mut b),
+        count: N as i64,
+        func: Func::builtin(1).unwrap(),
+        comm,
+        work: UserBuf::of_array(&mut work),
+    };
+    let done = match root {
+        Some(root) => reduce::reduce(h, &args, root),
+        None => reduce::allreduce(h, &args),
+    };
+    assert_eq!(done, 0);
+    let last = b.len() - 4;
+    assert_eq!(b[..4], b[last..]);
+    i32::from_ne_bytes([b[0], b[1], b[2], b[3]])
+}
+
+#[test]
+fn sums_are_right_at_the_root_and_everywhere() {
+    for (manner, size) in MANNERS.iter().flat_map(|&m| SIZES.map(|s| (m, s))) {
+        job(size, manner, 1, |h, me| {
+            let total = (1..=size as i32).sum::<i32>();
+            for root in 0..size as i32 {
+                let got = sum(h, 0, me as i32 + 1, Some(root));
+                assert!(me as i32 != root || got == total);
+            }
+            assert_eq!(sum(h, 0, me as i32 + 1, None), total);
+        });
+    }
+}
+
+#[test]
+fn the_order_is_the_documented_one() {
+    // Doubles of very different size: the sum depends on the order.
+    let values = [1e16, 1.0, -1e16, 3.0, 1e-3, 7e15, -2.0];
+    for size in [2, 3, 5, 7u32] {
+        for root in 0..size {
+            let expected = expect(&values[..size as usize], root);
+            job(size, MANNERS[1], 1, |h, me| {
+                let mut b = f64::to_ne_bytes(values[me as usize]);
+                let mut work = [0; 8];
+                let args = Args {
+                    buf: UserBuf::of_array(&mut b),
+                    count: 1,
+                    func: Func::builtin(2 * 16 + 1).unwrap(),
+                    comm: 0,
+                    work: UserBuf::of_array(&mut work),
+                };
+                assert_eq!(reduce::reduce(h, &args, root as i32), 0);
+                if me == root {
+                    assert_eq!(f64::from_ne_bytes(b).to_bits(), expected.to_bits());
+                }
+            });
+        }
+    }
+}
+
+/// The sum along the documented tree.
+fn expect(values: &[f64], root: u32) -> f64 {
+    fn node(values: &[f64], root: u32, v: u32) -> f64 {
+        let p = values.len() as u32;
+        let mut own = values[((v + root) % p) as usize];
+        let mut step = 1;
+        while step < p && v & step == 0 {
+            if v + step < p {
+                own += node(values, root, v + step);
+            }
+            step *= 2;
+        }
+        own
+    }
+    node(values, root, 0)
+}
+
+#[test]
+fn bad_arguments_of_collectives() {
+    job(2, MANNERS[0], 1, |h, _| {
+        let mut b = [0u8; 8];
+        let buf = UserBuf::of_array(&mut b);
+        assert_eq!(bcast::bcast(h, buf, 8, 2, 0), code::ERR_RANK);
+        assert_eq!(bcast::bcast(h, buf, -1, 0, 0), code::ERR_SIZE);
+        assert_eq!(bcast::bcast(h, UserBuf::NULL, 8, 0, 0), code::ERR_BUFFER);
+        assert_eq!(bcast::bcast(h, buf, 8, 0, 9), code::ERR_COMM);
+        assert_eq!(barrier::barrier(h, -5), code::ERR_COMM);
+        let args = Args {
+            buf,
+            count: 2,
+            func: Func::builtin(1).unwrap(),
+            comm: 0,
+            work: UserBuf::NULL,
+        };
+        assert_eq!(reduce::reduce(h, &args, 0), code::ERR_BUFFER);
+        let args = Args {
+            count: i64::MAX,
+            work: buf,
+            ..args
+        };
+        assert_eq!(reduce::allreduce(h, &args), code::ERR_SIZE);
+        let func = digits_func(0);
+        let args = Args {
+            count: 1,
+            func,
+            ..args
+        };
+        assert_eq!(reduce::allreduce(h, &args), code::ERR_FUNCTION);
+        assert_eq!(build::free(h, consts::COMM_WORLD), code::ERR_COMM);
+    });
+}
+
+#[test]
+fn keys_decide_who_is_in() {
+    for manner in MANNERS {
+        job(5, manner, 2, |h, me| {
+            let key = [3, 0, 9, 3, 9][me as usize];
+            let comm = build::create(h, key).unwrap();
+            if me == 1 {
+                assert_eq!(comm, consts::COMM_NULL);
+                return;
+            }
+            let (size, members) = h.with(|core, _| {
+                let comm = core.comm(comm).unwrap();
+                (comm.size, comm.members())
+            });
+            assert_eq!(size, 2);
+            let expected = if key == 3 { [0, 3] } else { [2, 4] };
+            assert_eq!(members, expected);
+            let total = expected.iter().sum::<u32>() as i32;
+            assert_eq!(sum(h, comm, me as i32, None), total);
+            assert_eq!(build::free(h, comm), 0);
+            assert_eq!(barrier::barrier(h, comm), code::ERR_COMM);
+        });
+    }
+}
+
+#[test]
+fn numbers_are_used_again_and_their_flags_begin_again() {
+    for manner in MANNERS {
+        job(3, manner, 1, |h, me| {
+            for round in 0..12 {
+                let out = round % 3;
+                let key = if me == out { 0 } else { 1 };
+                let comm = build::create(h, key).unwrap();
+                if me == out {
+                    continue;
+                }
+                for i in 0..round {
+                    assert_eq!(barrier::barrier(h, comm), 0);
+                    let rank = h.with(|core, _| core.comm(comm).unwrap().rank);
+                    cast(h, comm, rank, i % 2, 70_000, i);
+                }
+                assert_eq!(build::free(h, comm), 0);
+            }
+        });
+    }
+}
+
+#[test]
+fn lists_make_communicators_among_their_members_only() {
+    for manner in MANNERS {
+        job(4, manner, 1, |h, me| {
+            // A grid of 2 by 2: rows and columns overlap.
+            let (row, column) = (me / 2 * 2, me % 2);
+            let row = build::from_ranks(h, 0, &[row as i32 + 1, row as i32], 0).unwrap();
+            let column = build::from_ranks(h, 0, &[column as i32, column as i32 + 2], 1).unwrap();
+            for i in 0..10 {
+                assert_eq!(sum(h, row, me as i32, None), (me / 2 * 4 + 1) as i32);
+                assert_eq!(sum(h, column, me as i32, None), (me % 2 * 2 + 2) as i32);
+                let rank = h.with(|core, _| core.comm(column).unwrap().rank);
+                cast(h, column, rank, i % 2, 10_000, i);
+                assert_eq!(barrier::barrier(h, row), 0);
+            }
+            let refused = build::from_ranks(h, 0, &[me as i32, me as i32], 0);
+            assert_eq!(refused, Err(code::ERR_ARGUMENT));
+            assert_eq!(
+                build::from_ranks(h, 0, &[me as i32, 4], 0),
+                Err(code::ERR_RANK)
+            );
+            assert_eq!(build::free(h, row), 0);
+            assert_eq!(build::free(h, column), 0);
+        });
+    }
+}
+
+#[test]
+fn a_count_that_differs_is_noticed_by_all() {
+    let world = testkit::World::new(3, Manner::NETWORK);
+    std::thread::scope(|scope| {
+        for rank in 0..3 {
+            let world = world.clone();
+            scope.spawn(move || {
+                let count = if rank == 1 { 5 } else { 4 };
+                let below = mtmi::Matched::new(world.join(rank));
+                let process = Rank::new(below, count);
+                assert_eq!(build::agree_on_count(&process, count), code::ERR_COUNT);
+            });
+        }
+    });
+}
+
+#[test]
+fn flags_and_messages_do_the_same() {
+    job(5, MANNERS[0], 1, |h, me| {
+        for software in [true, false, true] {
+            assert_eq!(barrier::barrier(h, 0), 0);
+            h.with(|core, _| core.set_software(software));
+            for i in 0..5 {
+                cast(h, 0, me, i % 5, 66_000, i);
+                assert_eq!(barrier::barrier(h, 0), 0);
+            }
+        }
+    });
+}

@@ -1,0 +1,71 @@
+//! Boards: memory of each process that all processes of its machine read, for what one tells many.
+//!
+//! A board has one writer. Words of it are flags (a store is published, a load sees what was stored before it); the
+//! rest is bytes that a flag says are there. Who writes a flag that somebody may sleep for rings that process's
+//! doorbell afterwards.
+
+use boundary::UserBuf;
+
+use crate::fabric::Fabric;
+use crate::matched::Matched;
+use crate::words::Endpoint;
+
+/// Boards.
+///
+/// What others wrote is whatever they like: a reader checks it before use. Offsets outside the board, and boards that
+/// are not seen, read as 0 and take nothing.
+pub trait Boards {
+    /// Bytes of each board, zeroed at the start of the job; only what is used is ever backed by memory.
+    fn board_bytes(&self) -> usize;
+
+    /// Whether this process sees the board of `of` (its own: always, where there are boards).
+    fn sees_board(&self, of: Endpoint) -> bool;
+
+    /// The word at `at` (a multiple of 8) of a board; what was written before it was stored is seen after this.
+    fn board_load(&self, of: Endpoint, at: usize) -> u64;
+
+    /// Stores a word of this process's board; what was written before is seen by who loads it.
+    fn board_store(&mut self, at: usize, value: u64);
+
+    /// Copies `bytes` bytes to this process's board.
+    fn board_write(&mut self, at: usize, from: UserBuf, bytes: usize);
+
+    /// Copies `bytes` bytes out of a board.
+    fn board_read(&mut self, of: Endpoint, at: usize, to: UserBuf, bytes: usize);
+
+    /// Ends the sleep of a process whose board is seen; costs a load if it is awake.
+    fn ring(&mut self, who: Endpoint);
+}
+
+impl<F: Fabric + Boards> Boards for Matched<F> {
+    fn board_bytes(&self) -> usize {
+        self.fabric.board_bytes()
+    }
+
+    fn sees_board(&self, of: Endpoint) -> bool {
+        self.fabric.sees_board(of)
+    }
+
+    #[inline]
+    fn board_load(&self, of: Endpoint, at: usize) -> u64 {
+        self.fabric.board_load(of, at)
+    }
+
+    #[inline]
+    fn board_store(&mut self, at: usize, value: u64) {
+        self.fabric.board_store(at, value);
+    }
+
+    fn board_write(&mut self, at: usize, from: UserBuf, bytes: usize) {
+        self.fabric.board_write(at, from, bytes);
+    }
+
+    fn board_read(&mut self, of: Endpoint, at: usize, to: UserBuf, bytes: usize) {
+        self.fabric.board_read(of, at, to, bytes);
+    }
+
+    #[inline]
+    fn ring(&mut self, who: Endpoint) {
+        self.fabric.ring(who);
+    }
+}

@@ -1,0 +1,109 @@
+//! Boards: a stretch of the segment for each process, which it alone writes and all others read.
+
+use std::sync::atomic::Ordering;
+
+use boundary::UserBuf;
+use mtmi::{Boards, Endpoint};
+
+use crate::Shm;
+use crate::segment::BOARD;
+
+impl Shm {
+    /// The place of a process in the segment, if it is a member.
+    fn board_of(&self, of: Endpoint) -> Option<u32> {
+        let place = self.members.binary_search(&of.0).ok()?;
+        u32::try_from(place).ok()
+    }
+
+    /// The address of a stretch of a board.
+    fn stretch(&self, member: u32, at: usize, bytes: usize) -> Option<*mut u8> {
+        self.segment.board(member, at, bytes)
+    }
+}
+
+impl Boards for Shm {
+    fn board_bytes(&self) -> usize {
+        BOARD
+    }
+
+    fn sees_board(&self, of: Endpoint) -> bool {
+        let Some(member) = self.board_of(of) else {
+            return false;
+        };
+        // Whoever sees a board may ring its owner.
+        self.segment.bell(member).attach();
+        true
+    }
+
+    #[inline]
+    fn board_load(&self, of: Endpoint, at: usize) -> u64 {
+        let word = self
+            .board_of(of)
+            .and_then(|member| self.segment.board_word(member, at));
+        word.map_or(0, |word| word.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    fn board_store(&mut self, at: usize, value: u64) {
+        if let Some(word) = self.segment.board_word(self.local, at) {
+            word.store(value, Ordering::Release);
+        }
+    }
+
+    fn board_write(&mut self, at: usize, from: UserBuf, bytes: usize) {
+        if let Some(to) = self.stretch(self.local, at, bytes) {
+            // SAFETY: `stretch` gives `bytes` bytes of this process's own board, which nobody else writes; the maker
+            // of `from` promised readable memory, which is not inside the segment's boards: their addresses are
+            // never given out.
+            unsafe { sys::copy::copy(to, from.as_mut_ptr(), bytes) }
+        }
+    }
+
+    fn board_read(&mut self, of: Endpoint, at: usize, to: UserBuf, bytes: usize) {
+        let from = self
+            .board_of(of)
+            .and_then(|member| self.stretch(member, at, bytes));
+        if let Some(from) = from {
+            // SAFETY: `stretch` gives `bytes` readable bytes of a board, which their owner may be writing (`copy`
+            // allows that); the maker of `to` promised writable memory, which is not inside the boards.
+            unsafe { sys::copy::copy(to.as_mut_ptr(), from, bytes) }
+        }
+    }
+
+    #[inline]
+    fn ring(&mut self, who: Endpoint) {
+        if let Some(member) = self.board_of(who) {
+            self.segment.bell(member).ring();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segment::Segment;
+
+    #[test]
+    fn boards_have_ends() {
+        let (_, segment) = Segment::create(3, "test").unwrap();
+        let mut shm = Shm::new(segment, 1, vec![2, 5, 9], 10);
+        let (me, other) = (Endpoint(5), Endpoint(9));
+        assert!(shm.sees_board(me) && shm.sees_board(other) && !shm.sees_board(Endpoint(1)));
+        shm.board_store(BOARD - 8, 7);
+        shm.board_store(BOARD, 8);
+        shm.board_store(usize::MAX - 7, 8);
+        assert_eq!(shm.board_load(me, BOARD - 8), 7);
+        assert_eq!(shm.board_load(me, BOARD), 0);
+        assert_eq!(shm.board_load(me, 3), 0);
+        assert_eq!(shm.board_load(other, 0), 0);
+        let mut bytes = *b"echo";
+        let buf = UserBuf::of_array(&mut bytes);
+        shm.board_write(BOARD - 4, buf, 4);
+        shm.board_write(BOARD - 3, buf, 4);
+        let mut out = [0; 4];
+        shm.board_read(me, BOARD - 4, UserBuf::of_array(&mut out), 4);
+        assert_eq!(&out, b"echo");
+        shm.board_read(other, 0, UserBuf::of_array(&mut out), 4);
+        assert_eq!(out, [0; 4]);
+    }
+}

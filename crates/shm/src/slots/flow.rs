@@ -1,0 +1,294 @@
+//! Deliveries through a pipe, for memory that the sender can't reach: as many chunks at a time as long messages use.
+//!
+//! Streams of a pair follow each other. Each chunk names its slot, so the receiver can take whatever is in the pipe at any
+//! time, whichever slot is looked at: a slot that nobody looks at holds up no other. A stream that doesn't fit at once is
+//! announced in the ring, so that the receiver's progress drains it.
+
+use layout::Data;
+use mtmi::slot::{Delivery, Slot, SlotError};
+
+use super::line::{LONGEST, Landing, Way};
+use super::receive::{outcome, place};
+use super::table::{Flow, Pipe, Place, Receiving, Sink, number};
+use crate::Shm;
+use crate::lane::{CHUNK, CHUNKS, ChunkHeader, Lane, drain, fill};
+use crate::ring::Hostile;
+use crate::wire::Kind;
+
+/// Short messages go in smaller chunks, so that both sides copy at once.
+const CHUNK_MIN: usize = 4 << 10;
+/// Chunks moved for one peer before others get their turn.
+const TURN: u32 = 64;
+
+/// What a chunk calls its slot.
+fn target(name: u32, index: u32) -> u64 {
+    u64::from(name) << 32 | u64::from(index)
+}
+
+impl Shm {
+    /// Maps the pipe from one process of the node to another.
+    fn open_pipe(&self, from: u32, to: u32) -> Result<Pipe, SlotError> {
+        let area = self
+            .slots
+            .area
+            .as_ref()
+            .map_err(|&n| SlotError::Memory(n))?;
+        let (mapping, chunks) = area
+            .pipe(from, to)
+            .map_err(|e| SlotError::Memory(number(&e)))?;
+        let length = mapping.len() - chunks;
+        let (Some(control), Some(data)) = (mapping.range(0, chunks), mapping.range(chunks, length))
+        else {
+            return Err(SlotError::NoSuchSlot);
+        };
+        // SAFETY: both ranges are in the mapping, which is kept beside the lane and dropped after it; in this process
+        // only this lane uses them, and the words in front of them that `split` has.
+        let lane = unsafe { Lane::new(control, data) };
+        Ok(Pipe {
+            lane,
+            mapping,
+            passed: 0,
+            drained: 0,
+        })
+    }
+
+    /// The pipe to a peer.
+    pub(super) fn outward_pipe(&mut self, peer: u32) -> Result<&mut Pipe, SlotError> {
+        if self.slots.links[peer as usize].outward.is_none() {
+            let to = self.peers[peer as usize].slot;
+            let pipe = self.open_pipe(self.local, to)?;
+            self.slots.links[peer as usize].outward = Some(pipe);
+        }
+        let pipe = &mut self.slots.links[peer as usize].outward;
+        pipe.as_mut().ok_or(SlotError::NoSuchSlot)
+    }
+
+    /// The pipe from a peer.
+    pub(super) fn inward_pipe(&mut self, peer: u32) -> Option<&mut Pipe> {
+        if self.slots.links[peer as usize].inward.is_none() {
+            let from = self.peers[peer as usize].slot;
+            let pipe = self.open_pipe(from, self.local).ok()?;
+            self.slots.links[peer as usize].inward = Some(pipe);
+        }
+        self.slots.links[peer as usize].inward.as_mut()
+    }
+
+    /// Delivers `bytes` bytes of data through the pipe.
+    pub(super) fn begin_flow(
+        &mut self,
+        slot: Slot,
+        data: &Data,
+        bytes: u64,
+        immediate: u32,
+    ) -> Result<Delivery, SlotError> {
+        let peer = slot.peer.0;
+        self.outward_pipe(peer)?;
+        let table = self.slots.tables.get(slot.table.0 as usize);
+        let table = table.and_then(Option::as_ref);
+        let target = target(table.ok_or(SlotError::NoSuchSlot)?.name, slot.index);
+        let landing = Landing {
+            way: Way::Pipe,
+            sent: data.len().min(LONGEST),
+            immediate,
+        };
+        let part = bytes.div_ceil(u64::from(CHUNKS)).min(CHUNK as u64) as usize;
+        let flow = Flow {
+            place: place(slot),
+            target,
+            reader: data.reader(),
+            bytes,
+            chunk: part.next_multiple_of(64).clamp(CHUNK_MIN, CHUNK),
+        };
+        let link = &mut self.slots.links[peer as usize];
+        link.flows.push_back(flow);
+        let alone = link.flows.len() == 1;
+        // Chunks may be seen as soon as they are published, so the landing has to be there; but the receiver, which looks
+        // for it, should find both.
+        let filled = if alone { self.fill_chunk(peer) } else { None };
+        self.land(slot, landing, [0; 3]);
+        if let Some(len) = filled {
+            self.publish_chunk(peer, len);
+            self.pump_flows(peer);
+        }
+        if self.slots.links[peer as usize].flows.is_empty() {
+            return Ok(Delivery::Done { bytes });
+        }
+        self.deliver_later(slot);
+        let pair = self.slots.pair(slot.table.0, peer);
+        let deliver = pair.and_then(|p| p.deliveries.get(slot.index as usize));
+        let generation = deliver.map_or(0, |d| u64::from(d.consumed));
+        self.control(peer, Kind::SlotStream, [target, generation, 0, 0]);
+        Ok(Delivery::Pending)
+    }
+
+    /// Moves streams to a peer on. Returns whether anything moved.
+    pub(super) fn pump_flows(&mut self, peer: u32) -> bool {
+        let mut moved = false;
+        for _ in 0..TURN {
+            let Some(len) = self.fill_chunk(peer) else {
+                break;
+            };
+            self.publish_chunk(peer, len);
+            moved = true;
+        }
+        moved
+    }
+
+    /// Copies the next bytes that go to a peer into the next chunk, if one is free; returns how many.
+    fn fill_chunk(&mut self, peer: u32) -> Option<usize> {
+        let link = &mut self.slots.links[peer as usize];
+        let (Some(flow), Some(pipe)) = (link.flows.front_mut(), &mut link.outward) else {
+            return None;
+        };
+        match pipe.free() {
+            Ok(0) => return None,
+            Ok(_) => {}
+            Err(Hostile) => {
+                self.suspect(peer);
+                return None;
+            }
+        }
+        let left = flow.bytes - flow.reader.position();
+        let len = left.min(flow.chunk as u64) as usize;
+        fill(pipe.lane.chunk_mut(pipe.passed, len), &mut flow.reader);
+        Some(len)
+    }
+
+    /// Publishes the chunk that was filled.
+    fn publish_chunk(&mut self, peer: u32, len: usize) {
+        let link = &mut self.slots.links[peer as usize];
+        let (Some(flow), Some(pipe)) = (link.flows.front_mut(), &mut link.outward) else {
+            return;
+        };
+        let target = flow.target;
+        pipe.lane
+            .publish_chunk(pipe.passed, ChunkHeader { len, target });
+        pipe.passed = pipe.passed.wrapping_add(1);
+        if flow.reader.position() == flow.bytes {
+            let (place, bytes) = (flow.place, flow.bytes);
+            link.flows.pop_front();
+            self.end_delivery(peer, place, Delivery::Done { bytes });
+        }
+        self.outward[peer as usize].bell.get().ring();
+    }
+
+    /// Whether a stream to or from a peer can go on.
+    pub(super) fn flows_ready(&self, peer: u32) -> bool {
+        let link = &self.slots.links[peer as usize];
+        let out = !link.flows.is_empty()
+            && link
+                .outward
+                .as_ref()
+                .is_some_and(|p| p.passed.wrapping_sub(p.lane.drained()) != CHUNKS);
+        let inward = (link.sink.is_some() || !link.announced.is_empty())
+            && link
+                .inward
+                .as_ref()
+                .is_some_and(|p| p.lane.chunk_ready(p.passed));
+        out || inward
+    }
+
+    /// Takes the chunks that a peer's pipe holds. Returns whether there were any.
+    pub(super) fn drain_flows(&mut self, peer: u32) -> Result<bool, Hostile> {
+        let mut moved = false;
+        for _ in 0..TURN {
+            let Some(pipe) = self.inward_pipe(peer) else {
+                // No address space now; looked at again.
+                break;
+            };
+            if !pipe.lane.chunk_ready(pipe.passed) {
+                break;
+            }
+            let header = pipe.lane.read_chunk_header(pipe.passed)?;
+            let sink = self.slots.links[peer as usize].sink.as_ref();
+            if sink.is_none_or(|s| s.target != header.target) {
+                self.begin_sink(peer, header.target)?;
+            }
+            self.take_chunk_of(peer, header.len)?;
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    /// The next chunk is the first of another stream.
+    fn begin_sink(&mut self, peer: u32, target: u64) -> Result<(), Hostile> {
+        if self.slots.links[peer as usize].sink.is_some() {
+            // The stream before is not complete.
+            return Err(Hostile);
+        }
+        let table = self.slots.named((target >> 32) as u32).ok_or(Hostile)?;
+        let index = target as u32;
+        self.find_theirs(table, peer);
+        let pair = self.slots.pair(table, peer).ok_or(Hostile)?;
+        let receive = pair.receives.get_mut(index as usize).ok_or(Hostile)?;
+        let line = pair.theirs.as_ref().ok_or(Hostile)?.line(index);
+        if receive.state != Receiving::Posted || !line.has_landed(receive.generation) {
+            return Err(Hostile);
+        }
+        let landing = line.landing()?;
+        let capacity = receive.memory.len();
+        let bytes = landing.sent.min(capacity);
+        if landing.way != Way::Pipe || bytes == 0 {
+            return Err(Hostile);
+        }
+        receive.state = Receiving::Streams;
+        let sink = Sink {
+            place: Place { table, index },
+            target,
+            writer: receive.memory.writer(),
+            bytes,
+            arrived: 0,
+            landed: outcome(landing, capacity),
+        };
+        self.slots.links[peer as usize].sink = Some(sink);
+        self.slots.mark_busy(peer);
+        Ok(())
+    }
+
+    /// Copies the next chunk to where its stream goes.
+    fn take_chunk_of(&mut self, peer: u32, len: usize) -> Result<(), Hostile> {
+        let link = &mut self.slots.links[peer as usize];
+        let (Some(sink), Some(pipe)) = (&mut link.sink, &mut link.inward) else {
+            return Err(Hostile);
+        };
+        if len as u64 > sink.bytes - sink.arrived {
+            return Err(Hostile);
+        }
+        drain(pipe.lane.chunk_bytes(pipe.passed, len), &mut sink.writer);
+        sink.arrived += len as u64;
+        pipe.passed = pipe.passed.wrapping_add(1);
+        pipe.lane.set_drained(pipe.passed);
+        if sink.arrived == sink.bytes {
+            let (place, landed) = (sink.place, sink.landed);
+            link.sink = None;
+            link.announced.retain(|a| *a != place);
+            self.end_receive(place, peer, landed);
+        }
+        self.outward[peer as usize].bell.get().ring();
+        Ok(())
+    }
+
+    /// A peer says that a stream needs more than one turn.
+    pub(crate) fn take_slot_stream(&mut self, peer: u32, target: u64, generation: u64) {
+        let Some(table) = self.slots.named((target >> 32) as u32) else {
+            return;
+        };
+        let index = target as u32;
+        let place = Place { table, index };
+        let Some(receive) = self.slots.receive(place, peer) else {
+            return;
+        };
+        // It may be over by now.
+        let open = matches!(receive.state, Receiving::Posted | Receiving::Streams);
+        if !open || u64::from(receive.generation) != generation {
+            return;
+        }
+        let announced = &mut self.slots.links[peer as usize].announced;
+        if !announced.contains(&place) {
+            announced.push(place);
+        }
+        // Mapped now, so that it can be waited for.
+        self.inward_pipe(peer);
+        self.slots.mark_busy(peer);
+    }
+}

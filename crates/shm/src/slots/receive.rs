@@ -1,0 +1,379 @@
+//! The receiving side: posting receives, and finding what became of them.
+
+use layout::Data;
+use mtmi::slot::{Landed, Slot, SlotError};
+
+use super::line::{Header, INLINE, Landing, Way};
+use super::table::{Lines, Pair, Place, Receive, Receiving};
+use crate::Shm;
+use crate::ring::Hostile;
+
+/// What a receive of `capacity` bytes is told of a message.
+#[inline(always)]
+pub(super) fn outcome(landing: Landing, capacity: u64) -> Landed {
+    let (sent, immediate) = (landing.sent, landing.immediate);
+    match sent > capacity {
+        true => Landed::Truncated { sent, immediate },
+        false => Landed::Done {
+            bytes: sent,
+            immediate,
+        },
+    }
+}
+
+pub(super) fn place(slot: Slot) -> Place {
+    Place {
+        table: slot.table.0,
+        index: slot.index,
+    }
+}
+
+impl Shm {
+    /// Makes a pair of a table usable, as far as it can be now: our lines, and the peer's if it has opened the table.
+    #[cold]
+    pub(super) fn join_slots(&mut self, slot: Slot) -> Result<&mut Pair, SlotError> {
+        const NONE: SlotError = SlotError::NoSuchSlot;
+        let peer = slot.peer.index();
+        let known = self.peers.get(peer).ok_or(NONE)?;
+        let (their_slot, failed) = (known.slot, known.failed);
+        let table = self.slots.tables.get_mut(slot.table.0 as usize);
+        let table = table.and_then(Option::as_mut).ok_or(NONE)?;
+        if slot.index >= table.entry.count || slot.peer.0 == self.me {
+            return Err(NONE);
+        }
+        if failed {
+            return Err(SlotError::PeerFailed);
+        }
+        let pair = table.pairs.get_mut(peer).ok_or(NONE)?;
+        if pair.mine.is_none() {
+            let area = self
+                .slots
+                .area
+                .as_ref()
+                .map_err(|&n| SlotError::Memory(n))?;
+            let lines = area.lines(self.local, their_slot, table.entry);
+            let lines = lines.map_err(|e| SlotError::Memory(super::table::number(&e)))?;
+            let count = table.entry.count as usize;
+            pair.mine = Lines::new(lines, table.entry.count);
+            pair.receives = vec![Receive::NEW; count];
+            pair.deliveries = vec![super::table::Deliver::NEW; count];
+            self.outward[peer].bell.get().attach();
+        }
+        self.find_theirs(slot.table.0, slot.peer.0);
+        let pair = self.slots.pair(slot.table.0, slot.peer.0).ok_or(NONE)?;
+        match pair.trouble {
+            Some(trouble) => Err(trouble),
+            None => Ok(pair),
+        }
+    }
+
+    /// Looks for the peer's lines of a table, if they are not known yet.
+    #[cold]
+    pub(super) fn find_theirs(&mut self, table: u32, peer: u32) {
+        let their_slot = self.peers[peer as usize].slot;
+        let local = self.local;
+        let Ok(area) = &self.slots.area else {
+            return;
+        };
+        let Some(table) = self
+            .slots
+            .tables
+            .get_mut(table as usize)
+            .and_then(Option::as_mut)
+        else {
+            return;
+        };
+        let link = &mut self.slots.links[peer as usize];
+        if link.directory.is_none() {
+            link.directory = area.directory(their_slot).ok();
+        }
+        let Some(directory) = &link.directory else {
+            return;
+        };
+        let pair = &mut table.pairs[peer as usize];
+        let used = directory.used();
+        if pair.theirs.is_some() || pair.seen == used {
+            return;
+        }
+        pair.seen = used;
+        // Closed already, it may still hold what became of our receives.
+        let Some(entry) = directory.find(table.name) else {
+            return;
+        };
+        if entry.count != table.entry.count {
+            pair.trouble = Some(SlotError::Count {
+                theirs: entry.count,
+            });
+            return;
+        }
+        match area.lines(their_slot, local, entry) {
+            Ok(lines) => pair.theirs = Lines::new(lines, entry.count),
+            Err(e) if e.kind() == std::io::ErrorKind::InvalidData => self.suspect(peer),
+            // Looked for again, as memory may be free then.
+            Err(_) => pair.seen = u64::MAX,
+        }
+    }
+
+    /// Binds memory to a slot's receives. `post`: for one receive, which is offered at once.
+    #[inline]
+    pub(super) fn bind_slot(
+        &mut self,
+        slot: Slot,
+        memory: &Data,
+        post: bool,
+    ) -> Result<(), SlotError> {
+        let length = memory.len();
+        let mut header = Header {
+            segment: 0,
+            offset: 0,
+            length,
+        };
+        if length > INLINE as u64
+            && let Some((buf, _)) = memory.contiguous()
+            && let Some(offset) = self.slots.arena.find(buf, length)
+        {
+            (header.segment, header.offset) = (1, offset);
+        }
+        let used = self.slots.pair(slot.table.0, slot.peer.0);
+        let pair = match used.filter(|p| (slot.index as usize) < p.receives.len()) {
+            Some(pair) => pair,
+            None => self.join_slots(slot)?,
+        };
+        if let Some(trouble) = pair.trouble {
+            return Err(trouble);
+        }
+        let (Some(mine), Some(receive)) = (&pair.mine, pair.receives.get_mut(slot.index as usize))
+        else {
+            return Err(SlotError::NoSuchSlot);
+        };
+        if receive.state != Receiving::Idle {
+            return Err(SlotError::Busy);
+        }
+        receive.memory = memory.clone();
+        receive.prepared = !post;
+        receive.mapped = header.segment != 0;
+        let line = mine.line(slot.index);
+        line.set_header(header);
+        if post {
+            receive.generation = receive.generation.wrapping_add(1);
+            receive.state = Receiving::Posted;
+            receive.asked = false;
+            line.offer(receive.generation);
+            self.outward[slot.peer.index()].bell.get().ring();
+        }
+        Ok(())
+    }
+
+    /// Offers the receive that was prepared in a slot.
+    #[inline]
+    pub(super) fn start_slot(&mut self, slot: Slot) -> Result<(), SlotError> {
+        let Some(pair) = self.slots.pair(slot.table.0, slot.peer.0) else {
+            return Err(SlotError::NoSuchSlot);
+        };
+        let (Some(mine), Some(receive)) = (&pair.mine, pair.receives.get_mut(slot.index as usize))
+        else {
+            return Err(SlotError::NotPrepared);
+        };
+        if receive.state != Receiving::Idle {
+            return Err(SlotError::Busy);
+        }
+        if !receive.prepared {
+            return Err(SlotError::NotPrepared);
+        }
+        if let Some(trouble) = pair.trouble {
+            return Err(trouble);
+        }
+        receive.generation = receive.generation.wrapping_add(1);
+        receive.state = Receiving::Posted;
+        receive.asked = false;
+        mine.line(slot.index).offer(receive.generation);
+        self.outward[slot.peer.index()].bell.get().ring();
+        Ok(())
+    }
+
+    /// What became of a receive.
+    #[inline]
+    pub(super) fn slot_landed(&mut self, slot: Slot) -> Landed {
+        let Some(pair) = self.slots.pair(slot.table.0, slot.peer.0) else {
+            return Landed::Idle;
+        };
+        let Some(receive) = pair.receives.get_mut(slot.index as usize) else {
+            return Landed::Idle;
+        };
+        let Some(theirs) = pair
+            .theirs
+            .as_ref()
+            .filter(|_| receive.state == Receiving::Posted)
+        else {
+            return self.landed_otherwise(slot);
+        };
+        let line = theirs.line(slot.index);
+        if !line.has_landed(receive.generation) {
+            return match pair.trouble {
+                None => Landed::NotYet,
+                Some(_) => self.landed_otherwise(slot),
+            };
+        }
+        let capacity = receive.memory.len();
+        match line.landing() {
+            Ok(landing)
+                if landing.way == Way::Inline && landing.sent.min(capacity) <= INLINE as u64 =>
+            {
+                let n = landing.sent.min(capacity) as usize;
+                let words = line.payload();
+                match receive.memory.contiguous() {
+                    // SAFETY: `n` bytes of the payload, which is ours, into the memory of a posted receive, for
+                    // which its maker vouched; the two don't overlap.
+                    Some((to, _)) => unsafe {
+                        sys::copy::copy(to.as_mut_ptr(), words.as_ptr().cast(), n);
+                    },
+                    None => {
+                        receive.memory.writer().write(&bytes_of(words)[..n]);
+                    }
+                }
+                receive.state = Receiving::Idle;
+                outcome(landing, capacity)
+            }
+            Ok(landing) if landing.way == Way::Direct && receive.mapped => {
+                receive.state = Receiving::Idle;
+                outcome(landing, capacity)
+            }
+            _ => self.landed_otherwise(slot),
+        }
+    }
+
+    /// Whether anything became of a receive.
+    #[inline]
+    pub(super) fn slot_has_landed(&mut self, slot: Slot) -> bool {
+        let Some(pair) = self.slots.pair(slot.table.0, slot.peer.0) else {
+            return true;
+        };
+        let Some(receive) = pair.receives.get(slot.index as usize) else {
+            return true;
+        };
+        if receive.state == Receiving::Posted
+            && pair.trouble.is_none()
+            && let Some(theirs) = &pair.theirs
+            && !theirs.line(slot.index).has_landed(receive.generation)
+        {
+            return false;
+        }
+        self.settle(slot);
+        let failed = self.peers[slot.peer.index()].failed;
+        let (place, peer) = (place(slot), slot.peer.0);
+        self.slots
+            .receive(place, peer)
+            .is_none_or(|r| match r.state {
+                Receiving::Posted | Receiving::Streams | Receiving::Splits => failed,
+                Receiving::Idle | Receiving::Ended | Receiving::Returned => true,
+            })
+    }
+
+    /// Whether nothing more comes in a pair's slots.
+    fn is_in_trouble(&mut self, slot: Slot) -> bool {
+        let pair = self.slots.pair(slot.table.0, slot.peer.0);
+        pair.is_some_and(|p| p.trouble.is_some())
+    }
+
+    /// What became of a receive that is not simply there or missing.
+    #[cold]
+    fn landed_otherwise(&mut self, slot: Slot) -> Landed {
+        self.settle(slot);
+        let (place, peer) = (place(slot), slot.peer.0);
+        let failed = self.is_in_trouble(slot);
+        let Some(receive) = self.slots.receive(place, peer) else {
+            return Landed::Idle;
+        };
+        let landed = match receive.state {
+            Receiving::Idle => return Landed::Idle,
+            Receiving::Returned => Landed::Withdrawn,
+            Receiving::Ended => {
+                receive.state = Receiving::Idle;
+                let ended = &mut self.slots.links[peer as usize].ended;
+                let found = ended.iter().position(|e| e.0 == place);
+                return found.map_or(Landed::PeerFailed, |i| ended.swap_remove(i).1);
+            }
+            Receiving::Posted | Receiving::Streams | Receiving::Splits if failed => {
+                Landed::PeerFailed
+            }
+            Receiving::Posted | Receiving::Streams | Receiving::Splits => return Landed::NotYet,
+        };
+        receive.state = Receiving::Idle;
+        landed
+    }
+
+    /// Takes a receive as far as it can go now.
+    pub(super) fn settle(&mut self, slot: Slot) {
+        let (place, peer) = (place(slot), slot.peer.0);
+        if let Err(Hostile) = self.settle_or(place, peer) {
+            self.suspect(peer);
+        }
+    }
+
+    fn settle_or(&mut self, place: Place, peer: u32) -> Result<(), Hostile> {
+        let Some(state) = self.slots.receive(place, peer).map(|r| r.state) else {
+            return Ok(());
+        };
+        match state {
+            Receiving::Streams => self.drain_flows(peer).map(|_| ()),
+            Receiving::Splits => self.help_split(place, peer),
+            Receiving::Posted => {
+                self.find_theirs(place.table, peer);
+                self.take_landing(place, peer)
+            }
+            Receiving::Idle | Receiving::Ended | Receiving::Returned => Ok(()),
+        }
+    }
+
+    /// Looks at the landing of a posted receive.
+    fn take_landing(&mut self, place: Place, peer: u32) -> Result<(), Hostile> {
+        let Some(pair) = self.slots.pair(place.table, peer) else {
+            return Ok(());
+        };
+        let (Some(theirs), Some(receive)) =
+            (&pair.theirs, pair.receives.get_mut(place.index as usize))
+        else {
+            return Ok(());
+        };
+        let line = theirs.line(place.index);
+        if !line.has_landed(receive.generation) {
+            return Ok(());
+        }
+        let landing = line.landing()?;
+        let capacity = receive.memory.len();
+        match landing.way {
+            Way::Inline => {
+                let n = landing.sent.min(capacity) as usize;
+                let bytes = bytes_of(line.payload());
+                let bytes = bytes.get(..n).ok_or(Hostile)?;
+                receive.memory.writer().write(bytes);
+            }
+            Way::Direct if receive.mapped => {}
+            Way::Pipe => return self.drain_flows(peer).map(|_| ()),
+            Way::Split if receive.mapped => {
+                let payload = line.payload();
+                return self.join_split(place, peer, landing, payload);
+            }
+            Way::Direct | Way::Split => return Err(Hostile),
+        }
+        self.end_receive(place, peer, outcome(landing, capacity));
+        Ok(())
+    }
+
+    /// A receive is over.
+    pub(super) fn end_receive(&mut self, place: Place, peer: u32, landed: Landed) {
+        if let Some(receive) = self.slots.receive(place, peer) {
+            receive.state = Receiving::Ended;
+            self.slots.links[peer as usize].ended.push((place, landed));
+        }
+    }
+}
+
+/// The bytes of a payload, in memory order.
+pub(super) fn bytes_of(words: super::line::Payload) -> [u8; INLINE] {
+    let mut bytes = [0; INLINE];
+    for (to, from) in bytes.chunks_exact_mut(8).zip(words) {
+        to.copy_from_slice(&from.to_ne_bytes());
+    }
+    bytes
+}

@@ -1,0 +1,321 @@
+//! What is known of slots: tables, pairs, pipes, and what is under way.
+
+use std::collections::{HashSet, VecDeque};
+use std::io;
+use std::ptr::NonNull;
+
+use layout::{Data, Reader, Writer};
+use mtmi::slot::{Delivery, Landed, SlotError};
+use sys::memfd::Mapping;
+
+pub(super) use super::area::Entry;
+use super::area::{Area, Directory};
+use super::arena::{Arena, Windows};
+use super::line::Line;
+use crate::lane::{CHUNKS, Lane};
+use crate::ring::Hostile;
+
+/// Slots of one process.
+pub(crate) struct SlotState {
+    pub tables: Vec<Option<Table>>,
+    /// By endpoint; empty until the first table is opened or mapped memory used.
+    pub links: Vec<Link>,
+    /// The node's file, or why there is none.
+    pub area: Result<Area, i32>,
+    pub arena: Arena,
+    /// Peers with whom something streams or is split.
+    pub busy: Vec<u32>,
+    /// Deliveries under way.
+    pub pending: u32,
+    /// Names of tables that were closed.
+    pub closed: HashSet<u32>,
+    /// Closed tables of which peers may still read.
+    pub retired: Vec<Retired>,
+    /// Receives that were asked back by peers before this process opened their tables.
+    pub early: Vec<(u32, Ask)>,
+}
+
+/// A table.
+pub(crate) struct Table {
+    pub name: u32,
+    /// Where this process's lines are.
+    pub entry: Entry,
+    /// Its number in the directory.
+    pub number: u64,
+    /// By endpoint.
+    pub pairs: Vec<Pair>,
+}
+
+/// A table with one peer. Empty until it is used.
+#[derive(Default)]
+pub(crate) struct Pair {
+    /// The lines that this process writes,
+    pub mine: Option<Lines>,
+    /// and those that the peer writes, once it has opened the table.
+    pub theirs: Option<Lines>,
+    pub receives: Vec<Receive>,
+    pub deliveries: Vec<Deliver>,
+    /// Entries of the peer's directory at the last look for the table.
+    pub seen: u64,
+    /// Why nothing new can begin here.
+    pub trouble: Option<SlotError>,
+}
+
+/// The lines of a pair in one direction.
+pub(crate) struct Lines {
+    first: NonNull<Line>,
+    count: u32,
+    /// Where they are.
+    _mapping: Mapping,
+}
+
+impl Lines {
+    /// The first `count` lines of a mapping; `None` if it hasn't so many.
+    pub fn new(mapping: Mapping, count: u32) -> Option<Lines> {
+        let first = NonNull::from(mapping.slice::<Line>(0, count as usize)?.first()?);
+        Some(Lines {
+            first,
+            count,
+            _mapping: mapping,
+        })
+    }
+
+    /// Line number `index`.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    #[inline(always)]
+    pub fn line(&self, index: u32) -> &Line {
+        assert!(index < self.count);
+        // SAFETY: `new` found `count` lines there, in the mapping that lives as long as `self`.
+        unsafe { self.first.add(index as usize).as_ref() }
+    }
+}
+
+/// The receiving side of a slot.
+#[derive(Clone)]
+pub(crate) struct Receive {
+    pub memory: Data,
+    /// Of the last receive that was posted.
+    pub generation: u32,
+    pub state: Receiving,
+    /// Whether `memory` stays bound.
+    pub prepared: bool,
+    /// Whether the sender was told where `memory` is mapped.
+    pub mapped: bool,
+    /// Whether it was asked back.
+    pub asked: bool,
+}
+
+/// How far a receive is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Receiving {
+    Idle,
+    Posted,
+    /// Its data come through the pipe.
+    Streams,
+    /// Both sides copy.
+    Splits,
+    /// It is over; what came of it is in `Link::ended`.
+    Ended,
+    /// The sender agreed that it is taken back.
+    Returned,
+}
+
+impl Receive {
+    pub const NEW: Receive = Receive {
+        memory: Data::EMPTY,
+        generation: 0,
+        state: Receiving::Idle,
+        prepared: false,
+        mapped: false,
+        asked: false,
+    };
+}
+
+/// The delivering side of a slot.
+#[derive(Clone, Copy)]
+pub(crate) struct Deliver {
+    /// Generation of the last receive that was served.
+    pub consumed: u32,
+    /// Whether one is under way or its end has not been told; then it is in `Link::deliveries`.
+    pub busy: bool,
+}
+
+impl Deliver {
+    pub const NEW: Deliver = Deliver {
+        consumed: 0,
+        busy: false,
+    };
+}
+
+/// A slot of a peer, by the number of its table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub table: u32,
+    pub index: u32,
+}
+
+/// What is known of a peer, whatever the table.
+#[derive(Default)]
+pub(crate) struct Link {
+    pub directory: Option<Directory>,
+    pub windows: Windows,
+    /// To the peer.
+    pub outward: Option<Pipe>,
+    /// From it.
+    pub inward: Option<Pipe>,
+    /// Streams to the peer, in order.
+    pub flows: VecDeque<Flow>,
+    /// The stream of which the next chunk from the peer is.
+    pub sink: Option<Sink>,
+    /// Streams of which the peer said that they need more than one turn.
+    pub announced: Vec<Place>,
+    /// The split copy that this process began,
+    pub split: Option<SplitOut>,
+    /// its number,
+    pub splits: u32,
+    /// and those that the peer began.
+    pub split_in: Vec<SplitIn>,
+    /// Receives that are over and not told.
+    pub ended: Vec<(Place, Landed)>,
+    /// Deliveries that were pending at first.
+    pub deliveries: Vec<(Place, Delivery)>,
+    /// Whether it is in `SlotState::busy`.
+    pub busy: bool,
+}
+
+/// A pipe in one direction: its lane, and how many chunks have passed on this side.
+pub(crate) struct Pipe {
+    // Points into the mapping; it is declared first, so it is dropped first.
+    pub lane: Lane,
+    pub mapping: Mapping,
+    pub passed: u32,
+    /// Outward: chunks given back at the last look, which is taken only when the pipe seems full.
+    pub drained: u32,
+}
+
+impl Pipe {
+    /// Free chunks, for the side that fills them.
+    #[inline]
+    pub fn free(&mut self) -> Result<u32, Hostile> {
+        if self.passed.wrapping_sub(self.drained) >= CHUNKS {
+            self.drained = self.lane.drained();
+        }
+        let used = self.passed.wrapping_sub(self.drained);
+        CHUNKS.checked_sub(used).ok_or(Hostile)
+    }
+}
+
+/// A delivery that streams.
+pub(crate) struct Flow {
+    pub place: Place,
+    /// What the receiver knows the slot by.
+    pub target: u64,
+    pub reader: Reader,
+    /// Bytes that go through the pipe in all.
+    pub bytes: u64,
+    pub chunk: usize,
+}
+
+/// A receive that streams.
+pub(crate) struct Sink {
+    pub place: Place,
+    pub target: u64,
+    pub writer: Writer,
+    /// Bytes that come in all.
+    pub bytes: u64,
+    pub arrived: u64,
+    pub landed: Landed,
+}
+
+/// A split copy that this process began.
+pub(crate) struct SplitOut {
+    pub place: Place,
+    pub number: u32,
+    pub bytes: u64,
+}
+
+/// A split copy that the peer began.
+pub(crate) struct SplitIn {
+    pub place: Place,
+    pub number: u32,
+    /// Bytes to be copied, and where they lie in the peer's arena.
+    pub bytes: u64,
+    pub offset: u64,
+    /// Chunks that this side copied.
+    pub copied: u32,
+    pub landed: Landed,
+}
+
+/// A receive that is asked back: which, and of which generation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ask {
+    pub name: u32,
+    pub index: u32,
+    pub generation: u32,
+}
+
+/// A closed table whose lines peers may still read.
+pub(crate) struct Retired {
+    pub name: u32,
+    pub entry: Entry,
+    /// Those peers.
+    pub peers: Vec<u32>,
+}
+
+impl SlotState {
+    pub fn new(area: io::Result<Area>) -> SlotState {
+        SlotState {
+            tables: Vec::new(),
+            links: Vec::new(),
+            area: area.map_err(|e| number(&e)),
+            arena: Arena::default(),
+            busy: Vec::new(),
+            pending: 0,
+            closed: HashSet::new(),
+            retired: Vec::new(),
+            early: Vec::new(),
+        }
+    }
+
+    /// Puts a peer on the list of those with whom something is under way.
+    pub fn mark_busy(&mut self, peer: u32) {
+        let link = &mut self.links[peer as usize];
+        if !link.busy {
+            link.busy = true;
+            self.busy.push(peer);
+        }
+    }
+
+    /// The table of a name.
+    pub fn named(&self, name: u32) -> Option<u32> {
+        let named = |t: &Option<Table>| t.as_ref().is_some_and(|t| t.name == name);
+        self.tables.iter().position(named).map(|i| i as u32)
+    }
+
+    /// The pair of a place, if the table is open.
+    #[inline]
+    pub fn pair(&mut self, table: u32, peer: u32) -> Option<&mut Pair> {
+        let table = self.tables.get_mut(table as usize)?.as_mut()?;
+        table.pairs.get_mut(peer as usize)
+    }
+
+    /// The receiving side of a slot, if the pair is in use.
+    #[inline]
+    pub fn receive(&mut self, place: Place, peer: u32) -> Option<&mut Receive> {
+        let pair = self.pair(place.table, peer)?;
+        pair.receives.get_mut(place.index as usize)
+    }
+}
+
+/// The system's number of an error.
+pub(crate) fn number(e: &io::Error) -> i32 {
+    /// "Invalid argument", for errors that are not the system's.
+    const INVALID: i32 = 22;
+    e.raw_os_error().unwrap_or(match e.kind() {
+        io::ErrorKind::OutOfMemory => rustix::io::Errno::NOMEM.raw_os_error(),
+        io::ErrorKind::FileTooLarge => rustix::io::Errno::FBIG.raw_os_error(),
+        _ => INVALID,
+    })
+}

@@ -1,0 +1,128 @@
+//! Stage `fmpl`: the programs of `tests/fmpl` over shared memory, over the network and over both.
+//!
+//! `p2p`, `stash` and `coll` are linked with libfmpl alone, which finds the MPI library by itself; `mixed` is an MPI program, built
+//! for both ABIs; `fortran` needs a Fortran compiler, which is installed where it is missing.
+
+use super::ground::{Ground, Over};
+use super::job::Job;
+use super::{Options, Tally, apt};
+use crate::spec::root;
+use crate::{Result, build, process};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Programs without MPI.
+const ALONE: [&str; 3] = ["p2p", "stash", "coll"];
+/// Orders in which FMPL and MPI start and end.
+const ORDERS: [&str; 3] = ["mpi-first", "fmpl-first", "fmpl-last"];
+/// Ranks over shared memory, and in other ways.
+const RANKS: [u32; 6] = [1, 2, 3, 4, 5, 8];
+const FLAGS: [&str; 7] = [
+    "-std=c11",
+    "-D_GNU_SOURCE",
+    "-O1",
+    "-g",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+];
+
+/// Runs the stage.
+pub fn run(options: &Options, tally: &mut Tally) -> Result {
+    apt::need(&[
+        ("gfortran", "gfortran"),
+        ("pkg-config", "pkg-config"),
+        ("c++", "g++"),
+    ])?;
+    let bin = build::target().join("test/fmpl");
+    build::make_folder(&bin)?;
+    tally.test("fmpl/compile", || compile(&bin));
+    for over in [Over::Shm, Over::Tcp] {
+        let ground = Ground::ours(over);
+        for program in ALONE.into_iter().chain(["fortran"]) {
+            for ranks in RANKS {
+                one(options, tally, &ground, &bin, program, &[], ranks);
+            }
+        }
+        for abi in ["standard", "mpich"] {
+            for order in ORDERS {
+                for ranks in [1, 2, 5] {
+                    let program = format!("mixed-{abi}");
+                    one(options, tally, &ground, &bin, &program, &[order], ranks);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Runs one program.
+fn one(
+    options: &Options,
+    tally: &mut Tally,
+    ground: &Ground,
+    bin: &Path,
+    program: &str,
+    args: &[&str],
+    ranks: u32,
+) {
+    let way = ground.over.name();
+    let name = format!("fmpl/{way}/{}", [&[program], args].concat().join(" "));
+    let name = format!("{name} -n {ranks}");
+    if !options.wants(&name) {
+        return;
+    }
+    tally.test(&name, || {
+        let said = program.split('-').next().unwrap_or(program);
+        Job::new(&ground.launcher)
+            .args(ground.start(ranks))
+            .args([bin.join(program)])
+            .args(args.iter().copied())
+            .limit_s(90)
+            .watches(&ground.library)
+            .env("LD_LIBRARY_PATH", &ground.library)
+            .passes(&[format!("ok {said}")])
+            .map(|_| ())
+    });
+}
+
+fn compile(bin: &Path) -> Result {
+    let prefix = build::prefix(false);
+    let source = |name: &str| root().join("tests/fmpl").join(name);
+    let modules = prefix.join("lib/pkgconfig");
+    let found = process::output(
+        Command::new("pkg-config")
+            .env("PKG_CONFIG_PATH", &modules)
+            .args(["--cflags", "--libs", "fmpl"]),
+    )?;
+    let fmpl: Vec<&str> = found.split_whitespace().collect();
+    for program in ALONE {
+        let mut cc = Command::new("cc");
+        cc.args(FLAGS).arg(source(&format!("{program}.c")));
+        cc.arg("-o").arg(bin.join(program)).args(&fmpl).arg("-lm");
+        process::run(&mut cc)?;
+    }
+    for abi in ["standard", "mpich"] {
+        let mut cc = Command::new(prefix.join("bin/mpicc"));
+        cc.arg(format!("-abi={abi}")).args(FLAGS);
+        cc.arg(source("mixed.c")).arg("-o");
+        cc.arg(bin.join(format!("mixed-{abi}")));
+        cc.args(&fmpl).arg("-lpthread");
+        process::run(&mut cc)?;
+    }
+    // The header is C++, too.
+    let mut cxx = Command::new("c++");
+    cxx.args(["-std=c++11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]);
+    cxx.args(["-x", "c++"]).arg(header(&prefix));
+    process::run(&mut cxx)?;
+    // Calls with arguments of several types in one place are how such interfaces are used.
+    let mut fortran = Command::new("gfortran");
+    fortran.args(["-g", "-fallow-argument-mismatch", "-w"]);
+    fortran.arg(source("fortran.f90")).arg("-J").arg(bin);
+    fortran.arg("-o").arg(bin.join("fortran")).args(&fmpl);
+    process::run(&mut fortran)
+}
+
+fn header(prefix: &Path) -> PathBuf {
+    prefix.join("include/fmpl.h")
+}
