@@ -1,9 +1,9 @@
 //! Stage `cross`: programs compiled by one implementation run on the other, both ways, and each
-//! implementation's programs run under the other's launcher. The other one is MPICH as PyPI has it.
+//! implementation's programs run under the other's launcher; our Fortran on the other's C libraries. The other one
+//! is MPICH as PyPI has it.
 
-use super::ctests;
 use super::ground::{Ground, Over};
-use super::{Options, Tally, peers};
+use super::{Options, Tally, ctests, fortran, peers};
 use crate::{Result, build};
 
 /// Runs the stage.
@@ -79,5 +79,5 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
             }
         }
     }
-    Ok(())
+    fortran::over_theirs(options, tally, &theirs)
 }

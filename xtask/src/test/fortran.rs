@@ -4,7 +4,7 @@ use super::ground::Ground;
 use super::job::Job;
 use super::{Options, Tally, apt};
 use crate::spec::root;
-use crate::{Result, build, process};
+use crate::{Result, build, install, process};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -133,25 +133,69 @@ impl Place {
     }
 }
 
+/// The folder of an ABI with all programs in it.
+fn compiled(abi: &'static str, tally: &mut Tally) -> Result<Place> {
+    apt::need(&[("gfortran", "gfortran")])?;
+    let place = Place {
+        abi,
+        bin: build::target().join("test/f").join(abi),
+    };
+    std::fs::create_dir_all(&place.bin).map_err(|e| format!("{}: {e}", place.bin.display()))?;
+    let name = format!("fortran/{abi} compile {} programs", PROGRAMS.len() + 3);
+    tally.test(&name, || {
+        PROGRAMS
+            .iter()
+            .try_for_each(|program| place.compile(program))?;
+        place.compile_mixed()
+    });
+    Ok(place)
+}
+
+/// The programs and our Fortran libraries on the C libraries of another implementation, for stage `cross`: our
+/// libraries need nothing of ours below them.
+pub fn over_theirs(options: &Options, tally: &mut Tally, theirs: &Ground) -> Result {
+    let ours = build::target().join("test/f/libraries");
+    std::fs::create_dir_all(&ours).map_err(|e| format!("{}: {e}", ours.display()))?;
+    let path = format!("{}:{}", ours.display(), theirs.library.display());
+    for (abi, fortran, c) in [
+        ("standard", "libmpifort_abi.so.1", "libmpi_abi.so.1"),
+        ("mpich", "libmpifort.so.12", "libmpi.so.12"),
+    ] {
+        install::copy(
+            &build::prefix(false).join("lib").join(fortran),
+            &ours.join(fortran),
+        )?;
+        let place = compiled(abi, tally)?;
+        let whose = format!("cross/our Fortran on their {c}");
+        tally.test(&format!("{whose}/it is theirs"), || {
+            let mut ldd = Command::new("ldd");
+            let ldd = ldd.arg(place.bin.join("p2p")).env("LD_LIBRARY_PATH", &path);
+            let wanted = format!("{c} => {}", theirs.library.join(c).display());
+            let found = process::output(ldd)?;
+            found.contains(&wanted).then_some(()).ok_or(found)
+        });
+        for (program, _, _, says) in PROGRAMS {
+            let name = format!("{whose}/{program} -n 2");
+            if options.wants(&name) {
+                tally.test(&name, || {
+                    let job = Job::new(&theirs.launcher).args(["-n", "2"]);
+                    let job = job.args([place.bin.join(program)]);
+                    let says = format!("ok {says}");
+                    job.env("LD_LIBRARY_PATH", &path)
+                        .passes(&[says])
+                        .map(|_| ())
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Runs the stage.
 pub fn run(options: &Options, tally: &mut Tally) -> Result {
-    apt::need(&[("gfortran", "gfortran")])?;
     let ground = options.ground();
     for abi in ["standard", "mpich"] {
-        let place = Place {
-            abi,
-            bin: build::target().join("test/f").join(abi),
-        };
-        std::fs::create_dir_all(&place.bin).map_err(|e| format!("{}: {e}", place.bin.display()))?;
-        tally.test(
-            &format!("fortran/{abi} compile {} programs", PROGRAMS.len() + 3),
-            || {
-                PROGRAMS
-                    .iter()
-                    .try_for_each(|program| place.compile(program))?;
-                place.compile_mixed()
-            },
-        );
+        let place = compiled(abi, tally)?;
         let mut test = |name: &str, ranks: u32, body: &dyn Fn() -> Result| {
             let name = format!("fortran{}/{abi}/{name} -n {ranks}", options.way());
             if options.wants(&name) {
