@@ -260,9 +260,6 @@ impl Shm {
 
     /// Does this side's part of a split copy, and ends it if the sender has done its own.
     pub(super) fn help_split(&mut self, place: Place, peer: u32) -> Result<(), Hostile> {
-        if self.inward_pipe(peer).is_none() {
-            return Ok(());
-        }
         let memory = self.slots.receive(place, peer).map(|r| r.memory.clone());
         let rank = self.peers[peer as usize].slot;
         let (Some(memory), Ok(area)) = (memory, &self.slots.area) else {
