@@ -86,6 +86,7 @@ mod tests {
     #[test]
     fn boards_have_ends() {
         let (_, segment) = Segment::create(3, "test").unwrap();
+        // Boards don't need the slots' area.
         let none = Err(std::io::ErrorKind::Unsupported.into());
         let mut shm = Shm::new(segment, none, 1, vec![2, 5, 9], 10);
         let (me, other) = (Endpoint(5), Endpoint(9));
