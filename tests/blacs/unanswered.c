@@ -3,7 +3,7 @@
  */
 #include "check.h"
 
-enum { MESSAGES = 10000, SIDE = 300 };
+enum { MESSAGES = 10000, SIDE = 800 };
 
 static double a[SIDE + 3][SIDE];
 

@@ -160,16 +160,6 @@ impl Net for Fmpl {
     }
 
     #[inline]
-    fn isend_test(&mut self, to: End<i32>) -> Result<bool, Trouble> {
-        let mut flag = 0;
-        // SAFETY: the address is of a local.
-        check(unsafe {
-            (self.table.isend_test)(to.peer as i32, to.index as i32, to.comm, &mut flag)
-        })?;
-        Ok(flag != 0)
-    }
-
-    #[inline]
     fn isend_wait(&mut self, to: End<i32>) -> Result<(), Trouble> {
         // SAFETY: any values may be given.
         check(unsafe { (self.table.isend_wait)(to.peer as i32, to.index as i32, to.comm) })

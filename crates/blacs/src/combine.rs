@@ -48,6 +48,10 @@ pub struct Combine {
     pub destination: (i32, i32),
 }
 
+/// Most bytes of a block: less than a chunk, and small enough that several are under way between the leaves of a tree
+/// and its root.
+const BLOCK: usize = if CHUNK > 1 << 20 { 1 << 20 } else { CHUNK - 1 };
+
 /// Bytes of a distance.
 const PLACE: usize = 4;
 
@@ -91,7 +95,7 @@ impl<N: Net> Run<'_, '_, N> {
         let tree = topology.tree(size, own);
         let exchange = topology == Topology::Hypercube && self.destination.is_none();
         let (mut pack, mut unpack) = (self.shape.cursor(), self.shape.cursor());
-        let most = (CHUNK - 1) / (self.what.element.size() + PLACE);
+        let most = BLOCK / (self.what.element.size() + PLACE);
         let mut done = 0;
         while done < self.shape.elements() {
             let elements = most.min(self.shape.elements() - done);

@@ -75,9 +75,6 @@ pub trait Net {
     /// Begins a send.
     fn isend(&mut self, to: End<Self::Comm>, buf: UserBuf, bytes: usize) -> Result<(), Trouble>;
 
-    /// Whether the send is over, and `buf` free. If so it is forgotten.
-    fn isend_test(&mut self, to: End<Self::Comm>) -> Result<bool, Trouble>;
-
     /// Ends the send; `buf` is free afterwards.
     fn isend_wait(&mut self, to: End<Self::Comm>) -> Result<(), Trouble>;
 

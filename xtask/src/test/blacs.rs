@@ -61,7 +61,7 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
         };
         let much = if options.soak { 20 } else { 1 };
         for &(rows, columns) in grids {
-            for (what, rounds, most) in [("small", 400 * much, 40), ("large", 12 * much, 700)] {
+            for (what, rounds, most) in [("small", 1500 * much, 40), ("large", 40 * much, 900)] {
                 let name = format!("oracle, {what} matrices, {rows} x {columns}");
                 test(name, &|| {
                     let sides = [rows, columns, rounds, most].map(|n| n.to_string());
