@@ -234,28 +234,49 @@ impl Area {
         Some(delivered.map(|d| (slot, d)))
     }
 
-    /// Begins a send. With `keep` (an `isend`) the end is kept for a wait.
+    /// Begins a send if that needs no waiting for its receive: `None` if there is none, and nothing was done. With `keep`
+    /// (an `isend`) the end is kept for a wait.
     #[inline]
-    pub fn send(&mut self, below: &mut impl Slots, at: At, data: Data, keep: bool) -> Begun {
-        let idle = match self.pairs[at.peer as usize].out.get(at.index as usize) {
-            None => true,
-            Some(out) if out.own != Own::None => return Begun::Over(code::ERR_BUSY),
-            Some(out) => out.queue.is_empty(),
-        };
-        if !idle {
-            return self.queue(at, data, None);
+    pub fn try_send(
+        &mut self,
+        below: &mut impl Slots,
+        at: At,
+        data: &Data,
+        keep: bool,
+    ) -> Option<Begun> {
+        match self.pairs[at.peer as usize].out.get(at.index as usize) {
+            None => {}
+            Some(out) if out.own != Own::None => return Some(Begun::Over(code::ERR_BUSY)),
+            // What was spooled before goes first.
+            Some(out) if !out.queue.is_empty() => return None,
+            Some(_) => {}
         }
-        let over = match self.attempt(below, at, &data) {
-            None => return self.queue(at, data, None),
-            Some(Ok((slot, Delivery::Pending))) => return self.queue(at, data, Some(slot)),
-            Some(Ok((_, Delivery::Done { bytes }))) => sent_code(bytes, data.len()),
-            Some(Ok((_, Delivery::PeerFailed | Delivery::Idle))) => code::ERR_PEER,
-            Some(Err(error)) => refused(error),
+        let over = match self.attempt(below, at, data)? {
+            Ok((_, Delivery::Done { bytes })) => sent_code(bytes, data.len()),
+            Ok((slot, Delivery::Pending)) => {
+                return Some(self.queue(at, data.clone(), Some(slot)));
+            }
+            Ok((_, Delivery::PeerFailed | Delivery::Idle)) => code::ERR_PEER,
+            Err(error) => refused(error),
         };
         if keep {
             self.out(at).own = Own::Over(over);
         }
-        Begun::Over(over)
+        Some(Begun::Over(over))
+    }
+
+    /// Begins a send; without a receive it is queued.
+    pub fn send(&mut self, below: &mut impl Slots, at: At, data: Data, keep: bool) -> Begun {
+        match self.try_send(below, at, &data, keep) {
+            Some(begun) => begun,
+            None => self.queue(at, data, None),
+        }
+    }
+
+    /// Whether a send waits for its receive at all.
+    #[inline]
+    pub fn is_patient(&self) -> bool {
+        self.patience != Some(Duration::ZERO)
     }
 
     fn out(&mut self, at: At) -> &mut Out {

@@ -146,13 +146,12 @@ impl Core {
         Ok((peer, comm.area))
     }
 
-    /// The place that (rank, index) of a communicator names, and its area.
+    /// The place that (rank, index) of a communicator names, and which area it is in.
     #[inline]
-    pub fn place(&mut self, number: i32, rank: i32, mai: i32) -> Result<(At, &mut Area), i32> {
+    pub fn place(&mut self, number: i32, rank: i32, mai: i32) -> Result<(At, usize), i32> {
         let (peer, which) = self.peer(number, rank)?;
-        let area = self.area(which)?;
         match u32::try_from(mai) {
-            Ok(index) if index < area.count() => Ok((At { peer, index }, area)),
+            Ok(index) if index < self.area(which)?.count() => Ok((At { peer, index }, which)),
             _ => Err(code::ERR_INDEX),
         }
     }

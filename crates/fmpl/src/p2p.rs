@@ -1,8 +1,11 @@
 //! Sends and receives by (rank, index): the calls of section 3.2.
 
+use std::time::Instant;
+
 use boundary::UserBuf;
 use fmpl_table::{code, consts};
 use layout::Data;
+use mtmi::slot::Slots;
 
 use crate::area::{Area, At, Begun, Ended, Which};
 use crate::core::Core;
@@ -60,14 +63,51 @@ pub struct Name {
     pub comm: i32,
 }
 
+/// Looks for a receive before a send is queued: one that is on its way comes within some hundred nanoseconds.
+const LOOKS: u32 = 50;
+
+/// What came of looking for a receive.
+enum Looked {
+    /// It was there.
+    Begun(At, usize, Begun),
+    /// It is not there.
+    NotYet,
+    /// It is not there, and sends don't wait.
+    Impatient,
+}
+
+#[inline]
+fn look_for<B: Slots>(core: &mut Core, below: &mut B, args: &Args) -> Result<Looked, i32> {
+    let (at, which) = core.place(args.comm, args.rank, args.mai)?;
+    let data = args.data()?;
+    let area = core.area(which)?;
+    Ok(match area.try_send(below, at, &data, false) {
+        Some(begun) => Looked::Begun(at, which, begun),
+        None if area.is_patient() => Looked::NotYet,
+        None => Looked::Impatient,
+    })
+}
+
+/// A send whose receive is there, or comes while we look for it. `None`: it isn't, and nothing was done.
+#[inline]
+fn send_at_once<H: Host>(h: &H, args: &Args) -> Option<Result<(At, usize, Begun), i32>> {
+    for look in 0..LOOKS {
+        let found = h.with(|core, below| look_for(core, below, args));
+        match found {
+            Err(code) => return Some(Err(code)),
+            Ok(Looked::Begun(at, which, begun)) => return Some(Ok((at, which, begun))),
+            Ok(Looked::Impatient) => return None,
+            Ok(Looked::NotYet) if look + 1 < LOOKS => std::hint::spin_loop(),
+            Ok(Looked::NotYet) => {}
+        }
+    }
+    None
+}
+
 fn start_send<H: Host>(h: &H, args: &Args, keep: bool) -> Result<(At, usize, Begun), i32> {
     h.with(|core, below| {
-        let (at, area) = core.place(args.comm, args.rank, args.mai)?;
-        let begun = area.send(below, at, args.data()?, keep);
-        let which = match begun {
-            Begun::Over(_) => 0,
-            Begun::Pending => core.comm(args.comm)?.area,
-        };
+        let (at, which) = core.place(args.comm, args.rank, args.mai)?;
+        let begun = core.area(which)?.send(below, at, args.data()?, keep);
         Ok((at, which, begun))
     })
 }
@@ -75,7 +115,8 @@ fn start_send<H: Host>(h: &H, args: &Args, keep: bool) -> Result<(At, usize, Beg
 /// `fmpl_send`.
 #[inline]
 pub fn send<H: Host>(h: &H, args: &Args) -> i32 {
-    match start_send(h, args, false) {
+    let begun = send_at_once(h, args).unwrap_or_else(|| start_send(h, args, false));
+    match begun {
         Err(code) => code,
         Ok((_, _, Begun::Over(code))) => code,
         Ok((at, which, Begun::Pending)) => {
@@ -101,10 +142,11 @@ fn finish_send<H: Host>(h: &H, what: Waiting, at: At, which: usize) -> i32 {
         Ok(area) => area.poll_send(below, at),
     };
     let time = h.with(|core, _| core.area(which).ok().and_then(|a| a.spool_time(at)));
-    if time.is_some() {
-        if let Some(code) = h.wait(what, time, poll) {
-            return code;
-        }
+    // One that never waits goes to the stash at once.
+    if time.is_some_and(|t| t > Instant::now())
+        && let Some(code) = h.wait(what, time, poll)
+    {
+        return code;
     }
     h.wait_for(what, |core, below| {
         poll(core, below).or_else(|| {
@@ -117,13 +159,13 @@ fn finish_send<H: Host>(h: &H, what: Waiting, at: At, which: usize) -> i32 {
 /// `fmpl_isend_wait`.
 pub fn isend_wait<H: Host>(h: &H, name: Name) -> i32 {
     let found = h.with(|core, below| {
-        let (at, area) = core.place(name.comm, name.rank, name.mai)?;
+        let (at, which) = core.place(name.comm, name.rank, name.mai)?;
+        let area = core.area(which)?;
         if let Some(code) = area.poll_send(below, at) {
             return Ok(Err(code));
         }
-        let known = area.is_sending(at);
-        match known {
-            true => Ok(Ok((at, core.comm(name.comm)?.area))),
+        match area.is_sending(at) {
+            true => Ok(Ok((at, which))),
             false => Err(code::ERR_NOTHING),
         }
     });
@@ -145,16 +187,15 @@ pub fn isend_wait<H: Host>(h: &H, name: Name) -> i32 {
 /// `fmpl_isend_test`: `None` while the send goes on. A send whose `ipara` has passed goes to the stash here too.
 pub fn isend_test<H: Host>(h: &H, name: Name) -> Result<Option<i32>, i32> {
     h.with(|core, below| {
-        let (at, area) = core.place(name.comm, name.rank, name.mai)?;
+        let (at, which) = core.place(name.comm, name.rank, name.mai)?;
+        let area = core.area(which)?;
         if let Some(code) = area.poll_send(below, at) {
             return Ok(Some(code));
         }
         if !area.is_sending(at) {
             return Err(code::ERR_NOTHING);
         }
-        let due = area
-            .spool_time(at)
-            .is_some_and(|t| t <= std::time::Instant::now());
+        let due = area.spool_time(at).is_some_and(|t| t <= Instant::now());
         Ok(if due { area.spool(at) } else { None })
     })
 }

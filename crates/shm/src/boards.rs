@@ -86,7 +86,9 @@ mod tests {
     #[test]
     fn boards_have_ends() {
         let (_, segment) = Segment::create(3, "test").unwrap();
-        let mut shm = Shm::new(segment, 1, vec![2, 5, 9], 10);
+        // Boards don't need the slots' area.
+        let none = Err(std::io::ErrorKind::Unsupported.into());
+        let mut shm = Shm::new(segment, none, 1, vec![2, 5, 9], 10);
         let (me, other) = (Endpoint(5), Endpoint(9));
         assert!(shm.sees_board(me) && shm.sees_board(other) && !shm.sees_board(Endpoint(1)));
         shm.board_store(BOARD - 8, 7);

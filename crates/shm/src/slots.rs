@@ -10,7 +10,7 @@
 //! a receiver (the header: where its buffer is) and what it says as a sender (the landing: what became of the other's
 //! receive), so a reply with the next receive posted before it costs one cache line.
 //! * Up to 24 bytes ride in the landing.
-//! * Into mapped memory the sender stores directly; from 256 KiB on, if its own memory is mapped too, both sides copy
+//! * Into mapped memory the sender stores directly; from 32 KiB on, if its own memory is mapped too, both sides copy
 //!   ([`split`]).
 //! * Everything else streams through a pipe of the pair, as long messages do ([`flow`]). So it does where a mapping is refused.
 //!

@@ -1,7 +1,7 @@
 //! The fabric against raw sockets: 8-byte and 1 MiB ping-pong between two processes, in turns.
 //!
 //! `pingpong [INTERFACE [NAMESPACE NAMESPACE]]`: on loopback, or over what the interface (name, address or network) is
-//! in each of two network namespaces. The raw ends look for data as the fabric's reactors do (`raw-epoll` asks epoll
+//! in each of two network namespaces. `slots` is the first fabric again, with a slot in place of messages. The raw ends look for data as the fabric's reactors do (`raw-epoll` asks epoll
 //! first) or just try to read (`raw-spin`); nobody sleeps.
 
 #[path = "../tests/common/mod.rs"]
@@ -13,6 +13,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use common::{Net, Rank, exchange, launch};
+use mtmi::slot::{Delivery, Landed, Slot, SlotTable, Slots, wait_until};
 use mtmi::{Cookie, Endpoint, Matched, SendMode, Source, Submit, TagSel, Transport};
 use rustix::event::epoll;
 use rustix::thread::LinkNameSpaceType;
@@ -48,25 +49,27 @@ fn main() {
             // Nobody publishes anew before all have read.
             common::meet(map, place + 1, 2);
             let mut rank = Rank::new(Matched::new(tcp), me, 2);
+            rank.t.open_slots(1, 1).unwrap();
             rank.barrier();
             rank
         });
         let remote = fabrics[0].t.fabric().remote(Endpoint(1 - me)).unwrap();
         let mut raw = connect(me, map, remote.ip());
         for (len, rounds) in SIZES {
-            let mut times: Vec<Vec<f64>> = vec![Vec::new(); 2 + fabrics.len()];
+            let mut times: Vec<Vec<f64>> = vec![Vec::new(); 3 + fabrics.len()];
             for _ in 0..TURNS {
                 for (i, t) in times.iter_mut().enumerate() {
                     let took = match i {
                         0 => raw_turn(&mut raw, me, len, rounds, false),
                         1 => raw_turn(&mut raw, me, len, rounds, true),
+                        4 => slot_turn(&mut fabrics[0], me, len, rounds),
                         _ => fabric_turn(&mut fabrics[i - 2], me, len, rounds),
                     };
                     t.push(took.as_secs_f64() * 1e6 / (2 * rounds) as f64);
                 }
             }
             if me == 0 {
-                let names = ["raw-spin", "raw-epoll", "epoll", "io_uring"];
+                let names = ["raw-spin", "raw-epoll", "epoll", "io_uring", "slots"];
                 for (name, t) in names.iter().zip(&mut times) {
                     t.sort_by(f64::total_cmp);
                     println!(
@@ -106,6 +109,44 @@ fn fabric_turn(rank: &mut Rank, me: u32, len: usize, rounds: usize) -> Duration 
                 }
             }
             done.clear();
+        }
+    }
+    start.elapsed()
+}
+
+/// The same with a slot: the next receive is posted before the send.
+fn slot_turn(rank: &mut Rank, me: u32, len: usize, rounds: usize) -> Duration {
+    let mut memory = [vec![1; len], vec![0; len]];
+    let [out, back] = memory.each_mut().map(|m| common::data(m));
+    let slot = Slot {
+        table: SlotTable(0),
+        peer: Endpoint(1 - me),
+        index: 0,
+    };
+    rank.barrier();
+    let t = &mut rank.t;
+    let look = |t: &mut Matched<Tcp>, over: &mut dyn FnMut(&mut Matched<Tcp>) -> bool| {
+        while !over(t) {
+            if !t.advance() {
+                wait_until(t, &mut *over, None);
+            }
+        }
+    };
+    let start = Instant::now();
+    for _ in 0..rounds {
+        t.post(slot, &back).unwrap();
+        for turn in 0..2 {
+            if turn == me {
+                look(t, &mut |t| t.offered(slot).is_some());
+                let begun = t.deliver(slot, &out, 0).unwrap();
+                look(t, &mut |t| {
+                    begun != Delivery::Pending || t.delivered(slot) != Delivery::Pending
+                });
+            } else {
+                look(t, &mut |t| t.has_landed(slot));
+                let landed = t.landed(slot);
+                assert!(matches!(landed, Landed::Done { .. }));
+            }
         }
     }
     start.elapsed()

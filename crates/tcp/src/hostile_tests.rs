@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use boundary::UserBuf;
 use layout::Data;
+use mtmi::slot::{Landed, Slot, SlotTable, Slots};
 use mtmi::{
     Context, Cookie, Endpoint, Matched, Outcome, SendMode, Source, Submit, TagSel, Transport,
 };
 
-use crate::frame::{Announced, EARLY, Frame};
+use crate::frame::{Announced, EARLY, Frame, SlotRef};
 use crate::handshake::{Dialer, HELLO, Job, VERDICT, Verdict};
 use crate::{Config, ReactorKind, Tcp};
 
@@ -66,6 +67,39 @@ fn listen_to(stream: &mut TcpStream, out: &mut [u8], tcp: &mut Matched<Tcp>) {
     stream.set_nonblocking(false).unwrap();
 }
 
+/// The receive that is posted in table 0.
+const SLOT: SlotRef = SlotRef {
+    name: 0,
+    index: 0,
+    generation: 1,
+};
+
+fn post(name: u32, index: u32) -> [u8; 32] {
+    let slot = SlotRef {
+        name,
+        index,
+        generation: 1,
+    };
+    Frame::SlotPost {
+        slot,
+        count: 2,
+        length: 8,
+    }
+    .encode()
+}
+
+/// A delivery to the receive of 64 bytes that the victim has posted.
+fn slot_data(sent: u64, len: u32) -> [u8; 32] {
+    let slot = SlotRef { index: 1, ..SLOT };
+    Frame::SlotData {
+        slot,
+        immediate: 0,
+        sent,
+        len,
+    }
+    .encode()
+}
+
 fn message(total: u64, early: u32) -> Frame {
     Frame::Message(Announced {
         context: 1,
@@ -94,6 +128,21 @@ fn liars_fail_alone() {
         message(u64::MAX, 0).encode().into(),
         message(1, EARLY as u32 + 1).encode().into(),
         [Frame::Bye.encode(), Frame::Bye.encode()].concat(),
+        // A delivery to a slot in which nothing is posted, and an answer that nobody asked for.
+        Frame::SlotData {
+            slot: SLOT,
+            immediate: 0,
+            sent: 1,
+            len: 1,
+        }
+        .encode()
+        .into(),
+        Frame::SlotReturned { slot: SLOT }.encode().into(),
+        // Two receives in one slot.
+        post(0, 1).repeat(2),
+        // A delivery longer than the receive that is posted, and one that goes on after its end.
+        slot_data(65, 65).into(),
+        [&slot_data(64, 64)[..], &[0; 64], &slot_data(64, 64)[..]].concat(),
         // More than the window, without waiting for credit.
         {
             let part = [
@@ -126,6 +175,15 @@ fn suffer(reactor: ReactorKind, lie: &[u8]) {
         data.clone(),
         Cookie(1),
     );
+    tcp.open_slots(0, 2).unwrap();
+    let posted = Slot {
+        table: SlotTable(0),
+        peer: Endpoint(1),
+        index: 1,
+    };
+    let mut room = [0; 64];
+    tcp.post(posted, &Data::bytes(UserBuf::of_array(&mut room), 64))
+        .unwrap();
     let sync = SendMode::Synchronous;
     let unmatched = tcp.isend(Endpoint(1), Context(1), 1, sync, data, Cookie(2));
     assert_eq!((never, unmatched), (Submit::Pending, Submit::Pending));
@@ -138,6 +196,7 @@ fn suffer(reactor: ReactorKind, lie: &[u8]) {
         assert!(Instant::now() < end, "{lie:?} ends nothing");
     }
     assert!(done.iter().all(|c| c.outcome == Outcome::PeerFailed));
+    assert_ne!(tcp.landed(posted), Landed::NotYet);
     assert_eq!(tcp.next_failure(), Some(Endpoint(1)));
     let reason = tcp.fabric().reason(Endpoint(1)).unwrap().to_string();
     assert!(reason.contains("lost"), "{reason}");

@@ -1,6 +1,6 @@
 //! Stage `fmpl`: the programs of `tests/fmpl` over shared memory, over the network and over both.
 //!
-//! `p2p`, `stash` and `coll` are linked with libfmpl alone, which finds the MPI library by itself; `mixed` is an MPI program, built
+//! `p2p`, `stash` and `coll` are linked with libfmpl alone, which finds the MPI library by itself; `mixed` and `table` are MPI programs, built
 //! for both ABIs; `fortran` needs a Fortran compiler, which is installed where it is missing.
 
 use super::ground::{Ground, Over};
@@ -50,6 +50,10 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
                     let program = format!("mixed-{abi}");
                     one(options, tally, &ground, &bin, &program, &[order], ranks);
                 }
+            }
+            for ranks in [1, 2, 5] {
+                let program = format!("table-{abi}");
+                one(options, tally, &ground, &bin, &program, &[], ranks);
             }
         }
     }
@@ -102,12 +106,20 @@ fn compile(bin: &Path) -> Result {
         cc.arg("-o").arg(bin.join(program)).args(&fmpl).arg("-lm");
         process::run(&mut cc)?;
     }
-    for abi in ["standard", "mpich"] {
+    for (abi, program) in [
+        ("standard", "mixed"),
+        ("standard", "table"),
+        ("mpich", "mixed"),
+        ("mpich", "table"),
+    ] {
         let mut cc = Command::new(prefix.join("bin/mpicc"));
         cc.arg(format!("-abi={abi}")).args(FLAGS);
-        cc.arg(source("mixed.c")).arg("-o");
-        cc.arg(bin.join(format!("mixed-{abi}")));
-        cc.args(&fmpl).arg("-lpthread");
+        // A handle is an integer in one ABI and a pointer in the other.
+        cc.args(["-Wno-int-to-pointer-cast", "-Wno-pointer-to-int-cast"]);
+        cc.args(["-Wno-cast-function-type"]);
+        cc.arg(source(&format!("{program}.c"))).arg("-o");
+        cc.arg(bin.join(format!("{program}-{abi}")));
+        cc.args(&fmpl).args(["-lpthread", "-ldl"]);
         process::run(&mut cc)?;
     }
     // The header is C++, too.

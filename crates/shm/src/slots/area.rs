@@ -120,10 +120,15 @@ impl Area {
         self.file.release(at, len as usize);
     }
 
-    /// The pipe from one process to another: the memory for a [`Lane`] and the place of its chunks in it.
+    /// The pipe from one process to another: the memory for a [`Lane`] and the place of its chunks in it. Who sends gets
+    /// memory for it before anything comes.
     pub fn pipe(&self, from: u32, to: u32) -> io::Result<(Mapping, usize)> {
         let at = self.start(from) + DIRECTORY + u64::from(to) * PIPE;
-        Ok((self.piece(at, PIPE)?, PIPE_CONTROL as usize))
+        let mapping = match from == self.local {
+            true => self.piece(at, PIPE)?,
+            false => self.file.map(at, PIPE as usize)?,
+        };
+        Ok((mapping, PIPE_CONTROL as usize))
     }
 
     /// Room for the lines of a new table of this process.

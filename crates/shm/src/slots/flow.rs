@@ -64,13 +64,14 @@ impl Shm {
     }
 
     /// The pipe from a peer.
-    pub(super) fn inward_pipe(&mut self, peer: u32) -> Option<&mut Pipe> {
+    pub(super) fn inward_pipe(&mut self, peer: u32) -> Result<&mut Pipe, SlotError> {
         if self.slots.links[peer as usize].inward.is_none() {
             let from = self.peers[peer as usize].slot;
-            let pipe = self.open_pipe(from, self.local).ok()?;
+            let pipe = self.open_pipe(from, self.local)?;
             self.slots.links[peer as usize].inward = Some(pipe);
         }
-        self.slots.links[peer as usize].inward.as_mut()
+        let pipe = &mut self.slots.links[peer as usize].inward;
+        pipe.as_mut().ok_or(SlotError::NoSuchSlot)
     }
 
     /// Delivers `bytes` bytes of data through the pipe.
@@ -192,8 +193,8 @@ impl Shm {
     pub(super) fn drain_flows(&mut self, peer: u32) -> Result<bool, Hostile> {
         let mut moved = false;
         for _ in 0..TURN {
-            let Some(pipe) = self.inward_pipe(peer) else {
-                // No address space now; looked at again.
+            // It is there since the first receive was posted.
+            let Some(pipe) = &self.slots.links[peer as usize].inward else {
                 break;
             };
             if !pipe.lane.chunk_ready(pipe.passed) {
@@ -287,8 +288,6 @@ impl Shm {
         if !announced.contains(&place) {
             announced.push(place);
         }
-        // Mapped now, so that it can be waited for.
-        self.inward_pipe(peer);
         self.slots.mark_busy(peer);
     }
 }

@@ -104,7 +104,7 @@ fn lie(r: &mut Random, liar: &mut Shm) {
             *passed = passed.wrapping_add(1);
         }
         6 => {
-            if let Some(pipe) = liar.inward_pipe(0) {
+            if let Ok(pipe) = liar.inward_pipe(0) {
                 pipe.lane.set_drained(r.word() as u32);
                 words(pipe).set_copied(r.below(4) as u32, r.word() as u32, false);
                 words(pipe).begin(r.below(4) as u32);

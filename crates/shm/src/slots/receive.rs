@@ -44,6 +44,12 @@ impl Shm {
         if failed {
             return Err(SlotError::PeerFailed);
         }
+        if table.pairs.get(peer).is_some_and(|p| p.mine.is_none()) {
+            // Address space for what may come has to be there before a receive is posted.
+            self.inward_pipe(slot.peer.0)?;
+        }
+        let table = self.slots.tables.get_mut(slot.table.0 as usize);
+        let table = table.and_then(Option::as_mut).ok_or(NONE)?;
         let pair = table.pairs.get_mut(peer).ok_or(NONE)?;
         if pair.mine.is_none() {
             let area = self
