@@ -3,8 +3,8 @@
 //! A stage is a file of `test/`; each adds to a [`Tally`] and goes on after a failure, so that one run
 //! tells everything. Whatever a stage needs from elsewhere it installs under the target folder.
 //!
-//! Stages run in a few lanes beside each other ([`COURSE`]), as most of them wait a good part of their time: for a
-//! network, for sleeping ranks, for one long program among short ones.
+//! Stages run one after the other, but for those that mostly wait for a network: they run beside the ones that
+//! mostly compile ([`COURSE`]). Programs that keep all processors busy run alone.
 
 pub mod apt;
 mod bench;
@@ -38,7 +38,7 @@ use std::time::Instant;
 /// Arguments of `test`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which: tidy gen build unit fuzz over net c fortran fmpl blacs guest kills cross install bench imb mpi4py hpcc scalapack (all of them if none is named)
+    /// Which: tidy gen build unit fuzz over net install bench c fortran fmpl blacs guest kills cross imb mpi4py hpcc scalapack (all of them if none is named)
     stages: Vec<String>,
     /// Only tests whose name contains this
     #[arg(long)]
@@ -130,28 +130,25 @@ const COURSE: [&[Lane]; 3] = [
         ("build", unit::build),
     ]],
     &[
-        &[("unit", unit::run), ("fuzz", fuzz::run)],
+        &[("unit", unit::run)],
+        &[("fuzz", fuzz::run)],
         &[("over", over::run), ("net", net::run)],
     ],
-    &[
-        &[
-            ("c", ctests::run),
-            ("fortran", fortran::run),
-            ("fmpl", fmpl::run),
-            ("blacs", blacs::run),
-            ("guest", guest::run),
-            ("kills", kills::run),
-            ("cross", cross::run),
-        ],
-        &[
-            ("install", install::run),
-            ("bench", bench::run),
-            ("imb", imb::run),
-            ("mpi4py", mpi4py::run),
-            ("hpcc", hpcc::run),
-            ("scalapack", scalapack::run),
-        ],
-    ],
+    &[&[
+        ("install", install::run),
+        ("bench", bench::run),
+        ("c", ctests::run),
+        ("fortran", fortran::run),
+        ("fmpl", fmpl::run),
+        ("blacs", blacs::run),
+        ("guest", guest::run),
+        ("kills", kills::run),
+        ("cross", cross::run),
+        ("imb", imb::run),
+        ("mpi4py", mpi4py::run),
+        ("hpcc", hpcc::run),
+        ("scalapack", scalapack::run),
+    ]],
 ];
 
 fn names() -> Vec<&'static str> {

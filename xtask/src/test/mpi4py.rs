@@ -68,10 +68,14 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
     ] {
         let name = format!("mpi4py{way}/bench {bench} -n {ranks}");
         if options.wants(&name) {
-            let rest = ["-m", "mpi4py.bench", bench].map(str::to_owned);
+            let mut rest = ["-m", "mpi4py.bench", bench].map(str::to_owned).to_vec();
+            if bench == "pingpong" && !options.soak {
+                // Its longest message is 1 GiB.
+                rest.extend(["-n", "16777216"].map(str::to_owned));
+            }
             tally.test(&name, || {
                 let job = job(&python, &options.ground(), ranks, &rest);
-                job.limit_s(60).passes(&[]).map(drop)
+                job.limit_s(180).passes(&[]).map(drop)
             });
         }
     }
