@@ -76,7 +76,7 @@ enum Looked {
     Impatient,
 }
 
-#[inline]
+#[inline(always)]
 fn look_for<B: Slots>(core: &mut Core, below: &mut B, args: &Args) -> Result<Looked, i32> {
     let (at, which) = core.place(args.comm, args.rank, args.mai)?;
     let data = args.data()?;
@@ -88,16 +88,15 @@ fn look_for<B: Slots>(core: &mut Core, below: &mut B, args: &Args) -> Result<Loo
     })
 }
 
-/// A send whose receive is there, or comes while we look for it. `None`: it isn't, and nothing was done.
-#[inline]
-fn send_at_once<H: Host>(h: &H, args: &Args) -> Option<Result<(At, usize, Begun), i32>> {
-    for look in 0..LOOKS {
+/// A send whose receive comes while we look for it further. `None`: it doesn't, and nothing was done.
+fn look_on<H: Host>(h: &H, args: &Args) -> Option<Result<(At, usize, Begun), i32>> {
+    for _ in 1..LOOKS {
+        std::hint::spin_loop();
         let found = h.with(|core, below| look_for(core, below, args));
         match found {
             Err(code) => return Some(Err(code)),
             Ok(Looked::Begun(at, which, begun)) => return Some(Ok((at, which, begun))),
             Ok(Looked::Impatient) => return None,
-            Ok(Looked::NotYet) if look + 1 < LOOKS => std::hint::spin_loop(),
             Ok(Looked::NotYet) => {}
         }
     }
@@ -115,8 +114,22 @@ fn start_send<H: Host>(h: &H, args: &Args, keep: bool) -> Result<(At, usize, Beg
 /// `fmpl_send`.
 #[inline]
 pub fn send<H: Host>(h: &H, args: &Args) -> i32 {
-    let begun = send_at_once(h, args).unwrap_or_else(|| start_send(h, args, false));
-    match begun {
+    match h.with(|core, below| look_for(core, below, args)) {
+        Err(code) => code,
+        Ok(Looked::Begun(_, _, Begun::Over(code))) => code,
+        Ok(looked) => send_later(h, args, looked),
+    }
+}
+
+/// The rest of a send that was not over at once.
+#[inline(never)]
+fn send_later<H: Host>(h: &H, args: &Args, looked: Looked) -> i32 {
+    let begun = match looked {
+        Looked::Begun(at, which, begun) => Some(Ok((at, which, begun))),
+        Looked::NotYet => look_on(h, args),
+        Looked::Impatient => None,
+    };
+    match begun.unwrap_or_else(|| start_send(h, args, false)) {
         Err(code) => code,
         Ok((_, _, Begun::Over(code))) => code,
         Ok((at, which, Begun::Pending)) => {
@@ -200,6 +213,7 @@ pub fn isend_test<H: Host>(h: &H, name: Name) -> Result<Option<i32>, i32> {
     })
 }
 
+#[inline(always)]
 fn start_receive<H: Host>(h: &H, args: &Args) -> Result<(Which, usize), i32> {
     h.with(|core, below| {
         let data = args.data()?;

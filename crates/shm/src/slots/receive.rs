@@ -28,6 +28,12 @@ pub(super) fn place(slot: Slot) -> Place {
     }
 }
 
+/// Writes what came to memory in several pieces.
+#[inline(never)]
+fn scatter(memory: &Data, bytes: &[u8]) {
+    memory.writer().write(bytes);
+}
+
 impl Shm {
     /// Makes a pair of a table usable, as far as it can be now: our lines, and the peer's if it has opened the table.
     #[cold]
@@ -198,7 +204,7 @@ impl Shm {
     }
 
     /// What became of a receive.
-    #[inline]
+    #[inline(always)]
     pub(super) fn slot_landed(&mut self, slot: Slot) -> Landed {
         let Some(pair) = self.slots.pair(slot.table.0, slot.peer.0) else {
             return Landed::Idle;
@@ -233,9 +239,7 @@ impl Shm {
                     Some((to, _)) => unsafe {
                         sys::copy::copy(to.as_mut_ptr(), words.as_ptr().cast(), n);
                     },
-                    None => {
-                        receive.memory.writer().write(&bytes_of(words)[..n]);
-                    }
+                    None => scatter(&receive.memory, &bytes_of(words)[..n]),
                 }
                 receive.state = Receiving::Idle;
                 outcome(landing, capacity)
@@ -283,6 +287,7 @@ impl Shm {
 
     /// What became of a receive that is not simply there or missing.
     #[cold]
+    #[inline(never)]
     fn landed_otherwise(&mut self, slot: Slot) -> Landed {
         self.settle(slot);
         let (place, peer) = (place(slot), slot.peer.0);
@@ -376,6 +381,7 @@ impl Shm {
 }
 
 /// The bytes of a payload, in memory order.
+#[inline]
 pub(super) fn bytes_of(words: super::line::Payload) -> [u8; INLINE] {
     let mut bytes = [0; INLINE];
     for (to, from) in bytes.chunks_exact_mut(8).zip(words) {
