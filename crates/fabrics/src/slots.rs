@@ -51,7 +51,7 @@ impl Slots for Fabrics {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn post(&mut self, slot: Slot, memory: &Data) -> Result<(), SlotError> {
         match self.network(slot.peer) {
             None => self.shm.post(slot, memory),

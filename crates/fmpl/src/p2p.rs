@@ -66,6 +66,13 @@ pub struct Name {
 /// Looks for a receive before a send is queued: one that is on its way comes within some hundred nanoseconds.
 const LOOKS: u32 = 50;
 
+/// Looks for a receive's end before progress is made for everybody: a short message that is under way comes within them.
+const LOOKS_FOR_END: u32 = 64;
+/// The same for messages longer than a line, which move by progress.
+const LOOKS_FOR_LONG: u32 = 2;
+/// Most bytes of a short message.
+const SHORT: i64 = 64;
+
 /// What came of looking for a receive.
 enum Looked {
     /// It was there.
@@ -214,20 +221,40 @@ pub fn isend_test<H: Host>(h: &H, name: Name) -> Result<Option<i32>, i32> {
 }
 
 #[inline(always)]
-fn start_receive<H: Host>(h: &H, args: &Args) -> Result<(Which, usize), i32> {
-    h.with(|core, below| {
-        let data = args.data()?;
-        let (peer, which) = core.peer(args.comm, args.rank)?;
-        let area = core.area(which)?;
-        let posted = match args.mai {
-            consts::TAG_ANY => area.receive_any(below, peer, &data),
-            _ => {
-                let index = index_in(area, args.mai)?;
-                area.receive(below, At { peer, index }, &data)
-            }
-        };
-        Ok((posted?, which))
-    })
+fn start_receive<'a, B: Slots>(
+    core: &'a mut Core,
+    below: &mut B,
+    args: &Args,
+) -> Result<(Which, usize, &'a mut Area), i32> {
+    let data = args.data()?;
+    let (peer, which) = core.peer(args.comm, args.rank)?;
+    let area = core.area(which)?;
+    let posted = match args.mai {
+        consts::TAG_ANY => area.receive_any(below, peer, &data)?,
+        _ => {
+            let index = index_in(area, args.mai)?;
+            area.receive(below, At { peer, index }, &data)?
+        }
+    };
+    Ok((posted, which, area))
+}
+
+/// A receive's end, if it comes while we look for it: nothing but its line is looked at, so the data has to be under way.
+#[inline(always)]
+fn look_for_end<B: Slots>(
+    area: &mut Area,
+    below: &mut B,
+    receive: Which,
+    looks: u32,
+) -> Option<Ended> {
+    for _ in 0..looks {
+        let end = area.poll_receive(below, receive);
+        if end.is_some() {
+            return end;
+        }
+        std::hint::spin_loop();
+    }
+    None
 }
 
 fn index_in(area: &Area, mai: i32) -> Result<u32, i32> {
@@ -237,23 +264,40 @@ fn index_in(area: &Area, mai: i32) -> Result<u32, i32> {
     }
 }
 
+/// Waits for the end of a receive that has been looked for many times.
+#[inline(never)]
 fn finish_receive<H: Host>(h: &H, what: Waiting, receive: Which, which: usize) -> Ended {
-    h.wait_for(what, |core, below| match core.area(which) {
-        Err(code) => Some(Ended {
-            code,
-            bytes: 0,
-            index: 0,
-        }),
-        Ok(area) => area.poll_receive(below, receive),
-    })
+    loop {
+        let end = h.wait_on(what, None, |core, below| match core.area(which) {
+            Err(code) => Some(Ended {
+                code,
+                bytes: 0,
+                index: 0,
+            }),
+            Ok(area) => area.poll_receive(below, receive),
+        });
+        if let Some(end) = end {
+            return end;
+        }
+    }
 }
 
 /// `fmpl_recv`.
 #[inline]
 pub fn recv<H: Host>(h: &H, args: &Args) -> i32 {
-    match start_receive(h, args) {
+    let looks = match args.size {
+        ..=SHORT => LOOKS_FOR_END,
+        _ => LOOKS_FOR_LONG,
+    };
+    let found = h.with(|core, below| {
+        let (receive, which, area) = start_receive(core, below, args)?;
+        let end = look_for_end(area, below, receive, looks);
+        Ok((end, receive, which))
+    });
+    match found {
         Err(code) => code,
-        Ok((receive, which)) => {
+        Ok((Some(end), ..)) => end.code,
+        Ok((None, receive, which)) => {
             let what = args.waiting("fmpl_recv", args.rank.max(0) as u32);
             finish_receive(h, what, receive, which).code
         }
@@ -263,13 +307,14 @@ pub fn recv<H: Host>(h: &H, args: &Args) -> i32 {
 /// `fmpl_irecv`.
 #[inline]
 pub fn irecv<H: Host>(h: &H, args: &Args) -> i32 {
-    match start_receive(h, args) {
+    match h.with(|core, below| start_receive(core, below, args).map(|_| ())) {
         Err(code) => code,
-        Ok(_) => code::SUCCESS,
+        Ok(()) => code::SUCCESS,
     }
 }
 
 /// The receive in flight that a wait or test means.
+#[inline(always)]
 fn in_flight(core: &mut Core, name: Name) -> Result<(Which, usize), i32> {
     let (peer, which) = core.peer(name.comm, name.rank)?;
     let area = core.area(which)?;
@@ -286,7 +331,14 @@ fn in_flight(core: &mut Core, name: Name) -> Result<(Which, usize), i32> {
 /// `fmpl_irecv_wait`; what was received comes with its code.
 #[inline]
 pub fn irecv_wait<H: Host>(h: &H, name: Name) -> Result<Ended, i32> {
-    let (receive, which) = h.with(|core, _| in_flight(core, name))?;
+    let (ended, receive, which) = h.with(|core, below| {
+        let (receive, which) = in_flight(core, name)?;
+        let end = look_for_end(core.area(which)?, below, receive, LOOKS_FOR_END);
+        Ok::<_, i32>((end, receive, which))
+    })?;
+    if let Some(end) = ended {
+        return Ok(end);
+    }
     let what = Waiting {
         call: "fmpl_irecv_wait",
         peer: name.rank,

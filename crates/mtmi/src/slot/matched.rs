@@ -43,7 +43,7 @@ impl<F: Fabric + Slots> Slots for Matched<F> {
         self.fabric.start(slot)
     }
 
-    #[inline]
+    #[inline(always)]
     fn post(&mut self, slot: Slot, memory: &Data) -> Result<(), SlotError> {
         if slot.peer == self.fabric.endpoint() {
             return self.own.post(slot.table, slot.index, memory);

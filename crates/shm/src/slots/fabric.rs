@@ -40,7 +40,7 @@ impl Slots for Shm {
         self.start_slot(slot)
     }
 
-    #[inline]
+    #[inline(always)]
     fn post(&mut self, slot: Slot, memory: &Data) -> Result<(), SlotError> {
         self.bind_slot(slot, memory, true)
     }

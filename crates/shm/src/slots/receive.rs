@@ -127,7 +127,7 @@ impl Shm {
     }
 
     /// Binds memory to a slot's receives. `post`: for one receive, which is offered at once.
-    #[inline]
+    #[inline(always)]
     pub(super) fn bind_slot(
         &mut self,
         slot: Slot,
@@ -135,17 +135,15 @@ impl Shm {
         post: bool,
     ) -> Result<(), SlotError> {
         let length = memory.len();
-        let mut header = Header {
-            segment: 0,
-            offset: 0,
+        let (segment, offset) = match length > INLINE as u64 {
+            true => self.mapped_at(memory),
+            false => (0, 0),
+        };
+        let header = Header {
+            segment,
+            offset,
             length,
         };
-        if length > INLINE as u64
-            && let Some((buf, _)) = memory.contiguous()
-            && let Some(offset) = self.slots.arena.find(buf, length)
-        {
-            (header.segment, header.offset) = (1, offset);
-        }
         let used = self.slots.pair(slot.table.0, slot.peer.0);
         let pair = match used.filter(|p| (slot.index as usize) < p.receives.len()) {
             Some(pair) => pair,
@@ -174,6 +172,14 @@ impl Shm {
             self.outward[slot.peer.index()].bell.get().ring();
         }
         Ok(())
+    }
+
+    /// Segment and offset of mapped memory for a header; zeros for other memory.
+    #[inline(never)]
+    fn mapped_at(&self, memory: &Data) -> (u32, u64) {
+        let run = memory.contiguous();
+        let offset = run.and_then(|(buf, len)| self.slots.arena.find(buf, len));
+        offset.map_or((0, 0), |offset| (1, offset))
     }
 
     /// Offers the receive that was prepared in a slot.
