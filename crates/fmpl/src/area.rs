@@ -223,18 +223,18 @@ impl Area {
         }
         match below.deliver(slot, data, at.index) {
             Ok(delivery) => Some(Ok((slot, delivery))),
-            // Refused, nothing was begun; what that means depends on whether a receive is there.
-            Err(_) => self.attempt_otherwise(below, at, data),
+            Err(why) => self.attempt_otherwise(below, at, data, why),
         }
     }
 
-    /// Delivers `data` if a receive is posted for it, of its index or of any.
+    /// The same when the slot of the index refused: only where a receive is posted there, that is the outcome.
     #[inline(never)]
     fn attempt_otherwise(
         &mut self,
         below: &mut impl Slots,
         at: At,
         data: &Data,
+        why: SlotError,
     ) -> Option<Result<(Slot, Delivery), SlotError>> {
         let mut slot = self.slot(at);
         let pair = &mut self.pairs[at.peer as usize];
@@ -243,7 +243,12 @@ impl Area {
             slot.index = self.count + pair.to_ring % ANY;
             below.offered(slot)?;
         }
-        let delivered = match below.deliver(slot, data, at.index) {
+        let delivered = match why {
+            // Posted since, or in the ring.
+            _ if ring || why == SlotError::NotOffered => below.deliver(slot, data, at.index),
+            _ => Err(why),
+        };
+        let delivered = match delivered {
             // The last delivery there has not been seen to end.
             Err(SlotError::Busy) => return None,
             other => other,
