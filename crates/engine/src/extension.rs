@@ -130,11 +130,12 @@ impl Engine {
             }
             sys::copy::pause();
         }
-        self.wait_long(what, deadline, look)
+        self.wait_on(what, deadline, look)
     }
 
+    /// The same for a caller that has looked many times already: begins with progress.
     #[inline(never)]
-    fn wait_long<R>(
+    pub fn wait_on<R>(
         &self,
         what: impl Fn() -> Waiting,
         deadline: Option<Instant>,

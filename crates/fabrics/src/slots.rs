@@ -51,7 +51,7 @@ impl Slots for Fabrics {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn post(&mut self, slot: Slot, memory: &Data) -> Result<(), SlotError> {
         match self.network(slot.peer) {
             None => self.shm.post(slot, memory),
@@ -59,7 +59,7 @@ impl Slots for Fabrics {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn landed(&mut self, slot: Slot) -> Landed {
         match self.network(slot.peer) {
             None => self.shm.landed(slot),
@@ -90,7 +90,7 @@ impl Slots for Fabrics {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn deliver(&mut self, slot: Slot, data: &Data, immediate: u32) -> Result<Delivery, SlotError> {
         match self.network(slot.peer) {
             None => self.shm.deliver(slot, data, immediate),

@@ -87,4 +87,17 @@ impl Host for Entered {
             |below| self.process.core(|core| look(core, below)),
         )
     }
+
+    fn wait_on<R>(
+        &self,
+        what: Waiting,
+        deadline: Option<Instant>,
+        mut look: impl FnMut(&mut Core, &mut Fabric) -> Option<R>,
+    ) -> Option<R> {
+        self.guard.wait_on(
+            || report(what),
+            deadline,
+            |below| self.process.core(|core| look(core, below)),
+        )
+    }
 }

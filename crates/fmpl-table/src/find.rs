@@ -14,7 +14,16 @@ const OTHER: &CStr = c"libmpi.so.12";
 static TABLE: OnceLock<Result<&'static FmplTable, String>> = OnceLock::new();
 
 /// The table of this process, looked up at the first call. The error is a sentence for a person.
+#[inline]
 pub fn table() -> Result<&'static FmplTable, &'static str> {
+    match TABLE.get() {
+        Some(Ok(table)) => Ok(table),
+        _ => table_at_first(),
+    }
+}
+
+#[cold]
+fn table_at_first() -> Result<&'static FmplTable, &'static str> {
     match TABLE.get_or_init(look) {
         Ok(table) => Ok(table),
         Err(why) => Err(why),

@@ -139,6 +139,8 @@ pub enum Begun {
 }
 
 /// The code of a refused operation on a slot.
+#[cold]
+#[inline(never)]
 pub fn refused(error: SlotError) -> i32 {
     match error {
         SlotError::Busy => code::ERR_BUSY,
@@ -208,24 +210,45 @@ impl Area {
     // --- Sending.
 
     /// Delivers `data` if a receive is posted for it.
-    #[inline]
+    #[inline(always)]
     fn attempt(
         &mut self,
         below: &mut impl Slots,
         at: At,
         data: &Data,
     ) -> Option<Result<(Slot, Delivery), SlotError>> {
-        let mut slot = self.slot(at);
-        let pair = &mut self.pairs[at.peer as usize];
-        if pair.failed {
+        let slot = self.slot(at);
+        if self.pairs[at.peer as usize].failed {
             return Some(Err(SlotError::PeerFailed));
         }
+        match below.deliver(slot, data, at.index) {
+            Ok(delivery) => Some(Ok((slot, delivery))),
+            Err(why) => self.attempt_otherwise(below, at, data, why),
+        }
+    }
+
+    /// The same when the slot of the index refused: only where a receive is posted there, that is the outcome.
+    #[inline(never)]
+    fn attempt_otherwise(
+        &mut self,
+        below: &mut impl Slots,
+        at: At,
+        data: &Data,
+        why: SlotError,
+    ) -> Option<Result<(Slot, Delivery), SlotError>> {
+        let mut slot = self.slot(at);
+        let pair = &mut self.pairs[at.peer as usize];
         let ring = below.offered(slot).is_none();
         if ring {
             slot.index = self.count + pair.to_ring % ANY;
             below.offered(slot)?;
         }
-        let delivered = match below.deliver(slot, data, at.index) {
+        let delivered = match why {
+            // Posted since, or in the ring.
+            _ if ring || why == SlotError::NotOffered => below.deliver(slot, data, at.index),
+            _ => Err(why),
+        };
+        let delivered = match delivered {
             // The last delivery there has not been seen to end.
             Err(SlotError::Busy) => return None,
             other => other,
@@ -236,7 +259,7 @@ impl Area {
 
     /// Begins a send if that needs no waiting for its receive: `None` if there is none, and nothing was done. With `keep`
     /// (an `isend`) the end is kept for a wait.
-    #[inline]
+    #[inline(always)]
     pub fn try_send(
         &mut self,
         below: &mut impl Slots,
@@ -446,7 +469,7 @@ impl Area {
     // --- Receiving.
 
     /// Posts a receive by its index.
-    #[inline]
+    #[inline(always)]
     pub fn receive(&mut self, below: &mut impl Slots, at: At, data: &Data) -> Result<Which, i32> {
         let slot = self.slot(at);
         let count = self.count as usize;
@@ -461,12 +484,15 @@ impl Area {
         if pair.failed {
             return Err(code::ERR_PEER);
         }
-        below.post(slot, data).map_err(refused)?;
-        *posted = true;
+        match below.post(slot, data) {
+            Ok(()) => *posted = true,
+            Err(error) => return Err(refused(error)),
+        }
         Ok(Which::Index(at))
     }
 
     /// Posts a receive from any index of a process.
+    #[inline(never)]
     pub fn receive_any(
         &mut self,
         below: &mut impl Slots,
@@ -502,7 +528,7 @@ impl Area {
     }
 
     /// The end of a receive, told once.
-    #[inline]
+    #[inline(always)]
     pub fn poll_receive(&mut self, below: &mut impl Slots, which: Which) -> Option<Ended> {
         let slot = match which {
             Which::Index(at) => self.slot(at),
@@ -533,6 +559,7 @@ impl Area {
         })
     }
 
+    #[inline(never)]
     fn take(&mut self, peer: u32, number: u64) {
         let ring = &mut self.pairs[peer as usize].ring;
         let at = number.checked_sub(ring.first).map(|n| n as usize);

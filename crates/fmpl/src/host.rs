@@ -43,6 +43,16 @@ pub trait Host {
         look: impl FnMut(&mut Core, &mut Self::Below) -> Option<R>,
     ) -> Option<R>;
 
+    /// As `wait`, for a caller that has looked many times already.
+    fn wait_on<R>(
+        &self,
+        what: Waiting,
+        deadline: Option<Instant>,
+        look: impl FnMut(&mut Core, &mut Self::Below) -> Option<R>,
+    ) -> Option<R> {
+        self.wait(what, deadline, look)
+    }
+
     /// As `wait`, for ever.
     fn wait_for<R>(
         &self,

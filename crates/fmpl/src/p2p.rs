@@ -1,4 +1,8 @@
 //! Sends and receives by (rank, index): the calls of section 3.2.
+//!
+//! A short message whose receive is there takes one function from entering the engine to the line and back: what lies on
+//! its way is `inline(always)` down to `shm::slots`, everything else is kept out (`inline(never)`), as calls and the
+//! registers that they save cost more than the work.
 
 use std::time::Instant;
 
@@ -66,6 +70,13 @@ pub struct Name {
 /// Looks for a receive before a send is queued: one that is on its way comes within some hundred nanoseconds.
 const LOOKS: u32 = 50;
 
+/// Looks for a receive's end before progress is made for everybody: a short message that is under way comes within them.
+const LOOKS_FOR_END: u32 = 64;
+/// The same for messages longer than a line, which move by progress.
+const LOOKS_FOR_LONG: u32 = 2;
+/// Most bytes of a short message.
+const SHORT: i64 = 64;
+
 /// What came of looking for a receive.
 enum Looked {
     /// It was there.
@@ -76,7 +87,7 @@ enum Looked {
     Impatient,
 }
 
-#[inline]
+#[inline(always)]
 fn look_for<B: Slots>(core: &mut Core, below: &mut B, args: &Args) -> Result<Looked, i32> {
     let (at, which) = core.place(args.comm, args.rank, args.mai)?;
     let data = args.data()?;
@@ -88,16 +99,15 @@ fn look_for<B: Slots>(core: &mut Core, below: &mut B, args: &Args) -> Result<Loo
     })
 }
 
-/// A send whose receive is there, or comes while we look for it. `None`: it isn't, and nothing was done.
-#[inline]
-fn send_at_once<H: Host>(h: &H, args: &Args) -> Option<Result<(At, usize, Begun), i32>> {
-    for look in 0..LOOKS {
+/// A send whose receive comes while we look for it further. `None`: it doesn't, and nothing was done.
+fn look_on<H: Host>(h: &H, args: &Args) -> Option<Result<(At, usize, Begun), i32>> {
+    for _ in 1..LOOKS {
+        std::hint::spin_loop();
         let found = h.with(|core, below| look_for(core, below, args));
         match found {
             Err(code) => return Some(Err(code)),
             Ok(Looked::Begun(at, which, begun)) => return Some(Ok((at, which, begun))),
             Ok(Looked::Impatient) => return None,
-            Ok(Looked::NotYet) if look + 1 < LOOKS => std::hint::spin_loop(),
             Ok(Looked::NotYet) => {}
         }
     }
@@ -115,8 +125,22 @@ fn start_send<H: Host>(h: &H, args: &Args, keep: bool) -> Result<(At, usize, Beg
 /// `fmpl_send`.
 #[inline]
 pub fn send<H: Host>(h: &H, args: &Args) -> i32 {
-    let begun = send_at_once(h, args).unwrap_or_else(|| start_send(h, args, false));
-    match begun {
+    match h.with(|core, below| look_for(core, below, args)) {
+        Err(code) => code,
+        Ok(Looked::Begun(_, _, Begun::Over(code))) => code,
+        Ok(looked) => send_later(h, args, looked),
+    }
+}
+
+/// The rest of a send that was not over at once.
+#[inline(never)]
+fn send_later<H: Host>(h: &H, args: &Args, looked: Looked) -> i32 {
+    let begun = match looked {
+        Looked::Begun(at, which, begun) => Some(Ok((at, which, begun))),
+        Looked::NotYet => look_on(h, args),
+        Looked::Impatient => None,
+    };
+    match begun.unwrap_or_else(|| start_send(h, args, false)) {
         Err(code) => code,
         Ok((_, _, Begun::Over(code))) => code,
         Ok((at, which, Begun::Pending)) => {
@@ -200,20 +224,41 @@ pub fn isend_test<H: Host>(h: &H, name: Name) -> Result<Option<i32>, i32> {
     })
 }
 
-fn start_receive<H: Host>(h: &H, args: &Args) -> Result<(Which, usize), i32> {
-    h.with(|core, below| {
-        let data = args.data()?;
-        let (peer, which) = core.peer(args.comm, args.rank)?;
-        let area = core.area(which)?;
-        let posted = match args.mai {
-            consts::TAG_ANY => area.receive_any(below, peer, &data),
-            _ => {
-                let index = index_in(area, args.mai)?;
-                area.receive(below, At { peer, index }, &data)
-            }
-        };
-        Ok((posted?, which))
-    })
+#[inline(always)]
+fn start_receive<'a, B: Slots>(
+    core: &'a mut Core,
+    below: &mut B,
+    args: &Args,
+) -> Result<(Which, usize, &'a mut Area), i32> {
+    let data = args.data()?;
+    let (peer, which) = core.peer(args.comm, args.rank)?;
+    let area = core.area(which)?;
+    let posted = match args.mai {
+        consts::TAG_ANY => area.receive_any(below, peer, &data)?,
+        _ => {
+            let index = index_in(area, args.mai)?;
+            area.receive(below, At { peer, index }, &data)?
+        }
+    };
+    Ok((posted, which, area))
+}
+
+/// A receive's end, if it comes while we look for it: nothing but its line is looked at, so the data has to be under way.
+#[inline(always)]
+fn look_for_end<B: Slots>(
+    area: &mut Area,
+    below: &mut B,
+    receive: Which,
+    looks: u32,
+) -> Option<Ended> {
+    for _ in 0..looks {
+        let end = area.poll_receive(below, receive);
+        if end.is_some() {
+            return end;
+        }
+        std::hint::spin_loop();
+    }
+    None
 }
 
 fn index_in(area: &Area, mai: i32) -> Result<u32, i32> {
@@ -223,23 +268,40 @@ fn index_in(area: &Area, mai: i32) -> Result<u32, i32> {
     }
 }
 
+/// Waits for the end of a receive that has been looked for many times.
+#[inline(never)]
 fn finish_receive<H: Host>(h: &H, what: Waiting, receive: Which, which: usize) -> Ended {
-    h.wait_for(what, |core, below| match core.area(which) {
-        Err(code) => Some(Ended {
-            code,
-            bytes: 0,
-            index: 0,
-        }),
-        Ok(area) => area.poll_receive(below, receive),
-    })
+    loop {
+        let end = h.wait_on(what, None, |core, below| match core.area(which) {
+            Err(code) => Some(Ended {
+                code,
+                bytes: 0,
+                index: 0,
+            }),
+            Ok(area) => area.poll_receive(below, receive),
+        });
+        if let Some(end) = end {
+            return end;
+        }
+    }
 }
 
 /// `fmpl_recv`.
 #[inline]
 pub fn recv<H: Host>(h: &H, args: &Args) -> i32 {
-    match start_receive(h, args) {
+    let looks = match args.size {
+        ..=SHORT => LOOKS_FOR_END,
+        _ => LOOKS_FOR_LONG,
+    };
+    let found = h.with(|core, below| {
+        let (receive, which, area) = start_receive(core, below, args)?;
+        let end = look_for_end(area, below, receive, looks);
+        Ok((end, receive, which))
+    });
+    match found {
         Err(code) => code,
-        Ok((receive, which)) => {
+        Ok((Some(end), ..)) => end.code,
+        Ok((None, receive, which)) => {
             let what = args.waiting("fmpl_recv", args.rank.max(0) as u32);
             finish_receive(h, what, receive, which).code
         }
@@ -249,13 +311,14 @@ pub fn recv<H: Host>(h: &H, args: &Args) -> i32 {
 /// `fmpl_irecv`.
 #[inline]
 pub fn irecv<H: Host>(h: &H, args: &Args) -> i32 {
-    match start_receive(h, args) {
+    match h.with(|core, below| start_receive(core, below, args).map(|_| ())) {
         Err(code) => code,
-        Ok(_) => code::SUCCESS,
+        Ok(()) => code::SUCCESS,
     }
 }
 
 /// The receive in flight that a wait or test means.
+#[inline(always)]
 fn in_flight(core: &mut Core, name: Name) -> Result<(Which, usize), i32> {
     let (peer, which) = core.peer(name.comm, name.rank)?;
     let area = core.area(which)?;
@@ -272,7 +335,14 @@ fn in_flight(core: &mut Core, name: Name) -> Result<(Which, usize), i32> {
 /// `fmpl_irecv_wait`; what was received comes with its code.
 #[inline]
 pub fn irecv_wait<H: Host>(h: &H, name: Name) -> Result<Ended, i32> {
-    let (receive, which) = h.with(|core, _| in_flight(core, name))?;
+    let (ended, receive, which) = h.with(|core, below| {
+        let (receive, which) = in_flight(core, name)?;
+        let end = look_for_end(core.area(which)?, below, receive, LOOKS_FOR_END);
+        Ok::<_, i32>((end, receive, which))
+    })?;
+    if let Some(end) = ended {
+        return Ok(end);
+    }
     let what = Waiting {
         call: "fmpl_irecv_wait",
         peer: name.rank,

@@ -76,14 +76,18 @@ impl Data {
     }
 
     /// If the data lie in one run: its address and length.
-    #[inline]
+    #[inline(always)]
     pub fn contiguous(&self) -> Option<(UserBuf, u64)> {
         match &self.shape {
             Shape::Bytes(n) => Some((self.buf, *n)),
-            Shape::Typed { program, count } => program
-                .run_start(*count)
-                .map(|start| (self.buf.offset(start), self.len())),
+            Shape::Typed { program, count } => self.run_of(program, *count),
         }
+    }
+
+    /// Where typed data lie, if that is one run.
+    fn run_of(&self, program: &Program, count: u64) -> Option<(UserBuf, u64)> {
+        let start = program.run_start(count)?;
+        Some((self.buf.offset(start), self.len()))
     }
 
     /// Reads the data as a stream of packed bytes.

@@ -43,7 +43,7 @@ impl<F: Fabric + Slots> Slots for Matched<F> {
         self.fabric.start(slot)
     }
 
-    #[inline]
+    #[inline(always)]
     fn post(&mut self, slot: Slot, memory: &Data) -> Result<(), SlotError> {
         if slot.peer == self.fabric.endpoint() {
             return self.own.post(slot.table, slot.index, memory);
@@ -51,7 +51,7 @@ impl<F: Fabric + Slots> Slots for Matched<F> {
         self.fabric.post(slot, memory)
     }
 
-    #[inline]
+    #[inline(always)]
     fn landed(&mut self, slot: Slot) -> Landed {
         if slot.peer == self.fabric.endpoint() {
             return self.own.landed(slot.table, slot.index);
@@ -82,7 +82,7 @@ impl<F: Fabric + Slots> Slots for Matched<F> {
         self.fabric.offered(slot)
     }
 
-    #[inline]
+    #[inline(always)]
     fn deliver(&mut self, slot: Slot, data: &Data, immediate: u32) -> Result<Delivery, SlotError> {
         if slot.peer == self.fabric.endpoint() {
             return self.own.deliver(slot.table, slot.index, data, immediate);

@@ -6,6 +6,7 @@ use mtmi::slot::{Delivery, Slot, SlotError};
 use super::line::{Header, INLINE, LONGEST, Landing, Payload, Way};
 use super::receive::place;
 use super::split::SPLIT;
+use super::table::{Deliver, Lines, Pair};
 use crate::Shm;
 
 impl Shm {
@@ -36,28 +37,22 @@ impl Shm {
     }
 
     /// Delivers data to the receive that is offered.
-    #[inline]
+    #[inline(always)]
     pub(super) fn slot_deliver(
         &mut self,
         slot: Slot,
         data: &Data,
         immediate: u32,
     ) -> Result<Delivery, SlotError> {
-        let used = self.slots.pair(slot.table.0, slot.peer.0);
         let index = slot.index as usize;
-        let pair = match used.filter(|p| index < p.deliveries.len() && p.theirs.is_some()) {
-            Some(pair) => pair,
-            None => self.join_slots(slot)?,
-        };
-        let (Some(mine), Some(theirs), Some(deliver)) =
-            (&pair.mine, &pair.theirs, pair.deliveries.get_mut(index))
-        else {
-            return Err(SlotError::NotOffered);
+        let used = self.slots.pair(slot.table.0, slot.peer.0);
+        let Some((trouble, mine, theirs, deliver)) = used.and_then(|p| usable(p, index)) else {
+            return self.deliver_at_first(slot, data, immediate);
         };
         if deliver.busy {
             return Err(SlotError::Busy);
         }
-        if let Some(trouble) = pair.trouble {
+        if let Some(trouble) = *trouble {
             return Err(trouble);
         }
         let generation = deliver.consumed.wrapping_add(1);
@@ -83,7 +78,23 @@ impl Shm {
         Ok(Delivery::Done { bytes })
     }
 
+    /// The same, before the peer's lines are known.
+    #[cold]
+    fn deliver_at_first(
+        &mut self,
+        slot: Slot,
+        data: &Data,
+        immediate: u32,
+    ) -> Result<Delivery, SlotError> {
+        let pair = self.join_slots(slot)?;
+        match usable(pair, slot.index as usize) {
+            Some(_) => self.slot_deliver(slot, data, immediate),
+            None => Err(SlotError::NotOffered),
+        }
+    }
+
     /// Delivers more than rides in a landing.
+    #[inline(never)]
     fn deliver_long(
         &mut self,
         slot: Slot,
@@ -216,6 +227,19 @@ impl Shm {
     }
 }
 
+/// What a delivery needs of a pair: why nothing can begin, both sides' lines, and what this side knows of the slot.
+/// `None` where the lines of either are not known yet.
+#[inline(always)]
+fn usable(
+    pair: &mut Pair,
+    index: usize,
+) -> Option<(&Option<SlotError>, &Lines, &Lines, &mut Deliver)> {
+    match (&pair.mine, &pair.theirs, pair.deliveries.get_mut(index)) {
+        (Some(mine), Some(theirs), Some(deliver)) => Some((&pair.trouble, mine, theirs, deliver)),
+        _ => None,
+    }
+}
+
 /// The first `n` bytes of data as words of a landing.
 #[inline(always)]
 fn payload_of(data: &Data, n: usize) -> Payload {
@@ -226,13 +250,19 @@ fn payload_of(data: &Data, n: usize) -> Payload {
         Some((from, _)) => unsafe {
             sys::copy::copy(words.as_mut_ptr().cast(), from.as_mut_ptr(), n);
         },
-        None => {
-            let mut bytes = [0; INLINE];
-            data.reader().read(&mut bytes[..n]);
-            for (to, from) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
-                *to = u64::from_ne_bytes(*from);
-            }
-        }
+        None => words = gathered(data, n),
+    }
+    words
+}
+
+/// The same, from data in several pieces.
+#[inline(never)]
+fn gathered(data: &Data, n: usize) -> Payload {
+    let mut words: Payload = [0; INLINE / 8];
+    let mut bytes = [0; INLINE];
+    data.reader().read(&mut bytes[..n]);
+    for (to, from) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
+        *to = u64::from_ne_bytes(*from);
     }
     words
 }

@@ -40,12 +40,12 @@ impl Slots for Shm {
         self.start_slot(slot)
     }
 
-    #[inline]
+    #[inline(always)]
     fn post(&mut self, slot: Slot, memory: &Data) -> Result<(), SlotError> {
         self.bind_slot(slot, memory, true)
     }
 
-    #[inline]
+    #[inline(always)]
     fn landed(&mut self, slot: Slot) -> Landed {
         self.slot_landed(slot)
     }
@@ -64,7 +64,7 @@ impl Slots for Shm {
         self.slot_offered(slot)
     }
 
-    #[inline]
+    #[inline(always)]
     fn deliver(&mut self, slot: Slot, data: &Data, immediate: u32) -> Result<Delivery, SlotError> {
         self.slot_deliver(slot, data, immediate)
     }

@@ -28,6 +28,12 @@ pub(super) fn place(slot: Slot) -> Place {
     }
 }
 
+/// Writes what came to memory in several pieces.
+#[inline(never)]
+fn scatter(memory: &Data, bytes: &[u8]) {
+    memory.writer().write(bytes);
+}
+
 impl Shm {
     /// Makes a pair of a table usable, as far as it can be now: our lines, and the peer's if it has opened the table.
     #[cold]
@@ -121,7 +127,7 @@ impl Shm {
     }
 
     /// Binds memory to a slot's receives. `post`: for one receive, which is offered at once.
-    #[inline]
+    #[inline(always)]
     pub(super) fn bind_slot(
         &mut self,
         slot: Slot,
@@ -129,17 +135,15 @@ impl Shm {
         post: bool,
     ) -> Result<(), SlotError> {
         let length = memory.len();
-        let mut header = Header {
-            segment: 0,
-            offset: 0,
+        let (segment, offset) = match length > INLINE as u64 {
+            true => self.mapped_at(memory),
+            false => (0, 0),
+        };
+        let header = Header {
+            segment,
+            offset,
             length,
         };
-        if length > INLINE as u64
-            && let Some((buf, _)) = memory.contiguous()
-            && let Some(offset) = self.slots.arena.find(buf, length)
-        {
-            (header.segment, header.offset) = (1, offset);
-        }
         let used = self.slots.pair(slot.table.0, slot.peer.0);
         let pair = match used.filter(|p| (slot.index as usize) < p.receives.len()) {
             Some(pair) => pair,
@@ -170,6 +174,14 @@ impl Shm {
         Ok(())
     }
 
+    /// Segment and offset of mapped memory for a header; zeros for other memory.
+    #[inline(never)]
+    fn mapped_at(&self, memory: &Data) -> (u32, u64) {
+        let run = memory.contiguous();
+        let offset = run.and_then(|(buf, len)| self.slots.arena.find(buf, len));
+        offset.map_or((0, 0), |offset| (1, offset))
+    }
+
     /// Offers the receive that was prepared in a slot.
     #[inline]
     pub(super) fn start_slot(&mut self, slot: Slot) -> Result<(), SlotError> {
@@ -198,7 +210,7 @@ impl Shm {
     }
 
     /// What became of a receive.
-    #[inline]
+    #[inline(always)]
     pub(super) fn slot_landed(&mut self, slot: Slot) -> Landed {
         let Some(pair) = self.slots.pair(slot.table.0, slot.peer.0) else {
             return Landed::Idle;
@@ -233,9 +245,7 @@ impl Shm {
                     Some((to, _)) => unsafe {
                         sys::copy::copy(to.as_mut_ptr(), words.as_ptr().cast(), n);
                     },
-                    None => {
-                        receive.memory.writer().write(&bytes_of(words)[..n]);
-                    }
+                    None => scatter(&receive.memory, &bytes_of(words)[..n]),
                 }
                 receive.state = Receiving::Idle;
                 outcome(landing, capacity)
@@ -283,6 +293,7 @@ impl Shm {
 
     /// What became of a receive that is not simply there or missing.
     #[cold]
+    #[inline(never)]
     fn landed_otherwise(&mut self, slot: Slot) -> Landed {
         self.settle(slot);
         let (place, peer) = (place(slot), slot.peer.0);
@@ -376,6 +387,7 @@ impl Shm {
 }
 
 /// The bytes of a payload, in memory order.
+#[inline]
 pub(super) fn bytes_of(words: super::line::Payload) -> [u8; INLINE] {
     let mut bytes = [0; INLINE];
     for (to, from) in bytes.chunks_exact_mut(8).zip(words) {
