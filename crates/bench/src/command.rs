@@ -36,6 +36,8 @@ Examples:
   yamabiko bench all --against mpich                     a tour of some minutes
   yamabiko bench latency --against mpich,openmpi --sizes 8,1k,64k
   yamabiko bench collectives --only allreduce --ranks 4 --rounds 15
+  yamabiko bench fmpl --against mpich --base raw
+  yamabiko bench fmpl-latency --against scalapack-mpich=/  with the BLACS of Debian's libscalapack-mpich2.2
   yamabiko bench bandwidth --against yamabiko=/opt/old   another installation of Yamabiko
   yamabiko bench latency --env YAMABIKO_FABRICS=self,tcp --json tcp.json --svg tcp.svg";
 
@@ -97,8 +99,10 @@ impl Args {
 fn known() -> PossibleValuesParser {
     let all = experiments::ALL.iter();
     let named = all.map(|one| PossibleValue::new(one.name).help(one.about));
+    let groups = experiments::GROUPS.iter();
+    let groups = groups.map(|(name, about)| PossibleValue::new(*name).help(*about));
     let tour = PossibleValue::new("all").help("All of them, a few values each");
-    PossibleValuesParser::new(named.chain([tour]))
+    PossibleValuesParser::new(groups.chain(named).chain([tour]))
 }
 
 /// A number with k or M behind it.
@@ -167,7 +171,11 @@ pub fn run(args: &Args, prefix: &Path) -> Result<Answer> {
 
 /// Ours, those it is compared with, and the bare machine.
 fn implementations(args: &Args, prefix: &Path, say: &dyn Fn(&str)) -> Result<Vec<Implementation>> {
-    let mut all = vec![Implementation::yamabiko("yamabiko", prefix)];
+    let mut all = vec![
+        Implementation::yamabiko("yamabiko", prefix),
+        Implementation::fmpl("fmpl", prefix),
+        Implementation::blacs("blacs", prefix),
+    ];
     all.extend(peers::find(&args.against, args.cache.as_deref(), say)?);
     all.push(Implementation::raw());
     for one in &mut all {
@@ -379,11 +387,11 @@ pub(crate) mod tests {
             .into_iter()
             .map(|i| i.name)
             .collect();
-        assert_eq!(names, ["yamabiko", "raw"]);
+        assert_eq!(names, ["yamabiko", "fmpl", "blacs", "raw"]);
         assert!(
             of("bench all --base mpich")
                 .unwrap_err()
-                .contains("there are yamabiko, raw")
+                .contains("there are yamabiko, fmpl, blacs, raw")
         );
         let all = of("bench all --env A=b=c").unwrap();
         assert!(
