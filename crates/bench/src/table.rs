@@ -92,8 +92,17 @@ fn printed(text: &mut String, outcome: &Outcome) {
             true => String::new(),
             false => format!(" for {value} {}", outcome.axis),
         };
-        let figures = figures.join(", ");
-        let _ = writeln!(text, "  the paper prints{at}: {figures}");
+        let mut line = format!("  the paper prints{at}: ");
+        for (i, figure) in figures.iter().enumerate() {
+            let end = if i + 1 == figures.len() { "" } else { ", " };
+            if line.chars().count() + figure.chars().count() + end.len() > WIDTH {
+                let _ = writeln!(text, "{}", line.trim_end());
+                line = "    ".into();
+            }
+            line.push_str(figure);
+            line.push_str(end);
+        }
+        let _ = writeln!(text, "{line}");
     }
 }
 
@@ -327,7 +336,12 @@ mod tests {
         let names: Vec<_> = (0..9).map(|i| format!("an-implementation-{i}")).collect();
         let names: Vec<_> = names.iter().map(String::as_str).collect();
         let rounds = vec![round(Regime::Near, &[Some(1.0); 9])];
-        let told = text(&report(vec![outcome(&names, rounds)]));
+        const PRINTED: Printed = Printed::new("something with a rather long name", 8, 12.8);
+        const MANY: &[Printed] = &[PRINTED; 9];
+        let mut panel = outcome(&names, rounds);
+        panel.printed = MANY;
+        let told = text(&report(vec![panel]));
+        assert_eq!(told.matches(PRINTED.what).count(), MANY.len());
         assert!(
             told.lines().all(|line| line.chars().count() <= WIDTH),
             "{told}"
