@@ -30,6 +30,19 @@ BENCH_FUNCTION void *paper_memory(size_t bytes) {
     return memory;
 }
 
+/* Roots rotate: also from one batch to the next, which may be a single round. */
+static int paper_turns;
+
+/* The root of a round. */
+BENCH_FUNCTION int paper_root(int round) {
+    return (paper_turns + round) % ranks;
+}
+
+/* So many rounds are over. */
+BENCH_FUNCTION void paper_turned(int rounds) {
+    paper_turns = paper_root(rounds);
+}
+
 /* What reading the clock costs, in seconds: it is taken off where a round is as short as a message. */
 BENCH_FUNCTION double paper_clock(void) {
     double least = 1;

@@ -22,7 +22,7 @@ void Cdgamx2d(int context, const char *scope, const char *top, int m, int n, dou
 #define BENCH_LIBRARY "BLACS"
 #endif
 
-static double *matrix;
+static double *matrix, *other;
 static int context, elements;
 
 static void fail(const char *why) {
@@ -43,9 +43,9 @@ static double ping_pong(int rounds) {
     for (int i = 0; i < rounds; i++) {
         if (me == 0) {
             Cdgesd2d(context, elements, 1, matrix, elements, 0, 1);
-            Cdgerv2d(context, elements, 1, matrix, elements, 0, 1);
+            Cdgerv2d(context, elements, 1, other, elements, 0, 1);
         } else if (me == 1) {
-            Cdgerv2d(context, elements, 1, matrix, elements, 0, 0);
+            Cdgerv2d(context, elements, 1, other, elements, 0, 0);
             Cdgesd2d(context, elements, 1, matrix, elements, 0, 0);
         }
     }
@@ -62,18 +62,20 @@ static double barrier(int rounds) {
 static double bcast(int rounds) {
     double start = bench_now();
     for (int i = 0; i < rounds; i++) {
-        if (i % ranks == me)
+        if (paper_root(i) == me)
             Cdgebs2d(context, "A", " ", elements, 1, matrix, elements);
         else
-            Cdgebr2d(context, "A", " ", elements, 1, matrix, elements, 0, i % ranks);
+            Cdgebr2d(context, "A", " ", elements, 1, matrix, elements, 0, paper_root(i));
     }
+    paper_turned(rounds);
     return bench_now() - start;
 }
 
 static double reduce(int rounds) {
     double start = bench_now();
     for (int i = 0; i < rounds; i++)
-        Cdgsum2d(context, "A", " ", elements, 1, matrix, elements, 0, i % ranks);
+        Cdgsum2d(context, "A", " ", elements, 1, matrix, elements, 0, paper_root(i));
+    paper_turned(rounds);
     return bench_now() - start;
 }
 
@@ -107,9 +109,11 @@ int main(int argc, char **argv) {
             fail("BLACS sends doubles here: bytes must be a multiple of 8");
         elements = (int)(bytes / PAPER_ELEMENT);
         matrix = paper_memory(bytes);
+        other = paper_memory(bytes);
         paper_figure(i, figure(bytes));
         meet();
         free(matrix);
+        free(other);
     }
     if (me == 0)
         bench_end();

@@ -151,14 +151,16 @@ static double barrier(int rounds) {
 static double bcast(int rounds) {
     double start = bench_now();
     for (int i = 0; i < rounds; i++)
-        ok(fmpl_bcast(out, bytes, i % ranks, WORLD, NULL));
+        ok(fmpl_bcast(out, bytes, paper_root(i), WORLD, NULL));
+    paper_turned(rounds);
     return bench_now() - start;
 }
 
 static double reduce(int rounds) {
     double start = bench_now();
     for (int i = 0; i < rounds; i++)
-        ok(fmpl_reduce(out, bytes / PAPER_ELEMENT, fmpl_dsum, i % ranks, WORLD, in, NULL));
+        ok(fmpl_reduce(out, bytes / PAPER_ELEMENT, fmpl_dsum, paper_root(i), WORLD, in, NULL));
+    paper_turned(rounds);
     return bench_now() - start;
 }
 

@@ -74,14 +74,16 @@ static double barrier(int rounds) {
 static double bcast(int rounds) {
     double start = bench_now();
     for (int i = 0; i < rounds; i++)
-        MPI_Bcast(out, bytes, MPI_CHAR, i % ranks, MPI_COMM_WORLD);
+        MPI_Bcast(out, bytes, MPI_CHAR, paper_root(i), MPI_COMM_WORLD);
+    paper_turned(rounds);
     return bench_now() - start;
 }
 
 static double reduce(int rounds) {
     double start = bench_now();
     for (int i = 0; i < rounds; i++)
-        MPI_Reduce(out, in, bytes / PAPER_ELEMENT, MPI_DOUBLE, MPI_SUM, i % ranks, MPI_COMM_WORLD);
+        MPI_Reduce(out, in, bytes / PAPER_ELEMENT, MPI_DOUBLE, MPI_SUM, paper_root(i), MPI_COMM_WORLD);
+    paper_turned(rounds);
     return bench_now() - start;
 }
 
