@@ -3,7 +3,8 @@
  *   latency     microseconds one way, by bytes: the receiver writes a header into a slot at the sender, the sender
  *               sees it, writes the data home and then a flag; each on a line of its own. HOW: blocking, or ahead
  *               (the header for the answer is written before the message that is answered)
- *   ping-pong   gigabytes a second, by bytes: a copy from one array to another, by one process */
+ *   reduce      microseconds, whatever the value: 8 KiB one way, and adding them to as many
+ *   ping-pong, bcast-bandwidth   gigabytes a second, by bytes: a copy from one array to another, by one process */
 #define _GNU_SOURCE
 #include "bench.h"
 #include <signal.h>
@@ -14,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LINE = 128, BYTES_MAX = 4096 };
+enum { LINE = 128, BYTES_MAX = 8 << 10 };
 
 /* What lies at one side. */
 struct side {
@@ -37,13 +38,16 @@ static void post(void) {
 }
 
 static void send(void) {
+    uint64_t where, length;
     sent++;
     while (atomic_load_explicit(&mine->header, memory_order_acquire) < sent) {
     }
+    where = mine->where;
+    length = mine->length;
     /* Bounded, as whatever another process wrote has to be. */
-    if (mine->length > BYTES_MAX || mine->where > BYTES_MAX - mine->length)
+    if (length > BYTES_MAX || where > BYTES_MAX - length)
         _exit(1);
-    memcpy(theirs->data + mine->where, message, mine->length);
+    memcpy(theirs->data + where, message, length);
     atomic_store_explicit(&theirs->flag, sent, memory_order_release);
 }
 
@@ -91,6 +95,18 @@ static double copy(int rounds) {
         memcpy(to, from, bytes);
         /* So that no copy is left out because the next one does the same. */
         __asm__ volatile("" : : "r"(to), "r"(from) : "memory");
+    }
+    return (bench_now() - start) / rounds;
+}
+
+static double sums[BYTES_MAX / sizeof(double)], terms[BYTES_MAX / sizeof(double)];
+
+static double sum(int rounds) {
+    double start = bench_now();
+    for (int i = 0; i < rounds; i++) {
+        for (size_t k = 0; k < sizeof sums / sizeof sums[0]; k++)
+            sums[k] += terms[k];
+        __asm__ volatile("" : : "r"(sums), "r"(terms) : "memory");
     }
     return (bench_now() - start) / rounds;
 }
@@ -144,6 +160,17 @@ static double copied(void) {
     return figure;
 }
 
+static double figure(size_t value) {
+    double latency_only;
+    bytes = bench_is("reduce") ? BYTES_MAX : value;
+    if (bench_is("latency"))
+        return latency();
+    if (!bench_is("reduce"))
+        return copied();
+    latency_only = latency();
+    return latency_only < 0 ? latency_only : latency_only + 1e6 * measure(sum);
+}
+
 int main(int argc, char **argv) {
     if (!bench_arguments(argc, argv)) {
         fprintf(stderr, "arguments: MILLISECONDS WHAT HOW VALUE...\n");
@@ -154,14 +181,12 @@ int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     bench_library("shared memory and memcpy, in C");
     for (int i = 0; i < bench.count; i++) {
-        double figure;
-        bytes = bench_value(i);
-        figure = bench_is("latency") ? latency() : copied();
-        if (figure < 0) {
+        double found = figure(bench_value(i));
+        if (found < 0) {
             fprintf(stderr, "raw_slot: no memory, no second process, or more than %d bytes\n", BYTES_MAX);
             return 1;
         }
-        bench_point(i, figure);
+        bench_point(i, found);
     }
     bench_end();
     return 0;

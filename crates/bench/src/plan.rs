@@ -188,6 +188,21 @@ mod tests {
     }
 
     #[test]
+    fn interfaces_may_have_words_of_their_own() {
+        let all = [
+            Implementation::yamabiko("mpi", Path::new("/p")),
+            Implementation::fmpl("fmpl", Path::new("/p")),
+            Implementation::blacs("blacs", Path::new("/p")),
+            Implementation::raw(),
+        ];
+        let of = |words: &str| of(&asked(words).unwrap()).unwrap()[0].series(&all);
+        let bandwidth = [(0, "heap"), (0, "alloc_mem"), (1, "mapped"), (1, "heap")];
+        assert_eq!(of("bench fmpl-bandwidth")[..4], bandwidth);
+        assert_eq!(of("bench fmpl-bandwidth")[4..], [(2, ""), (3, "")]);
+        assert_eq!(of("bench fmpl-parts"), [(1, "")]);
+    }
+
+    #[test]
     fn only_those_with_a_kernel_take_part() {
         let all = [
             Implementation::yamabiko("a", Path::new("/p")),

@@ -29,12 +29,25 @@ const COLLECTIVE: &[(Interface, &str)] = &[
     (Interface::Blacs, "paper_blacs.c"),
 ];
 
+/// These, and the machine itself.
+const WITH_RAW: [(Interface, &str); 4] = [
+    COLLECTIVE[0],
+    COLLECTIVE[1],
+    COLLECTIVE[2],
+    (Interface::Raw, "raw_slot.c"),
+];
+
 /// A collective operation on a growing number of processes.
-const fn by_ranks(name: &'static str, about: &'static str, panels: &'static [Panel]) -> Experiment {
+const fn by_ranks(
+    name: &'static str,
+    about: &'static str,
+    kernels: &'static [(Interface, &'static str)],
+    panels: &'static [Panel],
+) -> Experiment {
     Experiment {
         name,
         about,
-        kernels: COLLECTIVE,
+        kernels,
         axis: PROCESSES,
         ranks: Ranks::Swept,
         calibrated: true,
@@ -225,6 +238,7 @@ pub const BANDWIDTH: Experiment = Experiment {
 pub const BARRIER: Experiment = by_ranks(
     "fmpl-barrier",
     "Time of a barrier (figure 8)",
+    COLLECTIVE,
     &[operation("barrier", "slowest rank")],
 );
 
@@ -232,14 +246,15 @@ pub const BARRIER: Experiment = by_ranks(
 pub const BCAST: Experiment = by_ranks(
     "fmpl-bcast",
     "Time of a broadcast of 8 KiB (figure 9)",
+    COLLECTIVE,
     &[operation("bcast", "slowest rank, roots in turn")],
 );
 
 /// Figure 10.
 pub const BCAST_BANDWIDTH: Experiment = Experiment {
     name: "fmpl-bcast-bandwidth",
-    about: "Bandwidth of a broadcast: its size by its time (figure 10)",
-    kernels: COLLECTIVE,
+    about: "Bandwidth of a broadcast: its size by its time (figure 10), beside a copy within a process",
+    kernels: &WITH_RAW,
     axis: Axis {
         values: &[8, 128, KI, 8 * KI, 64 * KI, 512 * KI, MI, 8 * MI],
         tour: &[8 * KI, MI, 8 * MI],
@@ -265,7 +280,8 @@ pub const BCAST_BANDWIDTH: Experiment = Experiment {
 /// Figure 11. The paper reduces along trees of messages, and so does FMPL here: there is no other way.
 pub const REDUCE: Experiment = by_ranks(
     "fmpl-reduce",
-    "Time of a reduction of 8 KiB of doubles (figure 11)",
+    "Time of a reduction of 8 KiB of doubles (figure 11), beside a single step of it in C",
+    &WITH_RAW,
     &[Panel {
         name: "reduce",
         about: "sum, slowest rank, roots in turn",
