@@ -53,13 +53,27 @@ BENCH_FUNCTION double paper_clock(void) {
     return least;
 }
 
+/* Sums of such times: at least a nanosecond for each, below which the clock tells nothing. */
+BENCH_FUNCTION double paper_told(double seconds, int times) {
+    double least = 1e-9 * times;
+    return seconds < least ? least : seconds;
+}
+
 BENCH_FUNCTION double paper_slowest(double mine) {
     greatest(&mine, 1);
     return mine;
 }
 
+/* Seconds that so many rounds take from beginning to end, also what `run` does not count. */
+BENCH_FUNCTION double paper_whole(double (*run)(int rounds), int rounds) {
+    double start = bench_now();
+    run(rounds);
+    return paper_slowest(bench_now() - start);
+}
+
 /* Seconds that a round takes: median of batches, each with the time of its slowest process. `run` makes so
- * many rounds and returns the seconds they took, 0 in a process whose time does not count. All call this. */
+ * many rounds and returns the seconds they took, 0 in a process whose time does not count. What is measured may be
+ * a small part of what has to be done for it: the time to spend is for the whole. All call this. */
 BENCH_FUNCTION double paper_measure(double (*run)(int rounds)) {
     double times[BENCH_BATCHES], once, again;
     int rounds = 1, batches;
@@ -68,14 +82,13 @@ BENCH_FUNCTION double paper_measure(double (*run)(int rounds)) {
     run(1);
     for (;; rounds *= 2) {
         /* The shorter of two, lest a moment without a processor make a batch too short. */
-        once = paper_slowest(run(rounds));
-        again = paper_slowest(run(rounds));
+        once = paper_whole(run, rounds);
+        again = paper_whole(run, rounds);
         once = once < again ? once : again;
         if (once >= bench.seconds / BENCH_BATCHES / 2 || rounds >= BENCH_MOST_ROUNDS)
             break;
     }
-    /* Where the clock was taken off, nothing may be left. */
-    bench_plan(once > 0 ? once / rounds : 1e-9, &rounds, &batches);
+    bench_plan(once / rounds, &rounds, &batches);
     for (int b = 0; b < batches; b++) {
         meet();
         times[b] = run(rounds) / rounds;
