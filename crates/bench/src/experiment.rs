@@ -10,6 +10,10 @@ use serde::{Serialize, Serializer};
 pub enum Interface {
     /// A program for MPI, compiled by `mpicc`, started by `mpiexec`.
     Mpi,
+    /// A program for FMPL, started by `mpiexec` as well.
+    Fmpl,
+    /// A program for BLACS, whatever that is built on.
+    Blacs,
     /// A program for no library at all: what the machine can do.
     Raw,
 }
@@ -70,6 +74,10 @@ pub struct Panel {
     pub unit: Unit,
     /// Words that tell the kernel how to measure; each makes a series. None: one series without a word.
     pub variants: &'static [&'static str],
+    /// The words for kernels of these interfaces, where they have others.
+    pub others: &'static [(Interface, &'static [&'static str])],
+    /// Figures that a paper prints for this, to be shown beside.
+    pub printed: &'static [Printed],
     /// Ranks, if other than the experiment's.
     pub ranks: Option<u32>,
     /// Whether the axis plays no part; the only value is then 0.
@@ -84,15 +92,40 @@ impl Panel {
         source: Source::Printed,
         unit: MICROSECONDS,
         variants: &[],
+        others: &[],
+        printed: &[],
         ranks: None,
         single: false,
     };
 
-    /// The variants' words; that of a panel without variants is empty.
-    pub fn words(&self) -> &'static [&'static str] {
-        match self.variants {
+    /// The variants' words for kernels of this interface; that of a panel without variants is empty.
+    pub fn words(&self, interface: Interface) -> &'static [&'static str] {
+        let others = self.others.iter().find(|(one, _)| *one == interface);
+        match others.map_or(self.variants, |(_, words)| words) {
             [] => &[""],
             words => words,
+        }
+    }
+}
+
+/// A figure that a paper prints.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Printed {
+    /// What it is of, in the paper's words.
+    pub what: &'static str,
+    /// The value of the axis.
+    pub value: u64,
+    /// The figure, in the panel's unit.
+    pub figure: f64,
+}
+
+impl Printed {
+    /// So much, of something, at a value of the axis.
+    pub const fn new(what: &'static str, value: u64, figure: f64) -> Printed {
+        Printed {
+            what,
+            value,
+            figure,
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The experiments of `yamabiko bench`. A new one is an entry here and a kernel in `kernels`; if the kernel is
 //! not an MPI program, `experiment::Interface` and `implementation` say how it is compiled and started.
 
+mod fmpl;
+
 use crate::experiment::{
     Axis, Experiment, GIGABYTES, Interface, MESSAGES, MILLISECONDS, PERCENT_GAINED, PERCENT_SPENT,
     Panel, Ranks, Source,
@@ -256,7 +258,28 @@ pub static ALL: &[Experiment] = &[
             ..Panel::PLAIN
         }],
     },
+    fmpl::LATENCY,
+    fmpl::PARTS,
+    fmpl::DEPTH,
+    fmpl::BANDWIDTH,
+    fmpl::BARRIER,
+    fmpl::BCAST,
+    fmpl::BCAST_BANDWIDTH,
+    fmpl::REDUCE,
 ];
+
+/// Names for several experiments: all whose name begins with this and `-`. With a sentence for the help.
+pub static GROUPS: &[(&str, &str)] = &[(
+    "fmpl",
+    "The experiments of the paper on FMPL, beside what it prints: all that follow here with that name",
+)];
+
+/// Whether `asked` is this experiment's name or that of its group.
+pub fn is_meant(experiment: &Experiment, asked: &str) -> bool {
+    let rest = experiment.name.strip_prefix(asked);
+    let is_group = GROUPS.iter().any(|(group, _)| *group == asked);
+    rest.is_some_and(|rest| rest.is_empty() || is_group && rest.starts_with('-'))
+}
 
 /// The experiment of this name, for tests.
 #[cfg(test)]
@@ -296,7 +319,15 @@ mod tests {
                 "{name}"
             );
             for panel in experiment.panels {
-                let words = [&[panel.name], panel.variants].concat();
+                let others = panel.others.iter().flat_map(|(_, words)| *words);
+                let words = [panel.name]
+                    .into_iter()
+                    .chain(panel.words(Interface::Mpi).iter().copied());
+                let words: Vec<_> = words
+                    .chain(others.copied())
+                    .filter(|w| !w.is_empty())
+                    .collect();
+                assert!(panel.variants.iter().all(|w| !w.is_empty()), "{name}");
                 // They become arguments and parts of file names.
                 let plain = |c: char| c.is_ascii_lowercase() || c == '_' || c == '-';
                 assert!(
@@ -307,6 +338,37 @@ mod tests {
                     panel.ranks.is_none() || experiment.ranks != Ranks::Swept,
                     "{name}"
                 );
+            }
+        }
+    }
+
+    #[test]
+    fn a_groups_name_means_all_of_it() {
+        let of = |asked| ALL.iter().filter(move |one| is_meant(one, asked));
+        assert!(of("fmpl").count() > 1);
+        assert!(of("fmpl").all(|one| one.name.starts_with("fmpl-")));
+        assert_eq!(of("fmpl-bcast").count(), 1);
+        assert_eq!(of("latency").count(), 1);
+        assert_eq!(of("nothing").count(), 0);
+        // Each is worth a word, and means no experiment.
+        assert!(
+            GROUPS
+                .iter()
+                .all(|(name, _)| of(name).count() > 0 && named(name).is_none())
+        );
+    }
+
+    #[test]
+    fn printed_figures_are_at_values_that_are_measured() {
+        for experiment in ALL {
+            for panel in experiment.panels {
+                for one in panel.printed {
+                    let measured = match panel.single {
+                        true => one.value == 0,
+                        false => experiment.axis.values.contains(&one.value),
+                    };
+                    assert!(measured && one.figure > 0.0, "{}: {one:?}", panel.name);
+                }
             }
         }
     }

@@ -84,13 +84,40 @@ impl Implementation {
         Implementation::mpi(name, bin.join("mpicc"), bin.join("mpiexec"))
     }
 
+    /// FMPL of the installation of Yamabiko in `prefix`. Its programs need no MPI library to be linked with.
+    pub fn fmpl(name: &str, prefix: &Path) -> Implementation {
+        let mut include = OsString::from("-I");
+        include.push(prefix.join("include"));
+        Implementation {
+            interface: Interface::Fmpl,
+            compiler: vec![compiler(), "-std=gnu11".into(), "-O2".into(), include],
+            libraries: [libraries(&prefix.join("lib")), vec!["-lfmpl".into()]].concat(),
+            ..Implementation::yamabiko(name, prefix)
+        }
+    }
+
+    /// BLACS of that installation.
+    pub fn blacs(name: &str, prefix: &Path) -> Implementation {
+        Implementation {
+            libraries: vec!["-lblacs".into()],
+            ..Implementation::yamabiko(name, prefix).with_blacs("BLACS on FMPL")
+        }
+    }
+
+    /// The same library as one for kernels that are BLACS programs; `whose` BLACS it is, which no BLACS tells.
+    pub fn with_blacs(mut self, whose: &str) -> Implementation {
+        self.interface = Interface::Blacs;
+        let name = format!("-DBENCH_LIBRARY=\"{whose}\"");
+        self.compiler.push(name.into());
+        self
+    }
+
     /// The machine without any library.
     pub fn raw() -> Implementation {
-        let cc = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
         Implementation {
             name: "raw".into(),
             interface: Interface::Raw,
-            compiler: vec![cc, "-std=gnu11".into(), "-O3".into()],
+            compiler: vec![compiler(), "-std=gnu11".into(), "-O3".into()],
             libraries: Vec::new(),
             launcher: Vec::new(),
             environment: Vec::new(),
@@ -148,6 +175,22 @@ impl Implementation {
     }
 }
 
+/// The compiler for programs that no wrapper compiles.
+fn compiler() -> OsString {
+    std::env::var_os("CC").unwrap_or_else(|| "cc".into())
+}
+
+/// Arguments by which libraries in `folder` are found, when a program is linked and when it starts.
+pub fn libraries(folder: &Path) -> Vec<OsString> {
+    ["-L", "-Wl,-rpath,"]
+        .map(|option| {
+            let mut word = OsString::from(option);
+            word.push(folder);
+            word
+        })
+        .to_vec()
+}
+
 /// A command with these words, without foreign variables and with `environment`.
 fn clean(words: &[OsString], environment: &[(OsString, OsString)]) -> Command {
     let empty = OsString::new();
@@ -194,6 +237,27 @@ mod tests {
         ours.libraries = vec!["-lmore".into()];
         let compile = process::shown(&ours.compile(Path::new("k.c"), Path::new("k")));
         assert!(compile.ends_with("-o k k.c -lmore"), "{compile}");
+    }
+
+    #[test]
+    fn fmpl_and_blacs_are_linked_from_the_prefix() {
+        let fmpl = Implementation::fmpl("f", Path::new("/p"));
+        let compile = process::shown(&fmpl.compile(Path::new("k.c"), Path::new("k")));
+        assert!(
+            compile.ends_with("-I/p/include -o k k.c -L/p/lib -Wl,-rpath,/p/lib -lfmpl"),
+            "{compile}"
+        );
+        assert_eq!(fmpl.launcher[0], "/p/bin/mpiexec");
+        let blacs = Implementation::blacs("b", Path::new("/p"));
+        let compile = process::shown(&blacs.compile(Path::new("k.c"), Path::new("k")));
+        assert!(
+            compile.starts_with("/p/bin/mpicc -O2") && compile.ends_with("k.c -lblacs"),
+            "{compile}"
+        );
+        assert_eq!(
+            (fmpl.interface, blacs.interface),
+            (Interface::Fmpl, Interface::Blacs)
+        );
     }
 
     #[test]

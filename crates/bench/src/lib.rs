@@ -27,6 +27,9 @@
 //! `command::implementations` that adds them to the others. A series appears wherever an experiment has a kernel
 //! for its interface; an experiment with kernels for two interfaces compares them.
 //!
+//! Experiments that belong together have a group (`experiments::GROUPS`), whose name on the command line means all of
+//! them. What a paper prints for a panel stands in `Panel::printed` and is shown below its table.
+//!
 //! Called by the command `yamabiko`.
 
 #![forbid(unsafe_code)]

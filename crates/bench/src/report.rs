@@ -2,7 +2,7 @@
 //! functions; called by `command`.
 
 use crate::busy;
-use crate::experiment::Unit;
+use crate::experiment::{Printed, Unit};
 use crate::implementation::Described;
 use crate::runner::{Measured, Round};
 use crate::statistics::{Regime, Spread, ratio};
@@ -42,6 +42,8 @@ pub struct Outcome {
     pub about: &'static str,
     /// What the figure is in.
     pub unit: Unit,
+    /// What a paper prints for it.
+    pub printed: &'static [Printed],
     /// What the values are.
     pub axis: &'static str,
     /// The values of the axis; 0 alone if it plays no part.
@@ -230,6 +232,7 @@ pub mod tests {
             panel: "latency",
             about: "one way",
             unit: MICROSECONDS,
+            printed: &[],
             axis: "bytes",
             values: vec![8],
             ranks: Some(2),

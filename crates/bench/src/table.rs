@@ -71,10 +71,38 @@ fn panel(text: &mut String, outcome: &Outcome) {
     if rows.is_empty() {
         let _ = writeln!(text, "  nothing was measured");
     }
+    printed(text, outcome);
     let failures = outcome.series.iter().zip(&outcome.measured.failures);
     for (series, why) in failures.filter_map(|(series, why)| Some((series, why.as_ref()?))) {
         let first = why.lines().next().unwrap_or_default();
         let _ = writeln!(text, "  {} failed: {first}", series.name());
+    }
+}
+
+/// What a paper prints for it, on the machine it was written on: a line for each value.
+fn printed(text: &mut String, outcome: &Outcome) {
+    let mut values: Vec<_> = outcome.printed.iter().map(|one| one.value).collect();
+    values.dedup();
+    for value in values {
+        let of_value = outcome.printed.iter().filter(|one| one.value == value);
+        let figures: Vec<_> = of_value
+            .map(|one| format!("{} {}", one.what, one.figure))
+            .collect();
+        let at = match outcome.values == [0] {
+            true => String::new(),
+            false => format!(" for {value} {}", outcome.axis),
+        };
+        let mut line = format!("  the paper prints{at}: ");
+        for (i, figure) in figures.iter().enumerate() {
+            let end = if i + 1 == figures.len() { "" } else { ", " };
+            if line.chars().count() + figure.chars().count() + end.len() > WIDTH {
+                let _ = writeln!(text, "{}", line.trim_end());
+                line = "    ".into();
+            }
+            line.push_str(figure);
+            line.push_str(end);
+        }
+        let _ = writeln!(text, "{line}");
     }
 }
 
@@ -200,6 +228,7 @@ fn digits(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Printed;
     use crate::report::tests::{outcome, report, round};
 
     #[test]
@@ -278,6 +307,24 @@ mod tests {
     }
 
     #[test]
+    fn printed_figures_are_shown_below() {
+        const PRINTED: &[Printed] = &[
+            Printed::new("A", 8, 12.8),
+            Printed::new("B", 8, 20.0),
+            Printed::new("A", 64, 30.0),
+        ];
+        let mut panel = outcome(&["ours"], vec![round(Regime::Near, &[Some(1.0)])]);
+        panel.printed = PRINTED;
+        let told = text(&report(vec![panel]));
+        assert!(
+            told.ends_with(
+                "  the paper prints for 8 bytes: A 12.8, B 20\n  the paper prints for 64 bytes: A 30\n"
+            ),
+            "{told}"
+        );
+    }
+
+    #[test]
     fn a_busy_machine_is_told() {
         let mut busy = report(Vec::new());
         busy.busy = vec![0.0, 1.5];
@@ -289,7 +336,12 @@ mod tests {
         let names: Vec<_> = (0..9).map(|i| format!("an-implementation-{i}")).collect();
         let names: Vec<_> = names.iter().map(String::as_str).collect();
         let rounds = vec![round(Regime::Near, &[Some(1.0); 9])];
-        let told = text(&report(vec![outcome(&names, rounds)]));
+        const PRINTED: Printed = Printed::new("something with a rather long name", 8, 12.8);
+        const MANY: &[Printed] = &[PRINTED; 9];
+        let mut panel = outcome(&names, rounds);
+        panel.printed = MANY;
+        let told = text(&report(vec![panel]));
+        assert_eq!(told.matches(PRINTED.what).count(), MANY.len());
         assert!(
             told.lines().all(|line| line.chars().count() <= WIDTH),
             "{told}"
