@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
+use std::time::{Duration, Instant};
 
 use blacs::{End, Net, Trouble};
 use boundary::UserBuf;
@@ -163,6 +164,27 @@ impl Net for Fmpl {
     fn isend_wait(&mut self, to: End<i32>) -> Result<(), Trouble> {
         // SAFETY: any values may be given.
         check(unsafe { (self.table.isend_wait)(to.peer as i32, to.index as i32, to.comm) })
+    }
+
+    fn room(&mut self, to: End<i32>, patience: Duration) -> Result<Option<usize>, Trouble> {
+        let (peer, index) = (to.peer as i32, to.index as i32);
+        let mut until = None;
+        loop {
+            let mut room = -1;
+            // SAFETY: the address is of a local.
+            check(unsafe { (self.table.offered)(peer, index, to.comm, &mut room) })?;
+            if let Ok(room) = usize::try_from(room) {
+                return Ok(Some(room));
+            }
+            let now = Instant::now();
+            if now >= *until.get_or_insert(now + patience) {
+                return Ok(None);
+            }
+            // SAFETY: the address may be NULL.
+            check(unsafe { (self.table.progress)(null_mut()) })?;
+            // The receiver may need this processor.
+            std::thread::yield_now();
+        }
     }
 
     #[inline]
