@@ -17,6 +17,9 @@ pub(crate) struct Fmpl {
     indices: u32,
 }
 
+/// Looks for a receive before the processor is left to others: a receiver that is awake posts within some microseconds.
+const LOOKS: u32 = 200;
+
 /// Turns a code of FMPL into a result.
 pub(crate) fn check(code: i32) -> Result<(), Trouble> {
     match code {
@@ -169,7 +172,7 @@ impl Net for Fmpl {
     fn room(&mut self, to: End<i32>, patience: Duration) -> Result<Option<usize>, Trouble> {
         let (peer, index) = (to.peer as i32, to.index as i32);
         let mut until = None;
-        loop {
+        for look in 0u32.. {
             let mut room = -1;
             // SAFETY: the address is of a local.
             check(unsafe { (self.table.offered)(peer, index, to.comm, &mut room) })?;
@@ -182,9 +185,12 @@ impl Net for Fmpl {
             }
             // SAFETY: the address may be NULL.
             check(unsafe { (self.table.progress)(null_mut()) })?;
-            // The receiver may need this processor.
-            std::thread::yield_now();
+            if look > LOOKS {
+                // The receiver may need this processor.
+                std::thread::yield_now();
+            }
         }
+        Ok(None)
     }
 
     #[inline]
