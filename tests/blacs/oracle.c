@@ -165,30 +165,38 @@ static void exchange(const struct step *s)
 	free(expected);
 }
 
-/* The receiver's matrix has more columns, and rows of its own: it is filled as far as the message goes. */
-static void exchange_unlike(const struct step *s)
+static void receive_unlike(const struct step *s, int from, int m, int n, int lda)
 {
-	int all = nprow * npcol, by = draw(all), to = (me + by) % all, from = (me + all - by) % all;
-	int m = 1 + draw(2) * draw(2000), lda = m + draw(2);
-	long sent = (long)s->m * s->n, n = sent / m + 1 + draw(3), elements = lda * n, at = 0;
-	size_t size = sizes[s->type];
-	if (draw(2))
-		Cblacs_barrier(context, "A");
-	void *a = filled(s->type, me, s->number, room(s, 0));
-	BY_TYPE(gesd2d, context, s->m, s->n, a, s->lda[0], to / npcol, to % npcol)
-	free(a);
-	a = filled(s->type, 77, s->number, elements);
-	char *expected = filled(s->type, 77, s->number, elements);
+	long elements = (long)lda * n, at = 0;
+	void *a = filled(s->type, 77, s->number, elements);
+	void *expected = filled(s->type, 77, s->number, elements);
 	for (int j = 0; j < s->n; j++)
 		for (int i = 0; i < s->m; i++, at++) {
 			int re, im;
 			element(s->type, from, s->number, (long)j * s->lda[0] + i, &re, &im);
 			store(s->type, expected, at / m * lda + at % m, re, im);
 		}
-	BY_TYPE(gerv2d, context, m, (int)n, a, lda, from / npcol, from % npcol)
-	same(s, a, expected, elements * size, "send and receive of another size");
+	BY_TYPE(gerv2d, context, m, n, a, lda, from / npcol, from % npcol)
+	same(s, a, expected, elements * sizes[s->type], "send and receive of another size");
 	free(a);
 	free(expected);
+}
+
+/* The receiver's matrix has rows of its own and more columns: it is filled as far as the message goes. Half of the
+ * times, who can receives first. */
+static void exchange_unlike(const struct step *s)
+{
+	int all = nprow * npcol, by = draw(all), to = (me + by) % all, from = (me + all - by) % all;
+	int m = 1 + draw(2) * draw(2000), lda = m + draw(2), n = (int)((long)s->m * s->n / m) + 1 + draw(3);
+	/* Of those who send in a circle, the first has nobody before it. */
+	int early = draw(2) && me > from;
+	if (early)
+		receive_unlike(s, from, m, n, lda);
+	void *a = filled(s->type, me, s->number, room(s, 0));
+	BY_TYPE(gesd2d, context, s->m, s->n, a, s->lda[0], to / npcol, to % npcol)
+	free(a);
+	if (!early)
+		receive_unlike(s, from, m, n, lda);
 }
 
 static void broadcast(const struct step *s)
