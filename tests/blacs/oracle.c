@@ -165,6 +165,40 @@ static void exchange(const struct step *s)
 	free(expected);
 }
 
+static void receive_unlike(const struct step *s, int from, int m, int n, int lda)
+{
+	long elements = (long)lda * n, at = 0;
+	void *a = filled(s->type, 77, s->number, elements);
+	void *expected = filled(s->type, 77, s->number, elements);
+	for (int j = 0; j < s->n; j++)
+		for (int i = 0; i < s->m; i++, at++) {
+			int re, im;
+			element(s->type, from, s->number, (long)j * s->lda[0] + i, &re, &im);
+			store(s->type, expected, at / m * lda + at % m, re, im);
+		}
+	BY_TYPE(gerv2d, context, m, n, a, lda, from / npcol, from % npcol)
+	same(s, a, expected, elements * sizes[s->type], "send and receive of another size");
+	free(a);
+	free(expected);
+}
+
+/* The receiver's matrix has rows of its own and more columns: it is filled as far as the message goes. Half of the
+ * times, who can receives first. */
+static void exchange_unlike(const struct step *s)
+{
+	int all = nprow * npcol, by = draw(all), to = (me + by) % all, from = (me + all - by) % all;
+	int m = 1 + draw(2) * draw(2000), lda = m + draw(2), n = (int)((long)s->m * s->n / m) + 1 + draw(3);
+	/* Of those who send in a circle, the first has nobody before it. */
+	int early = draw(2) && me > from;
+	if (early)
+		receive_unlike(s, from, m, n, lda);
+	void *a = filled(s->type, me, s->number, room(s, 0));
+	BY_TYPE(gesd2d, context, s->m, s->n, a, s->lda[0], to / npcol, to % npcol)
+	free(a);
+	if (!early)
+		receive_unlike(s, from, m, n, lda);
+}
+
 static void broadcast(const struct step *s)
 {
 	int root = draw(scope_size('A')) % scope_size(s->scope[0]);
@@ -265,8 +299,9 @@ static void one(struct step *s, int number, int most)
 	s->uplo[0] = "UL"[draw(2)];
 	s->diag[0] = "UN"[draw(2)];
 	s->general = draw(2);
-	switch (draw(3)) {
+	switch (draw(4)) {
 	case 0: exchange(s); break;
+	case 3: exchange_unlike(s); break;
 	case 1: broadcast(s); break;
 	default: combine(s);
 	}

@@ -3,11 +3,12 @@
 #include <mpi.h>
 #include "check.h"
 #include <dlfcn.h>
+#include <stddef.h>
 
 typedef void (*function)(void);
 typedef struct { uint32_t size, version; function f[]; } table;
 enum { ATTACH = 2, DETACH, PHASE, RANK = 9, SLOTS = 11, FROM_RANKS = 13, FREE, RANKS, MPI_RANKS, FORTRAN_RANKS, WORLD, C2F,
-       F2C, SEND, RECV };
+       F2C, SEND, RECV, IRECV = 24, IRECV_WAIT = 26, PROGRESS = 37, OFFERED = 46 };
 
 static const table *t;
 #define F(which, type) ((type)t->f[which])
@@ -76,6 +77,25 @@ int main(int argc, char **argv) {
     for (int i = 0; i < 500; i++) {
         CHECK(F(RECV, message *)(&b, sizeof b, (mine + count - 1) % count, 1023, comm) == 0 && b == i);
     }
+
+    /* A sender sees how much its receiver has room for. */
+    typedef int offered(int, int, int, int64_t *);
+    int right = (mine + 1) % count, left = (mine + count - 1) % count;
+    int64_t room = 0, buf[3] = {0}, one = 1;
+    CHECK(t->size > offsetof(table, f) + OFFERED * sizeof(function));
+    CHECK(F(OFFERED, offered *)(right, 1024, comm, &room) == FMPL_ERR_INDEX);
+    CHECK(F(OFFERED, offered *)(right, 7, comm, NULL) == FMPL_ERR_BUFFER);
+    CHECK(F(OFFERED, offered *)(right, 7, comm, &room) == 0 && room == -1);
+    MPI_Barrier(MPI_COMM_WORLD);
+    CHECK(F(IRECV, message *)(buf, sizeof buf, left, 7, comm) == 0);
+    do {
+        CHECK(F(PROGRESS, int (*)(int *))(NULL) == 0);
+        CHECK(F(OFFERED, offered *)(right, 7, comm, &room) == 0);
+    } while (room == -1);
+    CHECK(room == sizeof buf);
+    CHECK(F(SEND, message *)(&one, sizeof one, right, 7, comm) == 0);
+    CHECK(F(IRECV_WAIT, int (*)(int, int, int))(left, 7, comm) == 0 && buf[0] == 1 && buf[1] == 0);
+    CHECK(F(OFFERED, offered *)(right, 7, comm, &room) == 0 && room == -1);
     CHECK(F(FREE, int (*)(int *))(&comm) == 0 && comm == -1);
     MPI_Comm_free(&half);
     CHECK(F(DETACH, plain *)() == 0 && F(DETACH, plain *)() == 0);

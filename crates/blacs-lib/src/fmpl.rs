@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
+use std::time::{Duration, Instant};
 
 use blacs::{End, Net, Trouble};
 use boundary::UserBuf;
@@ -15,6 +16,9 @@ pub(crate) struct Fmpl {
     size: u32,
     indices: u32,
 }
+
+/// Looks for a receive before the processor is left to others: a receiver that is awake posts within some microseconds.
+const LOOKS: u32 = 200;
 
 /// Turns a code of FMPL into a result.
 pub(crate) fn check(code: i32) -> Result<(), Trouble> {
@@ -163,6 +167,30 @@ impl Net for Fmpl {
     fn isend_wait(&mut self, to: End<i32>) -> Result<(), Trouble> {
         // SAFETY: any values may be given.
         check(unsafe { (self.table.isend_wait)(to.peer as i32, to.index as i32, to.comm) })
+    }
+
+    fn room(&mut self, to: End<i32>, patience: Duration) -> Result<Option<usize>, Trouble> {
+        let (peer, index) = (to.peer as i32, to.index as i32);
+        let mut until = None;
+        for look in 0u32.. {
+            let mut room = -1;
+            // SAFETY: the address is of a local.
+            check(unsafe { (self.table.offered)(peer, index, to.comm, &mut room) })?;
+            if let Ok(room) = usize::try_from(room) {
+                return Ok(Some(room));
+            }
+            let now = Instant::now();
+            if now >= *until.get_or_insert(now + patience) {
+                return Ok(None);
+            }
+            // SAFETY: the address may be NULL.
+            check(unsafe { (self.table.progress)(null_mut()) })?;
+            if look > LOOKS {
+                // The receiver may need this processor.
+                std::thread::yield_now();
+            }
+        }
+        Ok(None)
     }
 
     #[inline]

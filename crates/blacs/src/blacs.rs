@@ -4,7 +4,7 @@ use boundary::UserBuf;
 
 use crate::combine::{self, Combine};
 use crate::context::{Context, INDICES, Scope, Stream};
-use crate::flow::{CHUNK, Flow};
+use crate::flow::{FACE, Flow};
 use crate::{Error, Grid, Net, Options, Shape, Topology};
 
 /// BLACS in one process.
@@ -157,7 +157,7 @@ impl<N: Net> Blacs<N> {
         if let Some(faces) = self.faces {
             return Ok(faces);
         }
-        let faces = [self.net.face(CHUNK)?, self.net.face(CHUNK)?];
+        let faces = [self.net.face(FACE)?, self.net.face(FACE)?];
         self.faces = Some(faces);
         Ok(faces)
     }

@@ -9,7 +9,7 @@ use boundary::UserBuf;
 
 use crate::context::Context;
 use crate::element::{combine, combine_located};
-use crate::flow::{CHUNK, Flow};
+use crate::flow::{FACE, Flow};
 use crate::{Element, End, Error, Net, Operation, Scope, Shape, Topology, Tree};
 
 /// Where the coordinates of the found elements go: arrays of C's `int`, as large as the matrix.
@@ -48,9 +48,9 @@ pub struct Combine {
     pub destination: (i32, i32),
 }
 
-/// Most bytes of a block: less than a chunk, and small enough that several are under way between the leaves of a tree
+/// Most bytes of a block: less than a face, and small enough that several are under way between the leaves of a tree
 /// and its root.
-const BLOCK: usize = if CHUNK > 1 << 20 { 1 << 20 } else { CHUNK - 1 };
+const BLOCK: usize = if FACE > 1 << 20 { 1 << 20 } else { FACE - 1 };
 
 /// Bytes of a distance.
 const PLACE: usize = 4;

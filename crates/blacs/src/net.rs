@@ -1,6 +1,7 @@
 //! What BLACS needs of the messages below it.
 
 use std::fmt;
+use std::time::Duration;
 
 use boundary::UserBuf;
 
@@ -77,6 +78,10 @@ pub trait Net {
 
     /// Ends the send; `buf` is free afterwards.
     fn isend_wait(&mut self, to: End<Self::Comm>) -> Result<(), Trouble>;
+
+    /// Bytes that the receive has room for which the next message to `to` will meet. `None` if none is posted, nor comes
+    /// within `patience`, or earlier messages of that index go first.
+    fn room(&mut self, to: End<Self::Comm>, patience: Duration) -> Result<Option<usize>, Trouble>;
 
     /// Receives; a shorter message is fine.
     fn recv(&mut self, from: End<Self::Comm>, buf: UserBuf, bytes: usize) -> Result<(), Trouble>;

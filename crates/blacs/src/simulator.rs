@@ -246,6 +246,20 @@ impl Net for Process {
         Ok(())
     }
 
+    /// Waits or not by chance.
+    fn room(&mut self, to: End<usize>, patience: Duration) -> Result<Option<usize>, Trouble> {
+        self.shake();
+        if !patience.is_zero() && self.chance >> 62 != 0 {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        let mut world = self.shared.world.lock().unwrap();
+        let key = (self.rank, Process::other(&world, to), to.index);
+        let slot = world.slots.entry(key).or_default();
+        assert!(slot.send.is_none() && !slot.gone, "the index is in flight");
+        let free = slot.landed.is_none() && slot.spool.is_empty();
+        Ok(slot.receive.filter(|_| free).map(|(_, room)| room))
+    }
+
     fn recv(&mut self, from: End<usize>, buf: UserBuf, bytes: usize) -> Result<(), Trouble> {
         self.irecv(from, buf, bytes)?;
         self.irecv_wait(from).map(|_| ())

@@ -1,5 +1,7 @@
 //! Whole operations on simulated processes, against what a naive reader of the BLACS definition would compute.
 
+mod sizes;
+
 use boundary::UserBuf;
 use proptest::prelude::*;
 
@@ -333,19 +335,29 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(10))]
     #[test]
-    fn matrices_of_many_chunks(
+    fn matrices_of_many_pieces(
         (rows, columns) in sides(), steps in prop::collection::vec(step(400), 1..5),
     ) {
         play(rows, columns, false, &steps);
     }
 }
 
-/// Sizes around a chunk, in one run and not.
+/// Sizes around a piece and a face, in one run and not.
 #[test]
-fn chunk_edges() {
-    let chunk = (crate::flow::CHUNK / 16) as i32;
+fn piece_edges() {
+    let edges = [crate::flow::CUT, crate::flow::LAST, crate::flow::FACE];
+    let [cut, last, face] = edges.map(|bytes| (bytes / 16) as i32);
     let mut steps = Vec::new();
-    for elements in [chunk - 1, chunk, chunk + 1, 2 * chunk] {
+    for elements in [
+        cut - 1,
+        cut,
+        cut + 1,
+        2 * cut,
+        last,
+        last + 1,
+        face,
+        face + 1,
+    ] {
         for gaps in [(0, 0), (1, 0), (0, 2), (1, 1)] {
             for (kind, topology) in [(0, b' '), (1, b' '), (1, b'I'), (1, b'2'), (2, b' ')] {
                 // One row: each element is a run of its own where there is a gap.
@@ -502,37 +514,6 @@ fn contexts() {
         assert_eq!(blacs.close(kept[0]), Err(Error::Context(kept[0])));
         assert_eq!(blacs.open(&[0, 1, 2], 3, 1, 0), Ok(kept[0]));
         assert_eq!(blacs.numbers().last(), Some(&kept[0]));
-    });
-}
-
-/// A receiver with a smaller matrix, or a large one of another size, is told.
-#[test]
-fn sizes_that_differ() {
-    run(2, |process| {
-        let mut blacs = Blacs::new(process);
-        let context = blacs.open(&[0, 1], 1, 2, 0).unwrap();
-        let shape = |n| Shape::new(Part::General, 1, n, 1, 4).unwrap();
-        let mut a = vec![0u8; 4 << 20];
-        let buf = UserBuf::of_array(&mut a);
-        let own = blacs.grid(context).unwrap().number();
-        let chunk = (crate::flow::CHUNK / 4) as i32;
-        let mut trial = |sent, received| match own {
-            0 => {
-                blacs.send(context, &shape(sent), buf, (0, 1)).unwrap();
-                Ok(())
-            }
-            _ => blacs.receive(context, &shape(received), buf, (0, 0)),
-        };
-        // More room than the message needs is fine.
-        assert_eq!(trial(5, 9), Ok(()));
-        let small = trial(9, 5);
-        if own == 1 {
-            assert_eq!(small, Err(Error::Message(crate::Trouble::Truncated)));
-        }
-        let short = trial(chunk + 5, 2 * chunk);
-        if own == 1 {
-            assert!(matches!(short, Err(Error::Short { .. })));
-        }
     });
 }
 

@@ -89,5 +89,6 @@ const fn make<A: Abi>() -> FmplTable {
         alloc: start::alloc::<A>,
         free: start::free::<A>,
         apply: coll::apply,
+        offered: messages::offered::<A>,
     }
 }

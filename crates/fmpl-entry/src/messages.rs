@@ -146,6 +146,21 @@ pub unsafe extern "C" fn irecv_test<A: Abi>(rank: i32, mai: i32, comm: i32, flag
     unsafe { tested(flag, result.map(|end| end.map(|e| e.code))) }
 }
 
+pub unsafe extern "C" fn offered<A: Abi>(rank: i32, mai: i32, comm: i32, room: *mut i64) -> i32 {
+    if room.is_null() {
+        return code::ERR_BUFFER;
+    }
+    match p2p::offered(&entered!(A), Name { rank, mai, comm }) {
+        Err(code) => code,
+        Ok(bytes) => {
+            let bytes = bytes.map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
+            // SAFETY: not null, so writable by the table's contract.
+            unsafe { put(room, bytes) };
+            code::SUCCESS
+        }
+    }
+}
+
 pub unsafe extern "C" fn recv_any<A: Abi>(buf: *mut c_void, size: i64, mai: i32, comm: i32) -> i32 {
     let null = std::ptr::null_mut;
     // SAFETY: the table's contract for the buffer is the same; results may be null.

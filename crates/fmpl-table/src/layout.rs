@@ -262,4 +262,8 @@ pub struct FmplTable {
         input: *const c_void,
         count: i64,
     ) -> i32,
+    /// `*room` is how many bytes the receive has room for which the next send with that index would meet, or -1 if none
+    /// is posted or earlier sends with that index go first. A receive that was seen stays until a send takes it. Makes
+    /// no progress.
+    pub offered: unsafe extern "C" fn(dst: i32, mai: i32, comm: i32, room: *mut i64) -> i32,
 }

@@ -302,6 +302,17 @@ impl Area {
         self.patience != Some(Duration::ZERO)
     }
 
+    /// Bytes that the receive has room for which the next send would meet; `None`: there is none, or others go first.
+    pub fn offered(&self, below: &mut impl Slots, at: At) -> Option<u64> {
+        let pair = &self.pairs[at.peer as usize];
+        let out = pair.out.get(at.index as usize);
+        if pair.failed || out.is_some_and(|out| !out.queue.is_empty()) {
+            return None;
+        }
+        let ring = self.ring_slot(at.peer, u64::from(pair.to_ring));
+        below.offered(self.slot(at)).or_else(|| below.offered(ring))
+    }
+
     fn out(&mut self, at: At) -> &mut Out {
         let count = self.count as usize;
         let out = &mut self.pairs[at.peer as usize].out;

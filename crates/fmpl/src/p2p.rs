@@ -224,6 +224,14 @@ pub fn isend_test<H: Host>(h: &H, name: Name) -> Result<Option<i32>, i32> {
     })
 }
 
+/// Bytes that the receive has room for which the next send of that name would meet.
+pub fn offered<H: Host>(h: &H, name: Name) -> Result<Option<u64>, i32> {
+    h.with(|core, below| {
+        let (at, which) = core.place(name.comm, name.rank, name.mai)?;
+        Ok(core.area(which)?.offered(below, at))
+    })
+}
+
 #[inline(always)]
 fn start_receive<'a, B: Slots>(
     core: &'a mut Core,

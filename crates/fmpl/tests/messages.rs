@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use boundary::UserBuf;
 use common::{MANNERS, Rank, job};
+use fmpl::area::At;
 use fmpl::p2p::{self, Args, Name};
-use fmpl::{Host, PROGRAM, Stash, any, barrier, finish};
+use fmpl::{Host, PROGRAM, Stash, Waiting, any, barrier, finish};
 use fmpl_table::{code, consts};
 
 const ANY: i32 = consts::TAG_ANY;
@@ -147,6 +148,51 @@ fn too_long_a_message_fills_the_buffer_and_no_more() {
                 assert_eq!((end.code, end.bytes), (code::ERR_TRUNCATE, 100));
                 assert!(memory[..50].iter().all(|&b| b == 7));
                 assert!(memory[50..].iter().all(|&b| b == 1));
+                meet(h);
+            }
+        });
+    }
+}
+
+/// A sender sees what its next message would meet: nothing, nothing while earlier ones wait, or a receive.
+#[test]
+fn a_sender_sees_what_its_receiver_offers() {
+    for manner in MANNERS {
+        job(2, manner, 2, |h, me| match me {
+            0 => {
+                stash(h, Stash::growing(), Some(0));
+                assert_eq!(p2p::offered(h, name(1, 0)), Ok(None));
+                assert_eq!(p2p::offered(h, name(1, 2)), Err(code::ERR_INDEX));
+                let mut out = [7u8; 10];
+                assert_eq!(p2p::send(h, &to(&mut out, 1, 0)), 0);
+                meet(h);
+                // An earlier message of that index goes first, or has taken the receive.
+                assert_eq!(p2p::offered(h, name(1, 0)), Ok(None));
+                let what = Waiting {
+                    call: "offered",
+                    peer: 1,
+                    index: 1,
+                    bytes: 0,
+                };
+                let room = h.wait_for(what, |core, below| {
+                    let area = core.area(PROGRAM).unwrap();
+                    area.offered(below, At { peer: 1, index: 1 })
+                });
+                assert_eq!(room, 70);
+                assert_eq!(p2p::offered(h, name(1, 1)), Ok(Some(70)));
+                assert_eq!(p2p::send(h, &to(&mut out, 1, 1)), 0);
+                assert_eq!(p2p::offered(h, name(1, 1)), Ok(None));
+                meet(h);
+            }
+            _ => {
+                let (mut first, mut second) = ([0u8; 50], [0u8; 70]);
+                meet(h);
+                assert_eq!(p2p::irecv(h, &to(&mut first, 0, 0)), 0);
+                assert_eq!(p2p::irecv(h, &to(&mut second, 0, 1)), 0);
+                for index in 0..2 {
+                    let end = p2p::irecv_wait(h, name(0, index)).unwrap();
+                    assert_eq!((end.code, end.bytes), (0, 10));
+                }
                 meet(h);
             }
         });
