@@ -29,7 +29,7 @@ pub trait Extension {
     /// Moves what can move now. Says whether anything did.
     fn progress(&self, fabric: &mut Fabric) -> bool;
 
-    /// Whether `progress` matters: whether anything waits that nobody inside a call waits for.
+    /// Whether anything waits that nobody inside a call waits for, so that MPI's sleeps must look at it.
     fn is_waiting(&self) -> bool;
 
     /// A message with a cookie of the extension is over.
@@ -200,7 +200,7 @@ impl Engine {
         None
     }
 
-    /// What an extension has to do, if it has anything: progress and sleeping ask.
+    /// The extension, if anything of it waits: then a sleep of MPI has to look at it too.
     #[inline]
     pub(crate) fn busy_extension(&self) -> Option<&'static dyn Extension> {
         self.extension.get().filter(|x| x.is_waiting())
