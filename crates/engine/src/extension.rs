@@ -185,7 +185,10 @@ impl Engine {
             return found;
         }
         let patience = self.transport(Slots::patience);
-        if patience.poll(|| self.transport(|m| see(m) || m.ready()), deadline) {
+        let mut ready = |m: &mut Fabric| see(m) || m.ready();
+        let mut ready = |e: &mut &Engine| e.transport(&mut ready);
+        let give_way = |e: &mut &Engine| e.transport(Slots::give_way);
+        if patience.poll(&mut { self }, &mut ready, give_way, deadline) {
             return found;
         }
         lock().relax();

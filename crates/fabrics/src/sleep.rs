@@ -108,7 +108,7 @@ impl Fabrics {
             return self.shm.wait(deadline);
         }
         let patience = self.shm.patience();
-        if patience.poll(|| self.ready(), deadline) {
+        if patience.poll(self, |f| f.ready(), |f| f.shm.give_way(), deadline) {
             return;
         }
         let sleeper = self.sleeper.clone();

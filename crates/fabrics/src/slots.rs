@@ -118,4 +118,8 @@ impl Slots for Fabrics {
     fn patience(&mut self) -> Patience {
         self.shm.patience()
     }
+
+    fn give_way(&mut self) {
+        self.shm.give_way();
+    }
 }

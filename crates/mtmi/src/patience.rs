@@ -5,24 +5,31 @@ use std::time::{Duration, Instant};
 /// Polls between two looks at the clock.
 const POLLS: u32 = 32;
 
-/// How long to poll before sleeping: spinning, then giving the processor to others in between.
+/// How long to poll before sleeping: spinning, then looking in between whether others need the processor.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
     /// Spinning, without giving up the processor.
     pub spin: Duration,
-    /// Times that the processor is offered to others after that,
-    pub yields: u32,
-    /// and polls after each of them.
+    /// Rounds after that, each of which begins with giving way to whoever needs the processor,
+    pub rounds: u32,
+    /// and polls of a round.
     pub polls: u32,
 }
 
 impl Patience {
-    /// Polls until something is ready or the deadline passes (`true`), or it is time to sleep.
-    pub fn poll(self, mut ready: impl FnMut() -> bool, deadline: Option<Instant>) -> bool {
+    /// Polls until `state` is ready or the deadline passes (`true`), or it is time to sleep. `give_way` lets
+    /// others have the processor if that helps.
+    pub fn poll<S>(
+        self,
+        state: &mut S,
+        mut ready: impl FnMut(&mut S) -> bool,
+        mut give_way: impl FnMut(&mut S),
+        deadline: Option<Instant>,
+    ) -> bool {
         let start = Instant::now();
         loop {
             for _ in 0..POLLS {
-                if ready() {
+                if ready(state) {
                     return true;
                 }
                 std::hint::spin_loop();
@@ -35,10 +42,10 @@ impl Patience {
                 break;
             }
         }
-        for _ in 0..self.yields {
-            std::thread::yield_now();
+        for _ in 0..self.rounds {
+            give_way(state);
             for _ in 0..self.polls {
-                if ready() {
+                if ready(state) {
                     return true;
                 }
                 std::hint::spin_loop();

@@ -199,6 +199,9 @@ pub trait Slots {
 
     /// How long to poll before sleeping.
     fn patience(&mut self) -> Patience;
+
+    /// Gives the processor to a peer that needs it, while this process polls.
+    fn give_way(&mut self);
 }
 
 /// Waits until `look` says true, the transport has something to do (the caller then makes progress), or the deadline
@@ -209,7 +212,8 @@ pub fn wait_until<T: Transport + Slots>(
     deadline: Option<Instant>,
 ) {
     let patience = transport.patience();
-    if patience.poll(|| look(transport) || transport.ready(), deadline) {
+    let ready = |t: &mut T| look(t) || t.ready();
+    if patience.poll(transport, ready, T::give_way, deadline) {
         return;
     }
     let sleeper = transport.sleeper();

@@ -30,6 +30,7 @@ mod incoming;
 mod lane;
 mod outgoing;
 mod pipe;
+mod places;
 mod receive;
 mod ring;
 #[cfg(all(test, loom))]

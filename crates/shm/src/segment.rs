@@ -1,6 +1,6 @@
 //! The node's segment: one sealed memfd that all ranks of the node map.
 //!
-//! Layout: a header (magic, version, number of ranks, processors); per rank a doorbell and a bit per peer that
+//! Layout: a header (magic, version, number of ranks, processors); per rank the processor it runs on; per rank a doorbell and a bit per peer that
 //! ever sent to it; per ordered pair a [`Lane`] (ring, credit, chunk headers); per ordered pair a
 //! pipe of chunks; per rank a board. Only what is used is ever touched, so a big node costs address space, not memory:
 //! 256 ranks make 11 GiB of the former.
@@ -19,7 +19,7 @@ use sys::memfd::{Mapping, create_sealed, open_sealed};
 use crate::lane::{CHUNK, CHUNKS, Lane};
 
 /// "ymbkshm" and the layout's number.
-const MAGIC: u64 = u64::from_be_bytes(*b"ymbkshm\x01");
+const MAGIC: u64 = u64::from_be_bytes(*b"ymbkshm\x02");
 /// Bytes for the version's name.
 pub(crate) const VERSION: usize = 48;
 const HEADER: usize = 4096;
@@ -40,6 +40,7 @@ pub(crate) const BOARD: usize = 64 * (PAGE + 2 * 65_536);
 #[derive(Clone, Copy, Debug)]
 struct Map {
     ranks: usize,
+    bells: usize,
     rank_bytes: usize,
     lanes: usize,
     pipes: usize,
@@ -52,11 +53,13 @@ impl Map {
         let n = ranks as usize;
         let words = n.div_ceil(64);
         let rank_bytes = 2 * LINE + (words * 8).next_multiple_of(2 * LINE);
-        let lanes = (HEADER + n * rank_bytes).next_multiple_of(PAGE);
+        let bells = HEADER + (n * 8).next_multiple_of(2 * LINE);
+        let lanes = (bells + n * rank_bytes).next_multiple_of(PAGE);
         let pipes = (lanes + n * n * Lane::BYTES).next_multiple_of(PAGE);
         let boards = (pipes + n * n * CHUNKS as usize * CHUNK).next_multiple_of(PAGE);
         Map {
             ranks: n,
+            bells,
             rank_bytes,
             lanes,
             pipes,
@@ -66,7 +69,7 @@ impl Map {
     }
 
     fn rank(&self, rank: u32) -> usize {
-        HEADER + rank as usize * self.rank_bytes
+        self.bells + rank as usize * self.rank_bytes
     }
 
     /// Lanes to one rank lie side by side.
@@ -180,6 +183,13 @@ impl Segment {
             .expect("the header is inside the segment")
     }
 
+    /// Where each rank was last seen to run; see `places`.
+    pub fn places(&self) -> &[AtomicU64] {
+        self.mapping
+            .slice(HEADER, self.map.ranks)
+            .expect("places are inside the segment")
+    }
+
     /// The doorbell of a rank.
     pub fn bell(&self, rank: u32) -> &Doorbell {
         assert!((rank as usize) < self.map.ranks);
@@ -252,6 +262,7 @@ mod tests {
     fn parts_do_not_overlap() {
         for ranks in [1, 2, 3, 65, 300] {
             let map = Map::new(ranks);
+            assert!(HEADER + ranks as usize * 8 <= map.rank(0));
             assert!(map.rank(ranks) <= map.lanes);
             let last = map.pair(ranks - 1, ranks - 1) + 1;
             assert!(map.lanes + last * Lane::BYTES <= map.pipes);

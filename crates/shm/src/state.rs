@@ -8,6 +8,7 @@ use layout::{Data, Reader, Writer};
 use mtmi::{Completion, Context, Cookie, Endpoint, Names, Outcome, Patience, SendMode};
 
 use crate::lane::Lane;
+use crate::places::Mover;
 use crate::ring::{Rx, Tx};
 use crate::segment::{BellRef, Segment, SendersRef};
 use crate::slots::{Area, SlotState};
@@ -32,6 +33,8 @@ pub struct Shm {
     pub(crate) suspects: Vec<u32>,
     pub(crate) failures: VecDeque<Endpoint>,
     pub(crate) patience: Patience,
+    /// With a processor per rank: how it shares one with none.
+    pub(crate) mover: Option<Mover>,
     /// Whether all ranks' processors are known, so that `patience` is final.
     pub(crate) settled: bool,
     pub(crate) slots: SlotState,
@@ -234,6 +237,7 @@ impl Shm {
             suspects: Vec::new(),
             failures: VecDeque::new(),
             patience: SHARED,
+            mover: None,
             settled: false,
             slots: SlotState::new(area),
             me: members[local as usize],

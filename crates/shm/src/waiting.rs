@@ -8,46 +8,42 @@ use mtmi::Patience;
 use sys::doorbell::Doorbell;
 
 use crate::Shm;
+use crate::places::Mover;
 use crate::segment::Segment;
 
-/// Spin time with a processor per rank: several times what a reply takes. Where the scheduler has put both
-/// ranks onto one processor (a wake-up does that) each message costs this much and a switch, 12 us; but
-/// a shorter spin keeps them there: with 1 us, 8 bytes took 4 us in place of 0.2 in half of all runs.
+/// Spin time with a processor per rank before looking whether a peer is kept from running: several times what a reply
+/// takes.
 const SPIN: Duration = Duration::from_micros(5);
-/// Yields after that, with a burst of polls each: about 100 microseconds. Being woken costs 25 to 30
+/// Looks after that, with a burst of polls each: about 100 microseconds. Being woken costs 25 to 30
 /// microseconds on virtual machines, and two ranks that poll for less than that keep each other
-/// asleep in turn (28 microseconds a message in place of 0.3, measured). Yielding meanwhile lets the
-/// peer run should the scheduler have put both onto one processor.
-const YIELDS: u32 = 80;
+/// asleep in turn (28 microseconds a message in place of 0.3, measured).
+const LOOKS: u32 = 100;
+/// Polls after a look.
+const BURST: u32 = 32;
 /// Spin time when ranks share processors: a message from a running peer, no more.
 const SPIN_SHARED: Duration = Duration::from_nanos(500);
 /// A yield costs half a microsecond if nobody else wants to run, and lets the peer run otherwise.
 const YIELDS_SHARED: u32 = 8;
-/// Polls after a yield.
-const BURST: u32 = 32;
 
 /// With a processor per rank.
 const ALONE: Patience = Patience {
     spin: SPIN,
-    yields: YIELDS,
+    rounds: LOOKS,
     polls: BURST,
 };
 /// Where ranks share processors, and before all ranks have said where they may run.
 pub(crate) const SHARED: Patience = Patience {
     spin: SPIN_SHARED,
-    yields: YIELDS_SHARED,
+    rounds: YIELDS_SHARED,
     polls: 1,
 };
 
-/// What suits ranks that may use `together` processors. A quota on processor time that this process sees is the
+/// Whether there is a processor for each of the ranks, which may use `together` processors. A quota on processor time that this process sees is the
 /// whole job's; its own affinity is not, as ranks may be bound to one each.
-fn suitable(ranks: u32, together: usize) -> Patience {
+fn one_each(ranks: u32, together: usize) -> bool {
     let (quota, mine) = (sys::cpus::allowed(), sys::cpus::affinity().len());
     let limit = if quota < mine { quota } else { usize::MAX };
-    match ranks as usize <= together.min(limit) {
-        true => ALONE,
-        false => SHARED,
-    }
+    ranks as usize <= together.min(limit)
 }
 
 impl Shm {
@@ -70,7 +66,7 @@ impl Shm {
     /// Waits until there is work or the deadline passes.
     pub(crate) fn wait_for_work(&mut self, deadline: Option<Instant>) {
         let patience = self.patience();
-        if patience.poll(|| self.has_work(), deadline) {
+        if patience.poll(self, |s| s.has_work(), Shm::give_way, deadline) {
             return;
         }
         let armed = self.bell().prepare();
@@ -86,10 +82,21 @@ impl Shm {
         if !self.settled
             && let Some(together) = self.segment.cpus_of_all()
         {
-            self.patience = suitable(self.members.len() as u32, together);
+            if one_each(self.members.len() as u32, together) {
+                self.patience = ALONE;
+                self.mover = Some(Mover::new(self.local));
+            }
             self.settled = true;
         }
         self.patience
+    }
+
+    /// Lets a peer run that needs this processor: where there is a processor per rank, only one that is on this.
+    pub fn give_way(&mut self) {
+        match &mut self.mover {
+            Some(mover) => mover.give_way(self.segment.places()),
+            None => std::thread::yield_now(),
+        }
     }
 
     /// This process's doorbell.

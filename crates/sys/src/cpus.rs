@@ -38,6 +38,34 @@ pub fn bind(cpus: &[usize]) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
+/// The processor that the calling thread runs on, at this moment. The C library reads it from memory that it
+/// shares with the kernel, in a nanosecond or two.
+#[inline]
+pub fn current() -> usize {
+    // SAFETY: the function takes nothing and has no precondition.
+    let cpu = unsafe { libc::sched_getcpu() };
+    // It fails only on kernels without the call, which are older than what Rust itself needs.
+    usize::try_from(cpu).unwrap_or(0)
+}
+
+/// Makes the calling thread go to one of its processors that `avoid` does not name, if there is one: `true`. Its
+/// affinity mask is as before afterwards, so the scheduler stays free to move it again.
+pub fn leave(avoid: impl Fn(usize) -> bool) -> bool {
+    let Ok(all) = sched_getaffinity(None) else {
+        return false;
+    };
+    let mut others = CpuSet::new();
+    (0..CpuSet::MAX_CPU)
+        .filter(|&c| all.is_set(c) && !avoid(c))
+        .for_each(|c| others.set(c));
+    if others.count() == 0 || sched_setaffinity(None, &others).is_err() {
+        return false;
+    }
+    // This fails only if all of them were taken from this control group meanwhile, which replaces the mask anyway.
+    let _ = sched_setaffinity(None, &all);
+    true
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,6 +81,13 @@ mod tests {
             assert_eq!(allowed(), 1);
             assert!(bind(&[100_000]).is_err());
             assert!(bind(&[]).is_err());
+            assert_eq!(current(), all[0]);
+            assert!(!leave(|c| c == all[0]));
+            bind(&all).unwrap();
+            if let [_, .., last] = all[..] {
+                assert!(leave(|c| c != last));
+                assert_eq!(affinity(), all);
+            }
         })
         .join()
         .unwrap();

@@ -341,9 +341,13 @@ impl Slots for Sim {
     fn patience(&mut self) -> Patience {
         Patience {
             spin: Duration::ZERO,
-            yields: 1,
+            rounds: 1,
             polls: 1,
         }
+    }
+
+    fn give_way(&mut self) {
+        std::thread::yield_now();
     }
 }
 

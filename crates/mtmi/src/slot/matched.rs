@@ -109,4 +109,8 @@ impl<F: Fabric + Slots> Slots for Matched<F> {
     fn patience(&mut self) -> Patience {
         self.fabric.patience()
     }
+
+    fn give_way(&mut self) {
+        self.fabric.give_way();
+    }
 }

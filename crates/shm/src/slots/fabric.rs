@@ -88,4 +88,8 @@ impl Slots for Shm {
     fn patience(&mut self) -> Patience {
         self.patience()
     }
+
+    fn give_way(&mut self) {
+        self.give_way();
+    }
 }

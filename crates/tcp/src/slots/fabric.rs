@@ -115,8 +115,12 @@ impl Slots for Tcp {
     fn patience(&mut self) -> Patience {
         Patience {
             spin: Duration::from_micros(12),
-            yields: 20,
+            rounds: 20,
             polls: 1,
         }
+    }
+
+    fn give_way(&mut self) {
+        rustix::thread::sched_yield();
     }
 }
