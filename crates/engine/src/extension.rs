@@ -12,7 +12,7 @@
 
 use std::time::Instant;
 
-use mtmi::slot::{Slots, wait_until};
+use mtmi::slot::wait_until;
 use mtmi::{Completion, Endpoint, Sleeper, Transport};
 use types::{Result, consts, fault};
 
@@ -184,11 +184,7 @@ impl Engine {
             self.transport(|m| wait_until(m, see, deadline));
             return found;
         }
-        let patience = self.transport(Slots::patience);
-        let mut ready = |m: &mut Fabric| see(m) || m.ready();
-        let mut ready = |e: &mut &Engine| e.transport(&mut ready);
-        let give_way = |e: &mut &Engine| e.transport(Slots::give_way);
-        if patience.poll(&mut { self }, &mut ready, give_way, deadline) {
+        if self.poll_threaded(|m| see(m) || m.ready(), deadline) {
             return found;
         }
         lock().relax();

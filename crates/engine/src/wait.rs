@@ -2,15 +2,16 @@
 
 use std::time::Instant;
 
-use mtmi::slot::wait_until;
+use mtmi::slot::{Slots, wait_until};
 use mtmi::{Sleeper, Transport};
 use types::{Handle, Result, consts};
 
 use crate::failure::LOOK;
 use crate::state::{Engine, lock};
+use crate::world::Fabric;
 
 /// How a thread sleeps outside the engine's lock.
-pub(crate) type Asleep = <crate::world::Fabric as Transport>::Sleeper;
+pub(crate) type Asleep = <Fabric as Transport>::Sleeper;
 
 /// Progress passes before a wait is written to the hang report and may sleep. A message that is
 /// under way arrives within a few; a longer spin of its own is the fabric's business, which knows
@@ -84,17 +85,40 @@ impl Engine {
             });
             return;
         }
+        let see = |m: &mut Fabric| m.ready() || extension.is_some_and(|x| x.progress(m));
+        if self.poll_threaded(see, deadline) {
+            return;
+        }
         lock().relax();
         let sleeper = self.transport(|m| m.sleeper());
         // Announced under the lock, before the last look: whatever happens from here on ends the
         // sleep.
         let armed = sleeper.arm();
-        if self.transport(|m| m.ready() || extension.is_some_and(|x| x.progress(m))) {
+        if self.transport(see) {
             return;
         }
         self.sleeping.set(self.sleeping.get() + 1);
         lock().unlocked(|| Asleep::sleep(armed, deadline));
         self.sleeping.set(self.sleeping.get() - 1);
+    }
+
+    /// Polls for a while before a sleep, letting other threads in meanwhile: `true` if there is something to do. Where a
+    /// thread sleeps already it doesn't poll: it would not be alone in needing the processor.
+    pub(crate) fn poll_threaded(
+        &self,
+        mut see: impl FnMut(&mut Fabric) -> bool,
+        deadline: Option<Instant>,
+    ) -> bool {
+        if self.sleeping.get() > 0 {
+            return false;
+        }
+        let ready = |e: &mut &Engine| {
+            lock().relax();
+            e.transport(&mut see)
+        };
+        let give_way = |e: &mut &Engine| e.transport(Slots::give_way);
+        let patience = self.transport(Slots::patience);
+        patience.poll(&mut { self }, ready, give_way, deadline)
     }
 
     /// The deadline of a sleep: that given, or earlier where the launcher's page has to be looked at.
