@@ -43,9 +43,10 @@ impl Engine {
         moved
     }
 
-    /// Wakes this process's other threads that sleep in MPI.
+    /// Something may have completed: this process's other threads that wait in MPI look again.
     #[inline]
     pub(crate) fn wake_waiters(&self) {
+        self.changes.set(self.changes.get() + 1);
         if self.sleeping.get() > 0 {
             self.transport(|m| m.sleeper()).wake();
         }

@@ -96,6 +96,8 @@ pub struct Engine {
     pub(crate) lent: Cell<bool>,
     /// Threads of this process that sleep outside the lock until something completes.
     pub(crate) sleeping: Cell<u32>,
+    /// How often something may have completed: a thread that let others in compares it before it sleeps.
+    pub(crate) changes: Cell<u64>,
 }
 
 static ENGINE: OnceLock<BigLock<Engine>> = OnceLock::new();
@@ -162,6 +164,7 @@ impl Engine {
             extension: Cell::new(None),
             lent: Cell::new(false),
             sleeping: Cell::new(0),
+            changes: Cell::new(0),
         }
     }
 

@@ -74,7 +74,7 @@ impl Engine {
         }
     }
 
-    /// Sleeps until the transport may have something to do.
+    /// Sleeps until the transport may have something to do, or another thread did something.
     fn sleep(&self) {
         let deadline = self.latest_wake(None);
         let extension = self.busy_extension();
@@ -85,7 +85,11 @@ impl Engine {
             });
             return;
         }
-        let see = |m: &mut Fabric| m.ready() || extension.is_some_and(|x| x.progress(m));
+        // The lock was not left since the caller looked; where it is left, others may complete what it waits for.
+        let seen = self.changes.get();
+        let see = |m: &mut Fabric| {
+            self.changes.get() != seen || m.ready() || extension.is_some_and(|x| x.progress(m))
+        };
         if self.poll_threaded(see, deadline) {
             return;
         }
