@@ -22,6 +22,7 @@ mod info;
 mod ops;
 mod progress;
 mod request;
+mod short;
 mod state;
 mod typeobj;
 mod wait;

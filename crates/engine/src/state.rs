@@ -94,6 +94,8 @@ pub struct Engine {
     pub(crate) extension: Cell<Option<&'static dyn crate::Extension>>,
     /// Whether MPI runs because an extension started it.
     pub(crate) lent: Cell<bool>,
+    /// Calls that tried the short path.
+    pub(crate) turns: Cell<u32>,
     /// Threads of this process that sleep outside the lock until something completes.
     pub(crate) sleeping: Cell<u32>,
     /// How often something may have completed: a thread that let others in compares it before it sleeps.
@@ -163,6 +165,7 @@ impl Engine {
             graphs: Graphs::default(),
             extension: Cell::new(None),
             lent: Cell::new(false),
+            turns: Cell::new(0),
             sleeping: Cell::new(0),
             changes: Cell::new(0),
         }

@@ -91,16 +91,37 @@ impl TypeObj {
 /// The predefined datatypes of this platform, by the low byte of their handles.
 pub struct Predefined {
     table: Vec<Option<Rc<TypeObj>>>,
+    /// Bytes of an element of those whose elements lie side by side; 0 for others and for none.
+    dense: [u8; 256],
 }
 
 impl Predefined {
     /// All of them, committed.
     pub fn new() -> Predefined {
         let mut table = vec![None; 256];
+        let mut dense = [0; 256];
         for row in &BASICS {
-            table[(row.handle.0 & 0xff) as usize] = Some(Rc::new(predefined(row)));
+            let object = predefined(row);
+            let place = (row.handle.0 & 0xff) as usize;
+            dense[place] = object.dense.get().map_or(0, |size| size as u8);
+            table[place] = Some(Rc::new(object));
         }
-        Predefined { table }
+        Predefined { table, dense }
+    }
+
+    /// Most elements of a message on the short path: more don't fit a cache line.
+    pub(crate) const MOST_SHORT: u64 = 64;
+
+    /// Bytes of an element of the predefined type with this handle, if its elements lie side by side.
+    #[inline(always)]
+    pub(crate) fn dense_size(&self, handle: Handle) -> Option<usize> {
+        if handle.0 & !0xff != consts::DATATYPE_NULL.0 {
+            return None;
+        }
+        match self.dense[(handle.0 & 0xff) as usize] {
+            0 => None,
+            size => Some(usize::from(size)),
+        }
     }
 
     /// The one with this handle.

@@ -2,7 +2,10 @@
 
 use std::time::Instant;
 
-use mtmi::{Cookie, Endpoint, Fabric, Limits, Outgoing, Queues, Receive, Submit};
+use boundary::UserBuf;
+use mtmi::{
+    AtOnce, Context, Cookie, Endpoint, Fabric, Limits, Outgoing, Queues, Receive, Submit, TagSel,
+};
 use shm::Shm;
 use tcp::Tcp;
 
@@ -111,6 +114,31 @@ impl Fabric for Fabrics {
             None => self.shm.send(queues, message),
             Some(tcp) => tcp.send(queues, message),
         }
+    }
+
+    /// What shared memory does not reach looks like a full ring to it.
+    #[inline(always)]
+    fn send_at_once(
+        &mut self,
+        to: Endpoint,
+        context: Context,
+        tag: i32,
+        from: UserBuf,
+        bytes: usize,
+    ) -> bool {
+        self.shm.send_at_once(to, context, tag, from, bytes)
+    }
+
+    #[inline(always)]
+    fn receive_at_once(
+        &mut self,
+        from: Endpoint,
+        context: Context,
+        tag: TagSel,
+        to: UserBuf,
+        capacity: usize,
+    ) -> Option<AtOnce> {
+        self.shm.receive_at_once(from, context, tag, to, capacity)
     }
 
     fn cancel_send(&mut self, queues: &mut Queues, cookie: Cookie) -> bool {

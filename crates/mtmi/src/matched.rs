@@ -5,6 +5,7 @@
 
 use std::time::Instant;
 
+use boundary::UserBuf;
 use layout::{Data, transfer};
 
 use crate::fabric::{Fabric, Outgoing};
@@ -213,6 +214,34 @@ impl<F: Fabric> Transport for Matched<F> {
         cookie: Cookie,
     ) -> Submit {
         self.receive(from, context, tag, Receive { data, cookie })
+    }
+
+    #[inline(always)]
+    fn send_at_once(
+        &mut self,
+        to: Endpoint,
+        context: Context,
+        tag: i32,
+        from: UserBuf,
+        bytes: usize,
+    ) -> bool {
+        self.fabric.send_at_once(to, context, tag, from, bytes)
+    }
+
+    #[inline(always)]
+    fn receive_at_once(
+        &mut self,
+        from: Endpoint,
+        context: Context,
+        tag: TagSel,
+        to: UserBuf,
+        capacity: usize,
+    ) -> Option<AtOnce> {
+        if !self.queues.unexpected.is_empty() || !self.queues.posted.is_empty() {
+            return None;
+        }
+        self.fabric
+            .receive_at_once(from, context, tag, to, capacity)
     }
 
     fn probe(&mut self, from: Source, context: Context, tag: TagSel) -> Option<Envelope> {

@@ -68,6 +68,15 @@ pub enum Outcome {
     PeerFailed,
 }
 
+/// A message that was received at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AtOnce {
+    /// Its tag.
+    pub tag: i32,
+    /// Its length.
+    pub bytes: usize,
+}
+
 /// The end of one operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion {

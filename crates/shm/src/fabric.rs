@@ -2,7 +2,10 @@
 
 use std::time::Instant;
 
-use mtmi::{Cookie, Endpoint, Fabric, Limits, Outgoing, Queues, Receive, Submit};
+use boundary::UserBuf;
+use mtmi::{
+    AtOnce, Context, Cookie, Endpoint, Fabric, Limits, Outgoing, Queues, Receive, Submit, TagSel,
+};
 
 use crate::Shm;
 use crate::lane::WINDOW;
@@ -40,6 +43,30 @@ impl Fabric for Shm {
     #[inline]
     fn send(&mut self, _queues: &mut Queues, message: Outgoing) -> Submit {
         self.start_send(message)
+    }
+
+    #[inline(always)]
+    fn send_at_once(
+        &mut self,
+        to: Endpoint,
+        context: Context,
+        tag: i32,
+        from: UserBuf,
+        bytes: usize,
+    ) -> bool {
+        self.try_push_small(to, context, tag, from, bytes)
+    }
+
+    #[inline(always)]
+    fn receive_at_once(
+        &mut self,
+        from: Endpoint,
+        context: Context,
+        tag: TagSel,
+        to: UserBuf,
+        capacity: usize,
+    ) -> Option<AtOnce> {
+        self.try_take_small(from, context, tag, to, capacity)
     }
 
     fn cancel_send(&mut self, queues: &mut Queues, cookie: Cookie) -> bool {

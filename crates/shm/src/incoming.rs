@@ -1,11 +1,12 @@
 //! Out of the ring: messages from other processes, to their receives or to the unexpected queue.
 
-use mtmi::{Context, Endpoint, Message, Outcome, Queues};
+use boundary::UserBuf;
+use mtmi::{AtOnce, Context, Endpoint, Message, Outcome, Queues, TagSel};
 
 use crate::Shm;
 use crate::lane::{Lane, WINDOW, drain};
 use crate::ring::Hostile;
-use crate::state::{Announced, Sending, Sink};
+use crate::state::{Announced, Inward, Sending, Sink};
 use crate::wire::{Header, INLINE, Kind, cells, decode};
 
 /// Messages taken from one ring before the next gets its turn.
@@ -38,6 +39,57 @@ impl Shm {
             }
         }
         true
+    }
+
+    /// Takes the next message of `from` into `to`, if it is (or is within a moment) a short one with this context and tag:
+    /// the shortest path. No receive may be posted and no message unexpected. `None`: nothing was done.
+    #[inline(always)]
+    pub fn try_take_small(
+        &mut self,
+        from: Endpoint,
+        context: Context,
+        tag: TagSel,
+        to: UserBuf,
+        capacity: usize,
+    ) -> Option<AtOnce> {
+        let slot = self.outward.get(from.index())?.inward as usize;
+        if self.inward.get(slot).is_none_or(|i| i.peer != from.0) {
+            return self.look_for_ring(from);
+        }
+        let Inward { lane, rx, .. } = &mut self.inward[slot];
+        let mut looks = 0;
+        while !rx.ready(lane) {
+            looks += 1;
+            if looks > self.looks {
+                return None;
+            }
+        }
+        let number = rx.next();
+        let header = lane.read_header(number).ok()?;
+        let fits = header.kind == Kind::Eager && header.len <= INLINE.min(capacity);
+        let wanted = match tag {
+            TagSel::Any => true,
+            TagSel::Exact(tag) => header.tag == tag,
+        };
+        if !fits || !wanted || header.context != context.0 {
+            return None;
+        }
+        lane.read_inline(number, to, header.len);
+        if rx.consume(lane, 1) {
+            self.outward[from.index()].bell.get().ring();
+        }
+        Some(AtOnce {
+            tag: header.tag,
+            bytes: header.len,
+        })
+    }
+
+    /// Notes where the ring from `peer` stands, for the next time.
+    #[cold]
+    fn look_for_ring(&mut self, peer: Endpoint) -> Option<AtOnce> {
+        let slot = self.inward.iter().position(|i| i.peer == peer.0)?;
+        self.outward[peer.index()].inward = slot as u32;
+        None
     }
 
     /// Whether a message is in the ring of sender number `slot`.

@@ -33,6 +33,8 @@ pub struct Shm {
     pub(crate) suspects: Vec<u32>,
     pub(crate) failures: VecDeque<Endpoint>,
     pub(crate) patience: Patience,
+    /// Looks into a ring for a message that is to be received at once.
+    pub(crate) looks: u32,
     /// With a processor per rank: how it shares one with none.
     pub(crate) mover: Option<Mover>,
     /// Whether all ranks' processors are known, so that `patience` is final.
@@ -52,6 +54,8 @@ pub(crate) struct Outward {
     pub lane: Lane,
     pub tx: Tx,
     pub bell: BellRef,
+    /// Where the way back stands in `Shm::inward`, or stood when it was last looked for.
+    pub inward: u32,
 }
 
 /// The receiving side from one peer that ever sent.
@@ -207,6 +211,7 @@ impl Shm {
                     lane: segment.lane(local, slot),
                     tx: Tx::NEW,
                     bell: segment.bell_ref(slot),
+                    inward: 0,
                 }
             })
             .collect();
@@ -237,6 +242,7 @@ impl Shm {
             suspects: Vec::new(),
             failures: VecDeque::new(),
             patience: SHARED,
+            looks: 1,
             mover: None,
             settled: false,
             slots: SlotState::new(area),

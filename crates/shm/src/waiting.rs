@@ -20,6 +20,9 @@ const SPIN: Duration = Duration::from_micros(5);
 const LOOKS: u32 = 100;
 /// Polls after a look.
 const BURST: u32 = 32;
+/// Looks for a message that is received at once: about a microsecond, a few times what a reply takes. More is for
+/// the patient way, which serves other peers meanwhile.
+const LOOKS_AT_ONCE: u32 = 1000;
 /// Spin time when ranks share processors: a message from a running peer, no more.
 const SPIN_SHARED: Duration = Duration::from_nanos(500);
 /// A yield costs half a microsecond if nobody else wants to run, and lets the peer run otherwise.
@@ -85,6 +88,7 @@ impl Shm {
             if one_each(self.members.len() as u32, together) {
                 self.patience = ALONE;
                 self.mover = Some(Mover::new(self.local));
+                self.looks = LOOKS_AT_ONCE;
             }
             self.settled = true;
         }

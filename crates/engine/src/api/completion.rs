@@ -94,7 +94,8 @@ fn check_count(count: i32) -> Result<usize> {
 
 /// `MPI_Wait`.
 pub fn wait(e: &Engine, request: &mut Handle, status: Option<&mut Status>) -> Result<()> {
-    if *request == consts::REQUEST_NULL {
+    if *request == consts::REQUEST_NULL || e.is_over(*request) {
+        *request = consts::REQUEST_NULL;
         put(status, &Status::EMPTY);
         return Ok(());
     }
