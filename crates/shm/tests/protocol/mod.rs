@@ -3,10 +3,11 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use boundary::UserBuf;
 use layout::{Bounds, Kind, Tree};
 use mtmi::{
-    Completion, Context, Cookie, Endpoint, Outcome, SendMode, Sleeper, Source, Submit, TagSel,
-    Transport,
+    AtOnce, Completion, Context, Cookie, Endpoint, Outcome, SendMode, Sleeper, Source, Submit,
+    TagSel, Transport,
 };
 use shm::{Config, InitError, Shm};
 
@@ -15,6 +16,7 @@ use crate::common::{Inherited, Rank, WORLD, check, cpu_time, data, filled, launc
 pub fn all() {
     run("ping-pong", 2, ping_pong);
     run("probes", 2, probes);
+    run("at once", 2, at_once);
     run("truncation", 2, truncation);
     run("synchronous sends", 2, synchronous);
     run("cancels", 2, cancels);
@@ -132,6 +134,87 @@ fn probes(me: &mut Rank) {
         check(tag as u64, &buffer);
         let again = me.imrecv(id, data(&mut buffer));
         assert_eq!(me.wait(again).outcome, Outcome::Cancelled);
+    }
+}
+
+/// Sends at once as soon as the way is open.
+fn send_soon(me: &mut Rank, tag: i32, v: &mut [u8]) {
+    let start = Instant::now();
+    // SAFETY: the message is gone when the call returns.
+    let buf = unsafe { UserBuf::new(v.as_mut_ptr() as usize) };
+    while !me.t.send_at_once(Endpoint(1), WORLD, tag, buf, v.len()) {
+        me.poll();
+        assert!(start.elapsed() < Duration::from_secs(20));
+    }
+}
+
+fn receive_at_once(me: &mut Rank, context: Context, tag: TagSel, v: &mut [u8]) -> Option<AtOnce> {
+    // SAFETY: the call is over before the memory is used for something else.
+    let buf = unsafe { UserBuf::new(v.as_mut_ptr() as usize) };
+    me.t.receive_at_once(Endpoint(0), context, tag, buf, v.len())
+}
+
+/// What is received at once is what a receive would have got, and never a message that somebody else is to have.
+fn at_once(me: &mut Rank) {
+    let mut a = [0; 8];
+    if me.me == 0 {
+        me.send(1, 1, &mut a);
+        me.recv(1, 2, &mut a);
+        for tag in [5, 6, 7] {
+            send_soon(me, tag, &mut filled(tag as u64, 8));
+        }
+        let mut large = filled(8, 49);
+        me.send(1, 8, &mut large);
+        me.barrier();
+        for tag in [9, 10, 11] {
+            send_soon(me, tag, &mut filled(tag as u64, 8));
+        }
+        return;
+    }
+    me.recv(0, 1, &mut a);
+    // No progress is made from here on, which would make the messages unexpected ones.
+    let go = me.isend(0, WORLD, 2, SendMode::Standard, data(&mut a));
+    let mut b = [0; 8];
+    let exact = TagSel::Exact;
+    let start = Instant::now();
+    let mut first = None;
+    while first.is_none() {
+        assert!(start.elapsed() < Duration::from_secs(20));
+        // Neither out of turn, nor of another context, nor cut short.
+        assert_eq!(receive_at_once(me, WORLD, exact(6), &mut b), None);
+        assert_eq!(receive_at_once(me, Context(99), exact(5), &mut b), None);
+        assert_eq!(receive_at_once(me, WORLD, exact(5), &mut b[..7]), None);
+        first = receive_at_once(me, WORLD, exact(5), &mut b);
+    }
+    assert_eq!(first, Some(AtOnce { tag: 5, bytes: 8 }));
+    check(5, &b);
+    let mut got = None;
+    while got.is_none() {
+        assert!(start.elapsed() < Duration::from_secs(20));
+        got = receive_at_once(me, WORLD, ANY, &mut b);
+    }
+    assert_eq!(got, Some(AtOnce { tag: 6, bytes: 8 }));
+    check(6, &b);
+    // Not past a receive that is posted: that gets it.
+    let posted = me.irecv(Source::Any, WORLD, ANY, data(&mut a));
+    assert_eq!(receive_at_once(me, WORLD, exact(7), &mut b), None);
+    assert_eq!(me.wait(posted).tag, 7);
+    check(7, &a);
+    // Not what fills more than a line.
+    let mut large = [0; 64];
+    assert_eq!(receive_at_once(me, WORLD, exact(8), &mut large), None);
+    assert_eq!(me.recv(0, 8, &mut large).bytes, 49);
+    me.wait(go);
+    me.barrier();
+    // Not past an unexpected message.
+    find(me, exact(9));
+    while me.t.probe(from(0), WORLD, exact(11)).is_none() {
+        me.poll();
+    }
+    assert_eq!(receive_at_once(me, WORLD, exact(10), &mut b), None);
+    for tag in [9, 10, 11] {
+        assert_eq!(me.recv(0, tag, &mut b).outcome, Outcome::Done);
+        check(tag as u64, &b);
     }
 }
 
