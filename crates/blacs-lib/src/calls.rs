@@ -30,6 +30,12 @@ pub(crate) struct Matrix {
 }
 
 impl Matrix {
+    /// Its bytes, if it is a single piece in one run.
+    #[inline]
+    fn piece(&self) -> Option<usize> {
+        Shape::piece(self.part, self.m, self.n, self.lda, self.element.size())
+    }
+
     #[inline]
     fn shape(&self) -> Result<Shape, Error> {
         let shape = Shape::new(self.part, self.m, self.n, self.lda, self.element.size());
@@ -40,6 +46,9 @@ impl Matrix {
 #[inline]
 pub(crate) fn send(context: c_int, matrix: &Matrix, to: (c_int, c_int)) {
     state::with("BLACS send", context, |state| {
+        if let Some(bytes) = matrix.piece() {
+            return state.blacs.send_piece(context, matrix.a, bytes, to);
+        }
         state.blacs.send(context, &matrix.shape()?, matrix.a, to)
     });
 }
@@ -47,6 +56,9 @@ pub(crate) fn send(context: c_int, matrix: &Matrix, to: (c_int, c_int)) {
 #[inline]
 pub(crate) fn receive(context: c_int, matrix: &Matrix, from: (c_int, c_int)) {
     state::with("BLACS receive", context, |state| {
+        if let Some(bytes) = matrix.piece() {
+            return state.blacs.receive_piece(context, matrix.a, bytes, from);
+        }
         state
             .blacs
             .receive(context, &matrix.shape()?, matrix.a, from)

@@ -1,6 +1,9 @@
 //! What a process knows: its contexts, its system handles, and the libraries below.
 
+use std::cell::{RefCell, RefMut};
 use std::ffi::c_int;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use blacs::{Blacs, Error, Grid, Net, Trouble};
@@ -26,15 +29,46 @@ pub(crate) struct State {
     systems: Vec<Option<i32>>,
 }
 
-// SAFETY: what keeps it from being sent are addresses (the faces, handles of the loader), which mean the same
-// in all threads, and the lock around it lets one in at a time.
-unsafe impl Send for State {}
+/// The state and what guards it. The mutex is taken only where MPI says that several threads may call at the same time, as
+/// taking and leaving it costs as much as a third of a short message. (It is also taken before that can be known.)
+struct Shared {
+    /// MPI's flag, null until BLACS is first started.
+    threads: AtomicPtr<AtomicBool>,
+    lock: Mutex<()>,
+    state: RefCell<Option<State>>,
+}
 
-static STATE: Mutex<Option<State>> = Mutex::new(None);
+// SAFETY: `state` is reached through `enter` only, so by one thread at a time: the mutex sees to it, or the program
+// promised it by its thread level, which is the engine's own reason. What it holds are addresses (the faces, handles of the
+// loader), which mean the same in all threads.
+unsafe impl Sync for Shared {}
 
-/// Takes the lock; a panic ends the process, so nobody left it half changed.
-fn lock() -> MutexGuard<'static, Option<State>> {
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+static SHARED: Shared = Shared {
+    threads: AtomicPtr::new(null_mut()),
+    lock: Mutex::new(()),
+    state: RefCell::new(None),
+};
+
+/// The state, for one thread at a time.
+struct Entered {
+    // Declared first, so given back first.
+    state: RefMut<'static, Option<State>>,
+    _lock: Option<MutexGuard<'static, ()>>,
+}
+
+/// Enters.
+#[inline]
+fn enter() -> Entered {
+    // SAFETY: null, or MPI's flag, which is there for ever.
+    let threads = unsafe { SHARED.threads.load(Ordering::Relaxed).as_ref() };
+    let real = threads.is_none_or(|flag| flag.load(Ordering::Relaxed));
+    // A panic ends the process, so nobody left it half changed.
+    let take = || SHARED.lock.lock().unwrap_or_else(PoisonError::into_inner);
+    let lock = real.then(take);
+    Entered {
+        state: SHARED.state.borrow_mut(),
+        _lock: lock,
+    }
 }
 
 /// Runs `call` on the process's BLACS, which it starts if need be. An error ends all processes.
@@ -44,13 +78,13 @@ pub(crate) fn with<T>(
     context: c_int,
     call: impl FnOnce(&mut State) -> Result<T, Error>,
 ) -> T {
-    let mut guard = lock();
-    let state = guard.get_or_insert_with(|| start(routine));
+    let mut entered = enter();
+    let state = entered.state.get_or_insert_with(|| start(routine));
     match call(state) {
         Ok(value) => value,
         Err(error) => {
             let (table, origin) = (state.table, state.origin(context));
-            drop(guard);
+            drop(entered);
             say::fatal(Some(table), routine, origin, &error)
         }
     }
@@ -62,13 +96,13 @@ pub(crate) fn with_started<T>(
     context: c_int,
     call: impl FnOnce(&mut State) -> Result<T, Error>,
 ) -> Option<T> {
-    let started = lock().is_some();
+    let started = enter().state.is_some();
     started.then(|| with(routine, context, call))
 }
 
 /// Forgets everything; the next call starts anew.
 pub(crate) fn take() -> Option<State> {
-    lock().take()
+    enter().state.take()
 }
 
 #[cold]
@@ -87,6 +121,9 @@ impl State {
         let net = Fmpl::start(table)?;
         let mpi = Mpi::find(table)?;
         let (rank, size) = (net.rank() as i32, net.size() as i32);
+        // SAFETY: the table's function has no preconditions.
+        let threads = unsafe { (table.threads)() };
+        SHARED.threads.store(threads.cast_mut(), Ordering::Relaxed);
         let (mut c, mut fortran) = (0, 0);
         // SAFETY: the addresses are of locals.
         crate::fmpl::check(unsafe { (table.mpi_world)(&mut c, &mut fortran) })?;

@@ -147,10 +147,7 @@ impl<N: Net> Blacs<N> {
 
     /// The options of a context.
     pub fn options(&mut self, number: i32) -> Result<&mut Options, Error> {
-        let place = usize::try_from(number).ok();
-        let context = place.and_then(|place| self.contexts.get_mut(place));
-        let context = context.and_then(Option::as_mut);
-        Ok(&mut context.ok_or(Error::Context(number))?.options)
+        Ok(&mut context_mut(&mut self.contexts, number)?.options)
     }
 
     fn faces(&mut self) -> Result<[UserBuf; 2], Error> {
@@ -203,6 +200,38 @@ impl<N: Net> Blacs<N> {
         let mut flow = self.flow(number, Stream::Points)?;
         let peer = peer(&flow.context.grid, "RSRC, CSRC", from)?;
         flow.carry(Some(peer), &[], shape, a)
+    }
+
+    /// As [`Blacs::send`], for a matrix whose elements lie in one run of a [`piece`](crate::Shape::piece): the short way.
+    #[inline]
+    pub fn send_piece(
+        &mut self,
+        number: i32,
+        a: UserBuf,
+        bytes: usize,
+        to: (i32, i32),
+    ) -> Result<(), Error> {
+        let context = context_mut(&mut self.contexts, number)?;
+        let peer = peer(&context.grid, "RDEST, CDEST", to)?;
+        let end = context.to(Stream::Points, peer, 0);
+        context.sent(Stream::Points, peer, 1);
+        Ok(self.net.send(end, a, bytes)?)
+    }
+
+    /// As [`Blacs::receive`], for such a matrix.
+    #[inline]
+    pub fn receive_piece(
+        &mut self,
+        number: i32,
+        a: UserBuf,
+        bytes: usize,
+        from: (i32, i32),
+    ) -> Result<(), Error> {
+        let context = context_mut(&mut self.contexts, number)?;
+        let peer = peer(&context.grid, "RSRC, CSRC", from)?;
+        let end = context.from(Stream::Points, peer, 0);
+        context.received(Stream::Points, peer, 1);
+        Ok(self.net.recv(end, a, bytes)?)
     }
 
     /// Broadcasts a matrix to the scope.
@@ -314,6 +343,17 @@ impl<N: Net> Blacs<N> {
     pub fn broadcast_id(&self, number: i32, scope: Scope) -> Result<u32, Error> {
         Ok(self.context(number)?.operation_id(scope))
     }
+}
+
+#[inline]
+fn context_mut<C>(
+    contexts: &mut [Option<Context<C>>],
+    number: i32,
+) -> Result<&mut Context<C>, Error> {
+    let place = usize::try_from(number).ok();
+    let context = place.and_then(|place| contexts.get_mut(place));
+    let context = context.and_then(Option::as_mut);
+    context.ok_or(Error::Context(number))
 }
 
 #[inline]

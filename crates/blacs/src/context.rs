@@ -143,6 +143,7 @@ impl<C: Copy> Context<C> {
         }
     }
 
+    #[inline]
     fn end(&self, stream: Stream, peer: u32, number: u32) -> End<C> {
         End {
             comm: self.all,
@@ -152,24 +153,28 @@ impl<C: Copy> Context<C> {
     }
 
     /// The index of the `ahead`-th of the next messages to `peer`.
+    #[inline]
     pub(crate) fn to(&self, stream: Stream, peer: u32, ahead: u32) -> End<C> {
         let sent = self.counts[peer as usize][stream as usize].sent;
         self.end(stream, peer, sent.wrapping_add(ahead))
     }
 
     /// The index of the `ahead`-th of the next messages of `peer`.
+    #[inline]
     pub(crate) fn from(&self, stream: Stream, peer: u32, ahead: u32) -> End<C> {
         let received = self.counts[peer as usize][stream as usize].received;
         self.end(stream, peer, received.wrapping_add(ahead))
     }
 
     /// So many more messages have gone.
+    #[inline]
     pub(crate) fn sent(&mut self, stream: Stream, peer: u32, count: u32) {
         let counts = &mut self.counts[peer as usize][stream as usize];
         counts.sent = counts.sent.wrapping_add(count);
     }
 
     /// So many more messages have come.
+    #[inline]
     pub(crate) fn received(&mut self, stream: Stream, peer: u32, count: u32) {
         let counts = &mut self.counts[peer as usize][stream as usize];
         counts.received = counts.received.wrapping_add(count);

@@ -77,6 +77,7 @@ impl Grid {
     }
 
     /// The number of the process at these coordinates.
+    #[inline]
     pub fn number_at(&self, row: i32, column: i32) -> Option<u32> {
         let row = u32::try_from(row).ok().filter(|&row| row < self.rows)?;
         let column = u32::try_from(column).ok();

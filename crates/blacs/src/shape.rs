@@ -6,6 +6,8 @@
 
 use boundary::UserBuf;
 
+use crate::flow::CUT;
+
 /// Which part of the rectangle is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
@@ -66,6 +68,16 @@ impl Shape {
             _ => (0..n).map(|column| shape.run(column).1).sum(),
         };
         Some(shape)
+    }
+
+    /// Bytes of a matrix that is one piece of a message from the matrix's address on; `None` says that it takes a closer look. For
+    /// arguments as [`Shape::new`] has them.
+    #[inline]
+    pub fn piece(part: Part, m: i32, n: i32, lda: i32, element: usize) -> Option<usize> {
+        let column = usize::try_from(m).ok()?.checked_mul(element)?;
+        let run = n == 1 || (lda <= m && n >= 0);
+        let bytes = column.checked_mul(usize::try_from(n).ok()?)?;
+        (part == Part::General && run && bytes < CUT).then_some(bytes)
     }
 
     /// Bytes of all its elements.
@@ -257,6 +269,22 @@ mod tests {
             }
             for at in 0..a.len() {
                 prop_assert_eq!(back[at], if inside[at] { a[at] } else { 0xff });
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_piece_is_what_a_closer_look_finds(
+            part in parts(), m in -2i32..300, n in -2i32..70, lda in -1i32..400,
+            element in prop::sample::select(vec![4usize, 8, 16]),
+        ) {
+            let shape = Shape::new(part, m, n, lda, element).unwrap();
+            if let Some(bytes) = Shape::piece(part, m, n, lda, element) {
+                prop_assert!(bytes < CUT);
+                prop_assert_eq!((shape.contiguous(), shape.bytes()), (Some(0), bytes));
+            } else if part == Part::General && m >= 0 && n >= 0 {
+                prop_assert!(shape.bytes() >= CUT || shape.bytes() == 0 || shape.contiguous().is_none());
             }
         }
     }

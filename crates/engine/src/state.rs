@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
 
 use boundary::CallbackAbi;
 use sys::lock::BigLock;
@@ -125,6 +126,12 @@ pub fn enter(hooks: &'static AbiHooks) -> Guard {
     Guard {
         inner: lock.enter(),
     }
+}
+
+/// Whether several threads may call at the same time: a flag for locks beside the engine's, which are needed when it is.
+pub fn threads_flag(hooks: &'static AbiHooks) -> &'static AtomicBool {
+    let lock = ENGINE.get_or_init(|| BigLock::new(Engine::new(hooks)));
+    lock.threaded_flag()
 }
 
 pub(crate) fn lock() -> &'static BigLock<Engine> {

@@ -32,6 +32,10 @@ impl Boards for Fabrics {
         self.shm.board_read(of, at, to, bytes);
     }
 
+    fn board_view(&self, of: Endpoint, at: usize, bytes: usize) -> Option<UserBuf> {
+        self.shm.board_view(of, at, bytes)
+    }
+
     #[inline]
     fn ring(&mut self, who: Endpoint) {
         self.shm.ring(who);

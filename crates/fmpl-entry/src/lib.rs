@@ -90,5 +90,6 @@ const fn make<A: Abi>() -> FmplTable {
         free: start::free::<A>,
         apply: coll::apply,
         offered: messages::offered::<A>,
+        threads: start::threads::<A>,
     }
 }

@@ -1,6 +1,7 @@
 //! Start and end, stashes, memory, and what is not a message.
 
 use std::ffi::{CStr, c_char, c_void};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use boundary::UserBuf;
@@ -151,6 +152,10 @@ pub unsafe extern "C" fn abort<A: Abi>(error: i32, message: *const c_char) {
         false => unsafe { CStr::from_ptr(message) }.to_string_lossy(),
     };
     enter(A::HOOKS).abort_for_extension(error, &text)
+}
+
+pub unsafe extern "C" fn threads<A: Abi>() -> *const AtomicBool {
+    engine::threads_flag(A::HOOKS)
 }
 
 pub unsafe extern "C" fn wtime() -> f64 {

@@ -20,8 +20,19 @@ macro_rules! names {
         /// As `fmpl.h` says: addresses are NULL or valid for what the function reads and writes.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $ty,)* ier: *mut i32) -> i32 {
-            // SAFETY: the caller keeps the contract of `fmpl.h`, which is that of the table's function.
-            unsafe { call(ier, |$t| $body) }
+            // What has to save registers is a function of its own.
+            #[inline(never)]
+            unsafe extern "C" fn otherwise($($arg: $ty,)* ier: *mut i32) -> i32 {
+                // SAFETY: the caller keeps the contract of `fmpl.h`, which is that of the table's function.
+                unsafe { call(ier, |$t| $body) }
+            }
+            match fmpl_table::known() {
+                // With nothing to be done afterwards this is a jump.
+                // SAFETY: as above.
+                Some($t) if ier.is_null() => unsafe { $body },
+                // SAFETY: as above.
+                _ => unsafe { otherwise($($arg,)* ier) },
+            }
         }
     )* };
 }

@@ -1,7 +1,9 @@
 //! The lookup.
 
 use std::ffi::{CStr, CString, c_char, c_void};
+use std::ptr::{self, null_mut};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::layout::{FmplTable, VERSION};
 
@@ -13,19 +15,32 @@ const OTHER: &CStr = c"libmpi.so.12";
 
 static TABLE: OnceLock<Result<&'static FmplTable, String>> = OnceLock::new();
 
+/// The same, or null: what every call after the first needs is one load.
+static KNOWN: AtomicPtr<FmplTable> = AtomicPtr::new(null_mut());
+
+/// The table, if it was looked up before.
+#[inline(always)]
+pub fn known() -> Option<&'static FmplTable> {
+    // SAFETY: null, or a table that was found, which stays for ever.
+    unsafe { KNOWN.load(Ordering::Acquire).as_ref() }
+}
+
 /// The table of this process, looked up at the first call. The error is a sentence for a person.
 #[inline]
 pub fn table() -> Result<&'static FmplTable, &'static str> {
-    match TABLE.get() {
-        Some(Ok(table)) => Ok(table),
-        _ => table_at_first(),
+    match known() {
+        Some(table) => Ok(table),
+        None => table_at_first(),
     }
 }
 
 #[cold]
 fn table_at_first() -> Result<&'static FmplTable, &'static str> {
     match TABLE.get_or_init(look) {
-        Ok(table) => Ok(table),
+        Ok(table) => {
+            KNOWN.store(ptr::from_ref(*table).cast_mut(), Ordering::Release);
+            Ok(table)
+        }
         Err(why) => Err(why),
     }
 }

@@ -34,6 +34,7 @@
 //! and has `ipara` 0 until `library_stash`.
 
 use std::ffi::{c_char, c_void};
+use std::sync::atomic::AtomicBool;
 
 /// The version of [`FmplTable`] that this crate describes.
 pub const VERSION: u32 = 1;
@@ -266,4 +267,7 @@ pub struct FmplTable {
     /// is posted or earlier sends with that index go first. A receive that was seen stays until a send takes it. Makes
     /// no progress.
     pub offered: unsafe extern "C" fn(dst: i32, mai: i32, comm: i32, room: *mut i64) -> i32,
+    /// Where it stands whether several threads may call at the same time, for a library's own locks; always there, never NULL.
+    /// While it is false the program has promised that they don't.
+    pub threads: unsafe extern "C" fn() -> *const AtomicBool,
 }

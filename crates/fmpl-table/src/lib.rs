@@ -16,7 +16,7 @@ pub mod consts;
 mod find;
 mod layout;
 
-pub use find::table;
+pub use find::{known, table};
 pub use layout::{Builtin, FmplTable, Func, UserFunction, VERSION};
 
 /// The exported symbol of an MPI library that gives its table: `const FmplTable *(uint32_t version)`, null

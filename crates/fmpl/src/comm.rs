@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use crate::face::PIECES;
+
 /// Communicators that may exist at a time; their numbers are below this. Each has slots of its own; the table of all
 /// takes some 200 KB for each pair that uses any.
 pub const IDS: u32 = 512;
@@ -33,6 +35,21 @@ pub struct Comm {
     pub chunks: Cell<u64>,
     /// The chunk that this process last put into each of its two faces, plus one; 0 for none.
     pub faces: [Cell<u64>; 2],
+    /// Reductions by pieces so far.
+    pub reductions: Cell<u64>,
+    /// The piece that this process last put into each of the places for them.
+    pub offers: [Cell<Option<Offer>>; PIECES],
+}
+
+/// A piece that a process has put out.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer {
+    /// Its number.
+    pub number: u64,
+    /// Who takes it,
+    pub parent: u32,
+    /// from which of its children.
+    pub level: u32,
 }
 
 impl Comm {
@@ -56,6 +73,8 @@ impl Comm {
             barriers: Cell::new(0),
             chunks: Cell::new(0),
             faces: Default::default(),
+            reductions: Cell::new(0),
+            offers: Default::default(),
         }
     }
 

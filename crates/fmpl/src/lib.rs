@@ -34,6 +34,7 @@ pub mod finish;
 mod host;
 mod ops;
 pub mod p2p;
+mod pieces;
 pub mod reduce;
 mod stash;
 mod steps;

@@ -1,4 +1,5 @@
-//! Reductions, along a binomial tree of messages (section 5.2: the hardware has no help to give here).
+//! Reductions, along a binomial tree: of pieces on boards inside a machine (see [`crate::pieces`]), of messages elsewhere
+//! (section 5.2: the paper's hardware has no help to give here).
 //!
 //! # The order
 //! Ranks are counted from the root: v = (rank - root) mod p. A member combines what its children v + 1, v + 2, v + 4, …
@@ -14,9 +15,11 @@ use fmpl_table::code;
 use crate::bcast;
 use crate::comm::Comm;
 use crate::core::Lane;
+use crate::face::{self, PIECE};
 use crate::host::Host;
 use crate::ops::Func;
 use crate::p2p::code_of;
+use crate::pieces;
 use crate::steps::{Entered, deliver, landed, part, post};
 
 /// The arguments of a reduction.
@@ -80,28 +83,79 @@ fn run<H: Host>(
     bytes: u64,
     root: u32,
 ) -> Result<(), i32> {
-    let relative = (comm.rank + comm.size - root) % comm.size;
-    let member = |relative: u32| {
-        let rank = (u64::from(relative) + u64::from(root)) % u64::from(comm.size);
-        comm.peer(rank as i32).unwrap_or(0)
-    };
-    let work = part(args.work, 0, bytes);
-    let mut step = 1;
-    while step < comm.size {
-        if relative & step != 0 {
-            let own = part(args.buf, 0, bytes);
-            return deliver(h, comm, call, member(relative - step), Lane::Up, &own);
-        }
-        if relative + step < comm.size {
-            let child = member(relative + step);
-            post(h, comm, child, Lane::Up, &work)?;
-            if landed(h, comm, call, child, Lane::Up)? != bytes {
-                return Err(code::ERR_TRUNCATE);
-            }
-            // Nothing is borrowed here: the function may be the program's, and call us.
-            args.func.apply(args.buf, args.work, args.count as u64);
-        }
-        step *= 2;
+    let boards = args.func.size() as usize <= PIECE
+        && h.with(|core, below| !core.software && face::has_faces(comm, below));
+    match boards {
+        true => pieces::run(h, call, comm, args, bytes, root),
+        false => messages(h, call, comm, args, bytes, root),
     }
-    Ok(())
+}
+
+/// A member's place in the tree.
+pub(crate) struct Tree<'a> {
+    comm: &'a Comm,
+    root: u32,
+    /// Its rank, counted from the root.
+    relative: u32,
+}
+
+impl Tree<'_> {
+    /// The tree with this root.
+    pub fn new(comm: &Comm, root: u32) -> Tree<'_> {
+        let relative = (comm.rank + comm.size - root) % comm.size;
+        Tree {
+            comm,
+            root,
+            relative,
+        }
+    }
+
+    fn member(&self, relative: u32) -> u32 {
+        let rank = (u64::from(relative) + u64::from(self.root)) % u64::from(self.comm.size);
+        self.comm.peer(rank as i32).unwrap_or(0)
+    }
+
+    /// The parent, and of which level this process is its child.
+    pub fn parent(&self) -> Option<(u32, u32)> {
+        let level = self.relative.trailing_zeros();
+        (self.relative > 0).then(|| (self.member(self.relative - (1 << level)), level))
+    }
+
+    /// The children with their levels, in the order of combining.
+    pub fn children(&self) -> impl Iterator<Item = (u32, u32)> {
+        let below = match self.relative {
+            0 => u32::BITS - 1,
+            relative => relative.trailing_zeros(),
+        };
+        (0..below)
+            .map(|level| (u64::from(self.relative) + (1 << level), level))
+            .take_while(|&(child, _)| child < u64::from(self.comm.size))
+            .map(|(child, level)| (self.member(child as u32), level))
+    }
+}
+
+/// By messages.
+fn messages<H: Host>(
+    h: &H,
+    call: &'static str,
+    comm: &Rc<Comm>,
+    args: &Args,
+    bytes: u64,
+    root: u32,
+) -> Result<(), i32> {
+    let tree = Tree::new(comm, root);
+    let work = part(args.work, 0, bytes);
+    for (child, _) in tree.children() {
+        post(h, comm, child, Lane::Up, &work)?;
+        if landed(h, comm, call, child, Lane::Up)? != bytes {
+            return Err(code::ERR_TRUNCATE);
+        }
+        // Nothing is borrowed here: the function may be the program's, and call us.
+        args.func.apply(args.buf, args.work, args.count as u64);
+    }
+    let Some((parent, _)) = tree.parent() else {
+        return Ok(());
+    };
+    let own = part(args.buf, 0, bytes);
+    deliver(h, comm, call, parent, Lane::Up, &own)
 }

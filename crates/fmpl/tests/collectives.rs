@@ -137,6 +137,59 @@ fn sums_are_right_at_the_root_and_everywhere() {
     }
 }
 
+/// A reduction of `n` integers that differ by place, to this root, into `b`; its code.
+fn reduce_many(h: &Rank, me: u32, root: u32, n: usize) -> (i32, Vec<u8>) {
+    let mut values: Vec<i32> = (0..n as i32).map(|i| i * 5 + me as i32).collect();
+    let mut b = ints(&mut values);
+    let mut work = vec![0; b.len()];
+    let args = Args {
+        buf: UserBuf::of_array(&mut b),
+        count: n as i64,
+        func: Func::builtin(1).unwrap(),
+        comm: 0,
+        work: UserBuf::of_array(&mut work),
+    };
+    (reduce::reduce(h, &args, root as i32), b)
+}
+
+#[test]
+fn reductions_of_many_pieces_in_a_row() {
+    // One piece, several, as many as there are places, and many more; nothing at all between them.
+    let lens = [3, 2500, 16_384, 0, 70_001, 0, 1, 33_000];
+    for (manner, size) in MANNERS.iter().flat_map(|&m| [2, 3, 6].map(|s| (m, s))) {
+        job(size, manner, 1, |h, me| {
+            for (i, n) in (0..).zip(lens) {
+                let root = i % size;
+                let (done, b) = reduce_many(h, me, root, n);
+                assert_eq!(done, code::SUCCESS);
+                let ranks = (0..size as i32).sum::<i32>();
+                let mut all: Vec<i32> =
+                    (0..n as i32).map(|i| i * 5 * size as i32 + ranks).collect();
+                assert!(me != root || b == ints(&mut all), "{n} to {root} of {size}");
+            }
+        });
+    }
+}
+
+#[test]
+fn lengths_that_differ_are_noticed_and_do_no_harm() {
+    // Places for pieces hold less than the longer of these.
+    for (long, short) in [(40_000, 7), (7, 40_000), (3000, 0), (0, 3000)] {
+        job(3, Manner::SHARED, 1, |h, me| {
+            for _ in 0..3 {
+                let n = if me == 0 { short } else { long };
+                let (done, _) = reduce_many(h, me, 0, n);
+                assert!(me != 0 || done == code::ERR_TRUNCATE);
+                // Ranks that go on have not lost count.
+                let (done, b) = reduce_many(h, me, 1, 100);
+                let mut sum: Vec<i32> = (0..100).map(|i| i * 15 + 3).collect();
+                assert_eq!(done, code::SUCCESS);
+                assert!(me != 1 || b == ints(&mut sum));
+            }
+        });
+    }
+}
+
 #[test]
 fn the_order_is_the_documented_one() {
     // Doubles of very different size: the sum depends on the order.

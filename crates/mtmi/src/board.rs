@@ -33,6 +33,10 @@ pub trait Boards {
     /// Copies `bytes` bytes out of a board.
     fn board_read(&mut self, of: Endpoint, at: usize, to: UserBuf, bytes: usize);
 
+    /// A stretch of a board as memory that is only read, at once, and whose owner may write it meanwhile. `None` where it can't be
+    /// had: then `board_read` does.
+    fn board_view(&self, of: Endpoint, at: usize, bytes: usize) -> Option<UserBuf>;
+
     /// Ends the sleep of a process whose board is seen; costs a load if it is awake.
     fn ring(&mut self, who: Endpoint);
 }
@@ -62,6 +66,10 @@ impl<F: Fabric + Boards> Boards for Matched<F> {
 
     fn board_read(&mut self, of: Endpoint, at: usize, to: UserBuf, bytes: usize) {
         self.fabric.board_read(of, at, to, bytes);
+    }
+
+    fn board_view(&self, of: Endpoint, at: usize, bytes: usize) -> Option<UserBuf> {
+        self.fabric.board_view(of, at, bytes)
     }
 
     #[inline]

@@ -70,6 +70,13 @@ impl Boards for Shm {
         }
     }
 
+    fn board_view(&self, of: Endpoint, at: usize, bytes: usize) -> Option<UserBuf> {
+        let from = self.stretch(self.board_of(of)?, at, bytes)?;
+        // SAFETY: `stretch` gives `bytes` bytes of a board, mapped as long as the segment is; whoever asked only reads
+        // them, now. All readers of buffers allow that somebody writes them meanwhile.
+        Some(unsafe { UserBuf::new(from as usize) })
+    }
+
     #[inline]
     fn ring(&mut self, who: Endpoint) {
         if let Some(member) = self.board_of(who) {
@@ -105,6 +112,11 @@ mod tests {
         let mut out = [0; 4];
         shm.board_read(me, BOARD - 4, UserBuf::of_array(&mut out), 4);
         assert_eq!(&out, b"echo");
+        let mut seen = [0; 4];
+        shm.board_view(me, BOARD - 4, 4).unwrap().read(&mut seen);
+        assert_eq!(&seen, b"echo");
+        assert!(shm.board_view(me, BOARD - 3, 4).is_none());
+        assert!(shm.board_view(Endpoint(1), 0, 4).is_none());
         shm.board_read(other, 0, UserBuf::of_array(&mut out), 4);
         assert_eq!(out, [0; 4]);
     }

@@ -33,8 +33,8 @@ const LINE: usize = 64;
 /// Most ranks of one node; their segment is 2.1 TiB of the 128 TiB of address space.
 pub(crate) const MOST_RANKS: u32 = 4096;
 
-/// Bytes of each rank's board: flags and two faces of 64 KiB for each of 64 communicators.
-pub(crate) const BOARD: usize = 64 * (PAGE + 2 * 65_536);
+/// Bytes of each rank's board: flags, two faces and pieces of 64 KiB each for each of 64 communicators.
+pub(crate) const BOARD: usize = 64 * (PAGE + 3 * 65_536);
 
 /// Where things lie for a number of ranks.
 #[derive(Clone, Copy, Debug)]

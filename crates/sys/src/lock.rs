@@ -110,6 +110,11 @@ impl<T> BigLock<T> {
         self.threaded.load(Ordering::Relaxed)
     }
 
+    /// The same, to be looked at again and again.
+    pub fn threaded_flag(&self) -> &AtomicBool {
+        &self.threaded
+    }
+
     /// Sets whether several threads may call at the same time. To be called from inside, by a
     /// thread that entered once; `false` only when the program promised that one thread at a time
     /// calls from now on.

@@ -6,7 +6,7 @@ use mtmi::{Boards, Endpoint};
 use crate::fabric::Sim;
 
 /// Bytes of a board.
-const BOARD: usize = 4 * (4096 + 2 * 65_536);
+const BOARD: usize = 4 * (4096 + 3 * 65_536);
 
 impl Sim {
     /// Uses a board.
@@ -57,6 +57,11 @@ impl Boards for Sim {
                 to.write(from);
             }
         });
+    }
+
+    fn board_view(&self, _: Endpoint, _: usize, _: usize) -> Option<UserBuf> {
+        // Boards are behind a lock.
+        None
     }
 
     fn ring(&mut self, who: Endpoint) {
