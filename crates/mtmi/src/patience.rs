@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 const POLLS: u32 = 32;
 
 /// How long to poll before sleeping: spinning, then giving the processor to others in between.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
     /// Spinning, without giving up the processor.
     pub spin: Duration,

@@ -92,6 +92,18 @@ impl Shm {
         self.patience
     }
 
+    /// Tells that processes beyond the segment's want the same processors, and that there are too few.
+    pub fn share_processors(&mut self) {
+        self.patience = SHARED;
+        self.settled = true;
+    }
+
+    /// Whether processes outnumber processors, or nobody knows yet.
+    #[inline]
+    pub fn shares_processors(&self) -> bool {
+        self.patience == SHARED
+    }
+
     /// This process's doorbell.
     pub fn bell(&self) -> &Doorbell {
         self.segment.bell(self.local)

@@ -9,7 +9,7 @@ pub enum Over {
     /// As the library chooses: shared memory
     #[default]
     Shm,
-    /// The network inside one machine
+    /// The network inside one machine, watched by epoll
     Tcp,
     /// The same, watched by io_uring
     IoUring,
@@ -46,7 +46,10 @@ impl Over {
         match self {
             Over::Shm | Over::Hosts => &[],
             Over::Hosts6 => &[("YAMABIKO_TCP_INTERFACE", IPV6)],
-            Over::Tcp => &[("YAMABIKO_FABRICS", "self,tcp")],
+            Over::Tcp => &[
+                ("YAMABIKO_FABRICS", "self,tcp"),
+                ("YAMABIKO_TCP_REACTOR", "epoll"),
+            ],
             Over::IoUring => &[
                 ("YAMABIKO_FABRICS", "self,tcp"),
                 ("YAMABIKO_TCP_REACTOR", "io_uring"),
