@@ -109,3 +109,35 @@ impl Epoll {
         self.fd.as_fd()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+    use std::time::{Duration, Instant};
+
+    /// Questions that are left out lose nothing: `poll` tells at once, and a later question.
+    #[test]
+    fn a_rest_hides_no_event() {
+        let mut epoll = Epoll::new().unwrap();
+        epoll.rest(true);
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+        epoll.add(bell.as_fd(), 7).unwrap();
+        let mut events = Vec::new();
+        let mut readable = |epoll: &mut Epoll| {
+            epoll.take(&mut events);
+            events.drain(..).any(|e| e.token == 7 && e.readable)
+        };
+        for _ in 0..100 {
+            assert!(!readable(&mut epoll));
+            rustix::io::write(&bell, &1u64.to_ne_bytes()).unwrap();
+            let mut fds = [PollFd::from_borrowed_fd(epoll.fd(), PollFlags::IN)];
+            assert_eq!(poll(&mut fds, Some(&NOW)).unwrap(), 1);
+            let end = Instant::now() + Duration::from_secs(10);
+            while !readable(&mut epoll) {
+                assert!(Instant::now() < end, "no event");
+            }
+            rustix::io::read(&bell, &mut [0; 8]).unwrap();
+        }
+    }
+}

@@ -42,6 +42,15 @@ impl Over {
         }
     }
 
+    /// The time limit for what may take so many seconds as the library chooses. A limit finds what hangs; ranks that
+    /// talk over the network are slower, and on a busy machine much slower.
+    pub fn limit_s(self, seconds: u64) -> u64 {
+        match self {
+            Over::Shm => seconds,
+            _ => 5 * seconds,
+        }
+    }
+
     fn variables(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Over::Shm | Over::Hosts => &[],

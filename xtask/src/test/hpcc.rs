@@ -90,7 +90,7 @@ fn one(ground: &Ground, home: &Path, rows: u32, columns: u32) -> Result {
         .env("LD_LIBRARY_PATH", &ground.library)
         .env("OPENBLAS_NUM_THREADS", "1")
         .env("OMP_NUM_THREADS", "1")
-        .limit_s(900)
+        .limit_s(ground.over.limit_s(900))
         .proves(&ground.library);
     job.passes(&[])?;
     let path = folder.join("hpccoutf.txt");
