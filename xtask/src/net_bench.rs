@@ -1,7 +1,8 @@
 //! `cargo xtask net-bench`: time one way between two hosts of a lab, ours beside plain sockets and other MPIs.
 //!
-//! Rounds in which every side runs once, one after the other, so that what the machine does meanwhile meets all
-//! of them; the medians of a round are compared within it.
+//! At full speed and over slow links. Rounds in which every side runs once, one after the other, so that what the
+//! machine does meanwhile meets all of them; the medians of a round are compared within it. What is demanded of
+//! the ratios ([`BARS`]) is printed beside them and decides nothing: a busy machine shows other figures.
 
 use crate::netlab::{self, Lab};
 use crate::spec::root;
@@ -17,14 +18,14 @@ pub struct Args {
     /// Rounds
     #[arg(long, default_value_t = 5)]
     rounds: u32,
-    /// Limit the links to so many Mbit/s
-    #[arg(long)]
-    mbit: Option<u32>,
+    /// Limit the links to so many Mbit/s; 0 is full speed. Several are measured one after the other
+    #[arg(long, value_delimiter = ',', default_values_t = [0, 1000])]
+    mbit: Vec<u32>,
     /// Leave out other MPIs
     #[arg(long)]
     alone: bool,
-    /// Sizes of messages, in bytes
-    #[arg(long, value_delimiter = ',', default_values_t = [8, 1024, 65536, 1 << 20])]
+    /// Sizes of messages, in bytes [default: 8 bytes to 1 MiB; 1 MiB over limited links]
+    #[arg(long, value_delimiter = ',')]
     sizes: Vec<u32>,
 }
 
@@ -38,47 +39,101 @@ struct Bench {
 }
 
 /// The first is what the others are divided by.
-const SIDES: [&str; 4] = ["raw", "ours", "mpich", "intel"];
+const SIDES: [&str; 5] = ["raw", "ours", "mpich", "openmpi", "intel"];
+const RAW: usize = 0;
+const OURS: usize = 1;
+/// Where other MPIs begin.
+const PEERS: usize = 2;
+
+const MIB: u32 = 1 << 20;
+
+/// What is demanded: on limited links or not, the size, how much of the others' speed ours must have at least, and of
+/// whose: plain sockets' or the best MPI's.
+const BARS: [(bool, u32, f64, bool); 3] = [
+    (false, 8, 1.0 / 1.15, false),
+    (false, MIB, 0.9, false),
+    (true, MIB, 0.98, true),
+];
 
 /// Runs the subcommand.
 pub fn run(args: &Args) -> Result {
     if let Some(why) = netlab::unavailable() {
         return Err(why);
     }
-    let bench = Bench {
-        lab: Lab::build(2)?,
-        bin: compile()?,
-        sizes: args.sizes.iter().map(u32::to_string).collect(),
+    let sides = if args.alone {
+        &SIDES[..PEERS]
+    } else {
+        &SIDES[..]
     };
-    if let Some(mbit) = args.mbit {
-        bench.lab.limit(1, mbit)?;
-        bench.lab.limit(2, mbit)?;
+    let bin = compile(sides.len() > PEERS)?;
+    for &mbit in &args.mbit {
+        let sizes = match (&args.sizes[..], mbit) {
+            ([], 0) => &[8, 1024, 65536, MIB],
+            // The others would take minutes, and say little.
+            ([], _) => &[MIB][..],
+            (sizes, _) => sizes,
+        };
+        // A lab of its own: limits are not taken back.
+        let bench = Bench {
+            lab: Lab::build(2)?,
+            bin: bin.clone(),
+            sizes: sizes.iter().map(u32::to_string).collect(),
+        };
+        if mbit > 0 {
+            bench.lab.limit(1, mbit)?;
+            bench.lab.limit(2, mbit)?;
+        }
+        let mut rounds: Vec<Vec<Times>> = Vec::new();
+        for round in 1..=args.rounds {
+            eprintln!("round {round} of {}", args.rounds);
+            let times = sides.iter().map(|side| bench.side(side));
+            rounds.push(times.collect::<Result<_>>()?);
+        }
+        show(mbit, sizes, &rounds);
     }
-    let sides = if args.alone { &SIDES[..2] } else { &SIDES[..] };
-    let mut rounds: Vec<Vec<Times>> = Vec::new();
-    for round in 1..=args.rounds {
-        eprintln!("round {round} of {}", args.rounds);
-        let times = sides.iter().map(|side| bench.side(side));
-        rounds.push(times.collect::<Result<_>>()?);
-    }
+    Ok(())
+}
+
+/// Prints the table of one kind of link, and how it stands beside what is demanded.
+fn show(mbit: u32, sizes: &[u32], rounds: &[Vec<Times>]) {
+    let link = match mbit {
+        0 => "full speed".to_owned(),
+        mbit => format!("{mbit} Mbit/s"),
+    };
     println!(
-        "microseconds one way, median of {} rounds, and the median of the ratios to raw",
-        args.rounds
+        "{link}: microseconds one way, median of {} rounds, and the median of the ratios to raw",
+        rounds.len()
     );
-    for size in &args.sizes {
+    let sides = rounds.first().map_or(0, Vec::len);
+    let times = |side: usize, size: u32| {
+        let of = move |r: &Vec<Times>| r[side].get(&size).copied();
+        rounds.iter().filter_map(of)
+    };
+    let ratio = |a: usize, b: usize, size: u32| {
+        median(times(a, size).zip(times(b, size)).map(|(a, b)| a / b))
+    };
+    for &size in sizes {
         print!("{size:>9}");
-        for (i, side) in sides.iter().enumerate() {
-            let of = |side: usize| {
-                rounds
-                    .iter()
-                    .filter_map(move |r| r[side].get(size).copied())
-            };
-            let ratios = of(i).zip(of(0)).map(|(t, raw)| t / raw);
-            print!("   {side} {:.3} ({:.3})", median(of(i)), median(ratios));
+        for (side, name) in SIDES.iter().enumerate().take(sides) {
+            let (time, ratio) = (median(times(side, size)), ratio(side, RAW, size));
+            print!("   {name} {time:.3} ({ratio:.3})");
         }
         println!();
     }
-    Ok(())
+    for (limited, size, least, of_peers) in BARS {
+        if limited != (mbit > 0) || !sizes.contains(&size) {
+            continue;
+        }
+        let others = if of_peers { PEERS..sides } else { RAW..OURS };
+        let speeds = others.map(|other| (ratio(other, OURS, size), SIDES[other]));
+        // The one that ours looks worst beside.
+        if let Some((speed, other)) = speeds.min_by(|a, b| a.0.total_cmp(&b.0)) {
+            let verdict = if speed >= least { "holds" } else { "MISSED" };
+            println!(
+                "{verdict}: {size} bytes at {speed:.3} of the speed of {other}, {least:.3} demanded"
+            );
+        }
+    }
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
@@ -88,16 +143,20 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// Compiles the programs of `tests/net`; the folder they lie in.
-fn compile() -> Result<PathBuf> {
+fn compile(with_peers: bool) -> Result<PathBuf> {
     let bin = build::target().join("test/net");
     std::fs::create_dir_all(&bin).map_err(|e| format!("{}: {e}", bin.display()))?;
     let source = |name: &str| root().join("tests/net").join(name);
     let mpicc = build::prefix(false).join("bin/mpicc");
-    let compilers: [(&Path, &[&str], &str, &str); 3] = [
-        (Path::new("cc"), &[], "raw.c", "raw"),
-        (&mpicc, &[], "pingpong.c", "pingpong"),
-        (&mpicc, &["-abi=mpich"], "pingpong.c", "pingpong-mpich"),
+    let mut compilers: Vec<(PathBuf, &[&str], &str, &str)> = vec![
+        ("cc".into(), &[], "raw.c", "raw"),
+        (mpicc.clone(), &[], "pingpong.c", "pingpong"),
     ];
+    if with_peers {
+        let openmpi = peers::openmpi()?.join("bin/mpicc");
+        compilers.push((mpicc, &["-abi=mpich"], "pingpong.c", "pingpong-mpich"));
+        compilers.push((openmpi, &[], "pingpong.c", "pingpong-openmpi"));
+    }
     for (compiler, flags, from, to) in compilers {
         let mut command = Command::new(compiler);
         command.args(flags).arg("-O2").arg(source(from));
@@ -112,6 +171,7 @@ impl Bench {
             "raw" => self.raw(),
             "ours" => self.ours(),
             "mpich" => self.mpich(),
+            "openmpi" => self.openmpi(),
             _ => self.intel(),
         }?;
         let times = said.lines().filter_map(|line| {
@@ -165,6 +225,28 @@ impl Bench {
         let home = peers::mpich()?;
         let library = format!("LD_LIBRARY_PATH={}", home.join("lib").display());
         self.hydra(&home, &[&library], "pingpong")
+    }
+
+    /// Its own launcher, whose daemons get to the other host as through ssh.
+    fn openmpi(&self) -> Result<String> {
+        let home = peers::openmpi()?;
+        let mut command = self.lab.command(1, "env");
+        command.args([
+            "OMPI_ALLOW_RUN_AS_ROOT=1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+        ]);
+        command.arg(home.join("bin/mpirun"));
+        command
+            .args(["--prtemca", "plm_ssh_agent"])
+            .arg(self.lab.shell());
+        command.args(["--prtemca", "prte_if_include", "eth0"]);
+        command.args(["--mca", "pml", "ob1", "--mca", "btl", "self,tcp"]);
+        command.args(["--mca", "btl_tcp_if_include", "eth0"]);
+        command.args(["--host", "h1:1,h2:1", "--map-by", "node", "-n", "2"]);
+        command
+            .arg(self.bin.join("pingpong-openmpi"))
+            .args(&self.sizes);
+        process::output(command.stdin(Stdio::null()))
     }
 
     fn intel(&self) -> Result<String> {

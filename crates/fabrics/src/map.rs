@@ -35,6 +35,12 @@ impl JobMap {
         segment.cloned().unwrap_or_else(|| vec![rank])
     }
 
+    /// How many processes run on the machine of `rank`, itself included.
+    pub fn neighbours(&self, rank: u32) -> usize {
+        let machine = self.machines.iter().find(|m| m.contains(&rank));
+        machine.map_or(1, Vec::len)
+    }
+
     /// What is used between which ranks, and why.
     pub fn describe(&self) -> Vec<String> {
         let mut lines: Vec<String> = (self.segments.iter())
@@ -115,6 +121,7 @@ mod tests {
         assert_eq!(m.machines, [vec![0, 3, 4], vec![1], vec![2]]);
         assert_eq!(m.segments, [vec![0, 3], vec![1], vec![2], vec![4]]);
         assert_eq!(m.segment(3), [0, 3]);
+        assert_eq!([2, 3, 4].map(|rank| m.neighbours(rank)), [1, 3, 3]);
     }
 
     #[test]

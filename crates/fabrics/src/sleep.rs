@@ -104,10 +104,11 @@ impl mtmi::Sleeper for Sleeper {
 impl Fabrics {
     /// Waits until `progress` may find something to do or the deadline passes.
     pub(crate) fn wait_for_any(&mut self, deadline: Option<Instant>) {
-        if self.tcp.is_none() {
+        let Some(tcp) = &mut self.tcp else {
             return self.shm.wait(deadline);
-        }
+        };
         let patience = self.shm.patience();
+        tcp.share_processors(self.shm.shares_processors());
         if patience.poll(self, |f| f.ready(), |f| f.shm.give_way(), deadline) {
             return;
         }

@@ -101,7 +101,12 @@ impl Fabrics {
         let map = JobMap::of(&cards);
         let mine = map.segment(place.rank);
         let via = routes(place, &mine, &cards, selection)?;
-        let shm = share(place, mine, exchange)?;
+        let (neighbours, sharing) = (map.neighbours(place.rank), mine.len());
+        let mut shm = share(place, mine, exchange)?;
+        // Of processes outside its segment shared memory knows nothing.
+        if neighbours > sharing && neighbours > sys::cpus::allowed() {
+            shm.share_processors();
+        }
         let by_network = |(card, &via): (Card, &Via)| card.address.filter(|_| via == Via::Tcp);
         let addresses: Vec<_> = cards.into_iter().zip(&via).map(by_network).collect();
         let tcp = listening

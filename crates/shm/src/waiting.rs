@@ -103,6 +103,18 @@ impl Shm {
         }
     }
 
+    /// Tells that processes beyond the segment's want the same processors, and that there are too few.
+    pub fn share_processors(&mut self) {
+        self.patience = SHARED;
+        self.settled = true;
+    }
+
+    /// Whether processes outnumber processors, or nobody knows yet.
+    #[inline]
+    pub fn shares_processors(&self) -> bool {
+        self.mover.is_none()
+    }
+
     /// This process's doorbell.
     pub fn bell(&self) -> &Doorbell {
         self.segment.bell(self.local)

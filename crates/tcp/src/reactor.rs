@@ -71,6 +71,15 @@ impl Reactor {
         }
     }
 
+    /// Whether to ask the kernel less often, once it had nothing to tell.
+    pub fn rest(&mut self, rests: bool) {
+        match self {
+            Reactor::Epoll(epoll) => epoll.rest(rests),
+            // It is asked by looking at memory.
+            Reactor::Uring(_) => {}
+        }
+    }
+
     /// Watches a socket.
     pub fn add(&mut self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
         either!(self, r => r.add(fd, token))

@@ -43,6 +43,8 @@ pub struct Tcp {
     pub(crate) recent: u32,
     /// Further tries to read from it unasked.
     pub(crate) glances: u32,
+    /// Whether processes outnumber processors: what asking the kernel in vain costs, another could use.
+    pub(crate) crowded: bool,
     /// What is read that has no better place.
     pub(crate) staging: Box<[u8; STAGING]>,
     /// Connections that have not proved themselves, of both directions.
@@ -208,6 +210,7 @@ impl Listening {
             readable: Vec::new(),
             recent: u32::MAX,
             glances: 0,
+            crowded: false,
             staging: Box::new([0; STAGING]),
             callers: Names::new(),
             strangers: Strangers::default(),

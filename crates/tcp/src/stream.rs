@@ -157,7 +157,7 @@ impl Tcp {
             };
             moved = true;
             self.recent = peer;
-            self.glances = GLANCES;
+            self.glances = if self.crowded { 0 } else { GLANCES };
             let hung = stream.hung;
             if let Err(Hostile(what)) = self.took(queues, peer, direct.map_or(0, |d| d.1), n) {
                 self.protocol.links[peer as usize].bye = false;

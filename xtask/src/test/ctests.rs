@@ -89,7 +89,7 @@ impl Test {
         let mut job = Job::new(&ground.launcher)
             .args(&self.mpiexec)
             .args(ground.start(ranks))
-            .limit_s(self.limit_s)
+            .limit_s(ground.over.limit_s(self.limit_s))
             .watches(&ground.library)
             .env("LD_LIBRARY_PATH", &ground.library);
         for (name, value) in &self.env {

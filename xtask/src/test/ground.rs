@@ -9,7 +9,7 @@ pub enum Over {
     /// As the library chooses: shared memory
     #[default]
     Shm,
-    /// The network inside one machine
+    /// The network inside one machine, watched by epoll
     Tcp,
     /// The same, watched by io_uring
     IoUring,
@@ -42,11 +42,23 @@ impl Over {
         }
     }
 
+    /// The time limit for what may take so many seconds as the library chooses. A limit finds what hangs; ranks that
+    /// talk over the network are slower, and on a busy machine much slower.
+    pub fn limit_s(self, seconds: u64) -> u64 {
+        match self {
+            Over::Shm => seconds,
+            _ => 5 * seconds,
+        }
+    }
+
     fn variables(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Over::Shm | Over::Hosts => &[],
             Over::Hosts6 => &[("YAMABIKO_TCP_INTERFACE", IPV6)],
-            Over::Tcp => &[("YAMABIKO_FABRICS", "self,tcp")],
+            Over::Tcp => &[
+                ("YAMABIKO_FABRICS", "self,tcp"),
+                ("YAMABIKO_TCP_REACTOR", "epoll"),
+            ],
             Over::IoUring => &[
                 ("YAMABIKO_FABRICS", "self,tcp"),
                 ("YAMABIKO_TCP_REACTOR", "io_uring"),

