@@ -4,10 +4,10 @@
 mod sim;
 
 use cad::{
-    Graph, Part, Shape, Team, allgather, allreduce, alltoall, barrier, bcast, gather, reduce,
-    reduce_scatter, scan, scatter,
+    BufId, Builder, Graph, Part, Region, Shape, Team, allgather, allreduce, alltoall, barrier,
+    bcast, gather, reduce, reduce_scatter, scan, scatter,
 };
-use chains::program::{BY_RANK, RECV, WAIT};
+use chains::program::{BY_RANK, END, Entry, LINK, RECV, SEND, WAIT};
 use chains::{Options, Program, compile, team};
 use sim::kernel::{self, Will};
 use sim::{Memory, Rng, interpret};
@@ -55,13 +55,8 @@ fn check(rng: &mut Rng, size: u32, what: &str, graph: impl Fn(Team) -> Graph) {
             let mut memory: Vec<Memory> = graphs.iter().map(|g| Memory::new(rng, g)).collect();
             let mut expected = memory.clone();
             interpret(&graphs, &mut expected);
-            assert!(kernel::run(
-                rng,
-                &programs,
-                &mut memory,
-                options.eager,
-                Will::Random
-            ));
+            let stuck = kernel::run(rng, &programs, &mut memory, options.eager, Will::Random);
+            assert!(stuck.is_empty());
             assert!(memory == expected, "{what}, {size} ranks, {options:?}");
         }
     }
@@ -261,4 +256,52 @@ fn a_relay_interleaves_in_one_chain_and_fits() {
             }
         }
     }
+}
+
+#[test]
+fn a_barrier_holds_all_until_the_last_has_come() {
+    for size in [2, 3, 5, 8] {
+        let graphs: Vec<Graph> = (0..size)
+            .map(|rank| barrier::graph(&Team { rank, size }))
+            .collect();
+        for late in 0..size as usize {
+            let mut programs = compiled(&graphs, &Options::default());
+            // It waits for a token that nobody posts, before all else.
+            let late = &mut programs[late];
+            let token = late.tokens;
+            late.tokens += 1;
+            let chains: Vec<Vec<Entry>> = late.chains().map(<[Entry]>::to_vec).collect();
+            let wait = Entry {
+                code: WAIT,
+                flags: LINK,
+                peer: token,
+                ..Entry::default()
+            };
+            late.entries = chains
+                .into_iter()
+                .flat_map(|c| [vec![wait], c].concat())
+                .collect();
+            let rng = &mut Rng::new(u64::from(size));
+            let mut memory: Vec<Memory> = graphs.iter().map(|g| Memory::new(rng, g)).collect();
+            let stuck = kernel::run(rng, &programs, &mut memory, 64, Will::Random);
+            assert_eq!(stuck.len(), size as usize);
+        }
+    }
+}
+
+#[test]
+fn an_answer_waits_for_the_whole_message() {
+    // A send of the first bytes of what was received says that all has come.
+    let mut b = Builder::new(Team { rank: 0, size: 2 });
+    b.recv_buffer(Shape::BYTE, 40);
+    let got = b.recv(1, 0, Region::bytes(BufId::Recv, 0, 40), &[]);
+    b.send(1, 0, Region::bytes(BufId::Recv, 0, 4), &[got]);
+    let options = Options {
+        piece: Some(4),
+        ..Options::default()
+    };
+    let p = compile(&b.finish(), &[0, 1], None, &options).unwrap();
+    let codes: Vec<u8> = p.entries.iter().map(|e| e.code).collect();
+    assert_eq!(codes, [vec![RECV; 10], vec![SEND, END]].concat());
+    assert_eq!(p.chains().count(), 1);
 }

@@ -65,8 +65,12 @@ fn runs_right(rng: &mut Rng, case: &Case, seed: u64) {
         // A program can be submitted again.
         for round in 0..2 {
             interpret(&case.graphs, &mut expected);
-            let done = kernel::run(rng, &case.programs, &mut memory, case.options.eager, will);
-            assert!(done, "dead-lock: seed {seed}, {will:?}, {:?}", case.options);
+            let stuck = kernel::run(rng, &case.programs, &mut memory, case.options.eager, will);
+            assert!(
+                stuck.is_empty(),
+                "dead-lock: seed {seed}, {will:?}, {:?}",
+                case.options
+            );
             for (r, (got, want)) in memory.iter().zip(&expected).enumerate() {
                 assert!(
                     got == want,
@@ -117,8 +121,11 @@ fn interleaved_relays_do_what_verify_says() {
                 bad += 1;
                 let mut memory: Vec<Memory> =
                     case.graphs.iter().map(|g| Memory::new(rng, g)).collect();
-                let done = kernel::run(rng, &case.programs, &mut memory, 0, Will::Random);
-                assert!(!done, "seed {seed} ran although verify saw a dead-lock");
+                let stuck = kernel::run(rng, &case.programs, &mut memory, 0, Will::Random);
+                assert!(
+                    !stuck.is_empty(),
+                    "seed {seed} ran although verify saw a dead-lock"
+                );
             }
             Err(other) => panic!("seed {seed}: {other}"),
         }
@@ -131,7 +138,7 @@ fn interleaved_relays_do_what_verify_says() {
 
 #[test]
 fn tags_out_of_order_are_refused_or_seen() {
-    let (mut refused, mut stuck) = (0, 0);
+    let (mut refused, mut locked) = (0, 0);
     for seed in 0..500 {
         let rng = &mut Rng::new(seed + 3_000_000);
         let graphs = random::team(rng, Tags::Random);
@@ -154,17 +161,21 @@ fn tags_out_of_order_are_refused_or_seen() {
         };
         let mut memory: Vec<Memory> = graphs.iter().map(|g| Memory::new(rng, g)).collect();
         let mut expected = memory.clone();
-        let done = kernel::run(rng, &programs, &mut memory, 0, Will::Random);
-        assert_eq!(team::verify(&programs, 9, 0).is_ok(), done, "seed {seed}");
-        if done {
+        let stuck = kernel::run(rng, &programs, &mut memory, 0, Will::Random);
+        assert_eq!(
+            team::verify(&programs, 9, 0).is_ok(),
+            stuck.is_empty(),
+            "seed {seed}"
+        );
+        if stuck.is_empty() {
             interpret(&graphs, &mut expected);
             assert!(memory == expected, "seed {seed}");
         } else {
-            stuck += 1;
+            locked += 1;
         }
     }
     assert!(
-        refused > 10 && stuck > 0,
-        "{refused} refused, {stuck} stuck"
+        refused > 10 && locked > 0,
+        "{refused} refused, {locked} locked"
     );
 }

@@ -39,18 +39,17 @@ pub struct Kernel<'a> {
     of: HashMap<u32, usize>,
     streams: HashMap<(usize, usize), (usize, VecDeque<u8>)>,
     rng: &'a mut Rng,
-    dead_locked: bool,
 }
 
-/// Runs the programs to their ends; false if they dead-lock. A connection takes at least `eager` bytes
-/// where a program sends no more.
+/// Runs the programs until all have ended or nothing moves; the processes that have not ended, if any.
+/// A connection takes at least `eager` bytes where a program sends no more.
 pub fn run(
     rng: &mut Rng,
     programs: &[Program],
     memory: &mut [Memory],
     eager: u64,
     will: Will,
-) -> bool {
+) -> Vec<usize> {
     let buffers = match eager {
         0 => vec![0],
         _ => vec![0, 1, 3, 1000],
@@ -94,14 +93,12 @@ pub fn run(
         of,
         streams,
         rng,
-        dead_locked: false,
     };
-    kernel.play(will);
-    !kernel.dead_locked
+    kernel.play(will)
 }
 
 impl Kernel<'_> {
-    fn play(&mut self, will: Will) {
+    fn play(&mut self, will: Will) -> Vec<usize> {
         let mut all: Vec<(usize, usize)> = Vec::new();
         for h in 0..self.hosts.len() {
             for c in 0..self.hosts[h].chains.len() {
@@ -122,15 +119,16 @@ impl Kernel<'_> {
                 break;
             }
         }
-        let unfinished = |h: &Host| h.chains.iter().any(|c| c.at < c.end);
-        self.dead_locked = self.hosts.iter().any(unfinished);
-        if !self.dead_locked {
+        let ended = |h: &Host| h.chains.iter().all(|c| c.at == c.end);
+        let stuck: Vec<usize> = (0..self.hosts.len())
+            .filter(|&h| !ended(&self.hosts[h]))
+            .collect();
+        if stuck.is_empty() {
             assert!(self.hosts.iter().all(|h| h.tokens.iter().all(|&t| t == 0)));
-            assert!(
-                self.streams.values().all(|s| s.1.is_empty()),
-                "bytes nobody received"
-            );
+            let empty = self.streams.values().all(|s| s.1.is_empty());
+            assert!(empty, "bytes nobody received");
         }
+        stuck
     }
 
     fn entry(&self, h: usize, c: usize) -> Option<Entry> {
