@@ -251,3 +251,23 @@ impl Plan {
         matches!(self.graph.node(id).kind, Kind::Send | Kind::Recv)
     }
 }
+
+/// A barrier among all processes, as a descriptor: the dissemination barrier, messages without data.
+///
+/// # Errors
+/// None that can happen: its peers exist.
+pub fn barrier(rank: u32, size: u32) -> Result<Plan, Refused> {
+    let mut cad = Descriptor::new(rank, size, None);
+    let (mut before, mut distance) = ([START; 2], 1);
+    while distance < size {
+        let (up, down) = ((rank + distance) % size, (rank + size - distance) % size);
+        let recv = cad.make_recv_node(UserBuf::NULL, 0, down)?;
+        let send = cad.make_send_node(UserBuf::NULL, 0, up)?;
+        for b in before {
+            cad.connect_node(b, send)?;
+        }
+        before = [send, recv];
+        distance *= 2;
+    }
+    cad.plan()
+}

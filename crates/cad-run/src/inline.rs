@@ -34,6 +34,8 @@ pub enum State {
     Lost = 3,
     /// It was cancelled.
     Cancelled = 4,
+    /// It has not been issued yet.
+    Idle = 5,
 }
 
 impl State {
@@ -43,7 +45,8 @@ impl State {
             1 => State::Pending,
             2 => State::Length,
             3 => State::Lost,
-            _ => State::Cancelled,
+            4 => State::Cancelled,
+            _ => State::Idle,
         }
     }
 }
@@ -119,6 +122,20 @@ impl<T: Transport> Inline<T> {
     /// # Errors
     /// The transport does not know so high a channel.
     pub fn issue(&mut self, plan: &Rc<Plan>, channel: u32) -> Result<Issued, WrongChannel> {
+        let word = Arc::new(AtomicU32::new(State::Idle as u32));
+        self.issue_with(plan, channel, word)
+    }
+
+    /// As `issue`, with a word of the caller's, that nothing else is under way with.
+    ///
+    /// # Errors
+    /// As of `issue`.
+    pub fn issue_with(
+        &mut self,
+        plan: &Rc<Plan>,
+        channel: u32,
+        word: Arc<AtomicU32>,
+    ) -> Result<Issued, WrongChannel> {
         let bits = self.transport.limits().context_bits.min(32);
         if u64::from(channel) >> bits != 0 {
             return Err(WrongChannel);
@@ -126,7 +143,7 @@ impl<T: Transport> Inline<T> {
         let number = self.issued.entry(channel).or_default();
         let tag = (*number << NODE_BITS & i32::MAX as u32) as i32;
         *number = number.wrapping_add(1);
-        let word = Arc::new(AtomicU32::new(State::Pending as u32));
+        word.store(State::Pending as u32, Ordering::Relaxed);
         let lost = self.lost.iter().any(|&p| plan.needs(p));
         let running = Running {
             run: Run::new(&plan.graph),

@@ -42,5 +42,5 @@ mod descriptor;
 mod inline;
 
 pub use boundary::UserBuf;
-pub use descriptor::{Calc, Descriptor, END, Plan, Refused, START};
+pub use descriptor::{Calc, Descriptor, END, Plan, Refused, START, barrier};
 pub use inline::{Inline, Issued, State, WrongChannel};

@@ -1,8 +1,9 @@
 //! Descriptors on simulated processes, each in a thread of its own.
 
-use cad_run::{Calc, Descriptor, END, Inline, Plan, Refused, START, State, UserBuf};
+use cad_run::{Calc, Descriptor, END, Inline, Plan, Refused, START, State, UserBuf, barrier};
 use mtmi::Matched;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use testkit::{Manner, Sim, World};
 
@@ -212,4 +213,20 @@ fn what_cannot_be_is_refused() {
         cad.make_send_node(buf, 8, 1).unwrap();
     }
     assert_eq!(cad.make_send_node(buf, 8, 1), Err(Refused::TooMany));
+}
+
+#[test]
+fn a_barrier_holds_all_until_the_last_has_come() {
+    for size in [1, 2, 3, 5] {
+        let came = AtomicU32::new(0);
+        run(size, Manner::SLOW, |_, process, rank| {
+            std::thread::sleep(Duration::from_millis(10 * u64::from(rank)));
+            came.fetch_add(1, Ordering::SeqCst);
+            assert_eq!(
+                finish(process, barrier(rank, size).unwrap(), 0),
+                State::Done
+            );
+            assert_eq!(came.load(Ordering::SeqCst), size);
+        });
+    }
 }
