@@ -38,13 +38,14 @@ pub fn prefix(dev: bool) -> PathBuf {
     target().join(if dev { "dev-prefix" } else { "prefix" })
 }
 
-const LIBRARIES: [&str; 6] = [
+const LIBRARIES: [&str; 7] = [
     "capi",
     "capi-mpich",
     "fapi",
     "fapi-mpich",
     "fmpl-lib",
     "blacs-lib",
+    "cad-lib",
 ];
 const PROGRAMS: [&str; 2] = ["launch", "wrappers"];
 /// Other names of programs, and the programs.
@@ -78,6 +79,7 @@ pub fn run(args: &Args) -> Result {
         symbols::check(&library, &lib.join(library.soname))?;
     }
     crate::fmpl::link(&compiled, &prefix)?;
+    crate::cad::link(&compiled, &prefix)?;
     for (name, to) in [
         ("libmpich.so.12", "libmpi.so.12"),
         ("libmpi.so", "libmpi.so.12"),

@@ -5,6 +5,7 @@
 mod abi_diff;
 mod blacs;
 mod build;
+mod cad;
 mod distil;
 mod fmpl;
 mod generate;

@@ -9,6 +9,7 @@
 pub mod apt;
 mod bench;
 mod blacs;
+mod cad;
 mod cross;
 mod ctests;
 mod fmpl;
@@ -38,7 +39,7 @@ use std::time::Instant;
 /// Arguments of `test`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which: tidy gen build unit fuzz over net install bench c fortran fmpl blacs guest kills cross imb mpi4py hpcc scalapack (all of them if none is named)
+    /// Which: tidy gen build unit fuzz over net install bench c fortran fmpl blacs cad guest kills cross imb mpi4py hpcc scalapack (all of them if none is named)
     stages: Vec<String>,
     /// Only tests whose name contains this
     #[arg(long)]
@@ -141,6 +142,7 @@ const COURSE: [&[Lane]; 3] = [
         ("fortran", fortran::run),
         ("fmpl", fmpl::run),
         ("blacs", blacs::run),
+        ("cad", cad::run),
         ("guest", guest::run),
         ("kills", kills::run),
         ("cross", cross::run),

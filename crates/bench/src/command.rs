@@ -108,7 +108,10 @@ fn known() -> PossibleValuesParser {
 }
 
 /// A number with k or M behind it.
-fn size(text: &str) -> Result<u64> {
+///
+/// # Errors
+/// When it is none, or too large.
+pub fn size(text: &str) -> Result<u64> {
     let (digits, shift) = match text.as_bytes().last() {
         Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
         Some(b'M') => (&text[..text.len() - 1], 20),

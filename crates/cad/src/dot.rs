@@ -1,6 +1,6 @@
 //! A graph as text for Graphviz.
 
-use crate::graph::{BufId, Graph, Kind, NodeId, Region, TypeSlot};
+use crate::graph::{BufId, Graph, Kind, Node, NodeId, Region, TypeSlot};
 use std::fmt::Write;
 
 fn region(r: &Region) -> String {
@@ -16,42 +16,30 @@ fn region(r: &Region) -> String {
     format!("{buf}+{} {}{unit}", r.offset, r.count)
 }
 
+/// What a node does, in two lines.
+pub(crate) fn lines(node: &Node) -> [String; 2] {
+    let (src, dst) = (region(&node.src), region(&node.dst));
+    match node.kind {
+        Kind::Send => [format!("SEND to {} tag {}", node.peer, node.tag), src],
+        Kind::Recv => [format!("RECV from {} tag {}", node.peer, node.tag), dst],
+        Kind::Calc => ["CALC".to_string(), format!("{src} into {dst}")],
+        Kind::Copy => ["COPY".to_string(), format!("{src} to {dst}")],
+    }
+}
+
 impl Graph {
     /// The graph in the DOT language, START and END included.
     pub fn to_dot(&self) -> String {
         let mut out =
             String::from("digraph cad {\n  START [shape=circle];\n  END [shape=circle];\n");
         for (id, node) in self.nodes().iter().enumerate() {
-            let (shape, text) = match node.kind {
-                Kind::Send => (
-                    "box",
-                    format!(
-                        "SEND to {} tag {}\\n{}",
-                        node.peer,
-                        node.tag,
-                        region(&node.src)
-                    ),
-                ),
-                Kind::Recv => (
-                    "box",
-                    format!(
-                        "RECV from {} tag {}\\n{}",
-                        node.peer,
-                        node.tag,
-                        region(&node.dst)
-                    ),
-                ),
-                Kind::Calc => (
-                    "ellipse",
-                    format!("CALC\\n{} into {}", region(&node.src), region(&node.dst)),
-                ),
-                Kind::Copy => (
-                    "ellipse",
-                    format!("COPY\\n{} to {}", region(&node.src), region(&node.dst)),
-                ),
+            let shape = match node.kind {
+                Kind::Send | Kind::Recv => "box",
+                Kind::Calc | Kind::Copy => "ellipse",
             };
+            let [first, second] = lines(node);
             // Writing to a String can't fail.
-            let _ = writeln!(out, "  n{id} [shape={shape},label=\"{text}\"];");
+            let _ = writeln!(out, "  n{id} [shape={shape},label=\"{first}\\n{second}\"];");
             if self.indegree()[id] == 0 {
                 let _ = writeln!(out, "  START -> n{id};");
             }

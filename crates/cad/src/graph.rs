@@ -295,6 +295,35 @@ impl Graph {
         self.shape(region.ty)?.size.checked_mul(region.count)
     }
 
+    /// Bytes of data of one element of a region; `None` where only the executor knows the type.
+    pub fn unit(&self, region: &Region) -> Option<u64> {
+        Some(self.shape(region.ty)?.size)
+    }
+
+    /// A region as plain bytes: from where, counted from its buffer's address, and how many. `None`
+    /// where its elements have gaps or only the executor knows the type.
+    pub fn plain(&self, region: &Region) -> Option<(i64, u64)> {
+        if region.count == 0 {
+            return Some((0, 0));
+        }
+        let shape = self.shape(region.ty)?;
+        let bytes = self.bytes(region)?;
+        shape.contiguous.then_some((region.offset, bytes))
+    }
+
+    /// The bytes of a buffer that nodes may touch, counted from its address; empty for a temporary
+    /// buffer that does not exist.
+    pub fn limits(&self, buf: BufId) -> (i64, i64) {
+        match buf {
+            BufId::Send => (self.send.low, self.send.high),
+            BufId::Recv => (self.recv.low, self.recv.high),
+            BufId::Temp(k) => match self.temps.get(k as usize) {
+                Some(t) => (t.low, t.low + t.bytes as i64),
+                None => (0, 0),
+            },
+        }
+    }
+
     fn inside(&self, region: &Region) -> bool {
         if region.count == 0 {
             return true;
@@ -304,14 +333,12 @@ impl Graph {
             (_, Some(shape)) => shape,
             (_, None) => return false,
         };
-        let (low, high) = match region.buf {
-            BufId::Send => (self.send.low, self.send.high),
-            BufId::Recv => (self.recv.low, self.recv.high),
-            BufId::Temp(k) => match self.temps.get(k as usize) {
-                Some(t) if t.ty == region.ty => (t.low, t.low + t.bytes as i64),
-                _ => return false,
-            },
-        };
+        if let BufId::Temp(k) = region.buf
+            && self.temps.get(k as usize).is_none_or(|t| t.ty != region.ty)
+        {
+            return false;
+        }
+        let (low, high) = self.limits(region.buf);
         let start = i128::from(region.offset) + i128::from(shape.low(region.count));
         let end = start + i128::from(shape.span(region.count));
         i128::from(low) <= start && end <= i128::from(high)

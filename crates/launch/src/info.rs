@@ -188,7 +188,7 @@ fn fabrics() -> [(String, String); 3] {
 
 fn tunables() -> impl Iterator<Item = &'static Tunable> {
     let fabrics = shm::TUNABLES.iter().chain(&tcp::TUNABLES);
-    fabrics.chain(&cad::TUNABLES)
+    fabrics.chain(&cad::TUNABLES).chain(&chains::TUNABLES)
 }
 
 fn found(path: &Path) -> &'static str {

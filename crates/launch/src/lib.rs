@@ -45,6 +45,7 @@ mod output;
 mod placement;
 mod pmi;
 mod protocol;
+pub mod show;
 mod spread;
 mod tree;
 mod verdict;

@@ -1,6 +1,7 @@
 //! `yamabiko`: looks at running jobs and at this installation.
 
 use clap::{Parser, Subcommand};
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -30,8 +31,19 @@ enum Command {
     /// Run the ranks of this host for an mpiexec elsewhere, which starts this
     #[command(hide = true)]
     Daemon,
+    /// Look at the graphs that collectives are
+    Cad {
+        #[command(subcommand)]
+        command: Cad,
+    },
     /// Measure, alone or beside other MPI libraries
     Bench(Box<bench::command::Args>),
+}
+
+#[derive(Subcommand)]
+enum Cad {
+    /// Print the graph of a collective as one rank runs it, as text, picture or chains
+    Show(launch::show::Args),
 }
 
 fn main() -> ExitCode {
@@ -40,6 +52,9 @@ fn main() -> ExitCode {
         Command::Daemon => return ExitCode::from(launch::daemon::run()),
         Command::Info { missing: true } => launch::info::missing(),
         Command::Info { missing: false } => Ok(launch::info::summary()),
+        Command::Cad {
+            command: Cad::Show(args),
+        } => launch::show::show(&args),
         Command::Bench(args) => launch::info::installation()
             .and_then(|prefix| bench::command::run(&args, &prefix))
             .and_then(|answer| {
@@ -48,13 +63,21 @@ fn main() -> ExitCode {
             }),
     };
     match result {
-        Ok(text) => {
-            print!("{text}");
-            ExitCode::SUCCESS
-        }
+        Ok(text) => printed(&text),
         Err(text) => {
             eprintln!("yamabiko: {text}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Prints the answer. A reader that has seen enough is no failure.
+fn printed(text: &str) -> ExitCode {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => {
+            eprintln!("yamabiko: cannot write the answer: {e}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
     }
 }

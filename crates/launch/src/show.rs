@@ -1,0 +1,284 @@
+//! `yamabiko cad show`: the graph of a collective as one rank runs it, as text for Graphviz, as a
+//! picture, or as the chains that it compiles to. Needs no job: graphs follow from numbers alone.
+
+use cad::{
+    Graph, Part, Shape, Team, allgather, allreduce, alltoall, barrier, bcast, gather, reduce,
+    reduce_scatter, scan, scatter,
+};
+use chains::{KERNEL_CALC_MAX, Options, Program, compile, team};
+use clap::ValueEnum;
+
+/// Ranks up to which the chains of all are compiled, to see whether they fit together.
+const TEAM_MAX: u32 = 64;
+
+/// Bytes of an element where the size is a multiple of it: a double's.
+const ELEMENT: u64 = 8;
+
+/// A collective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs, reason = "the names of MPI")]
+pub enum Collective {
+    Barrier,
+    Bcast,
+    Gather,
+    Scatter,
+    Allgather,
+    Alltoall,
+    Reduce,
+    Allreduce,
+    ReduceScatterBlock,
+    Scan,
+    Exscan,
+}
+
+/// What is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// The graph in the DOT language
+    Dot,
+    /// The graph as an SVG picture
+    Svg,
+    /// The chains for the kernel
+    Chains,
+}
+
+/// Arguments of `yamabiko cad show`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Which collective
+    pub collective: Collective,
+    /// Number of ranks
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub ranks: u32,
+    /// Bytes of the buffer, or of a block where each rank has its own; k and M stand for 1024 and 1024^2
+    #[arg(long, value_name = "BYTES", default_value = "64k", value_parser = bench::command::size)]
+    pub size: u64,
+    /// Whose graph
+    #[arg(long, value_name = "RANK", default_value_t = 0)]
+    pub rank: u32,
+    /// Rank that has the data, or gets them
+    #[arg(long, value_name = "RANK", default_value_t = 0)]
+    pub root: u32,
+    /// What to print
+    #[arg(long = "as", value_enum, default_value_t = Format::Dot)]
+    pub format: Format,
+    /// Chains: bytes that a connection surely takes although its peer does not receive
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = bench::command::size)]
+    pub eager: u64,
+    /// Chains: the kernel does short calculations and copies, not the rank
+    #[arg(long)]
+    pub kernel: bool,
+    /// Chains: relays receive and forward piece by piece in one chain
+    #[arg(long)]
+    pub interleave: bool,
+}
+
+impl Args {
+    fn graph(&self, rank: u32) -> Graph {
+        let (root, in_place, size) = (self.root, false, self.ranks);
+        let team = Team { rank, size };
+        let width = if self.size.is_multiple_of(ELEMENT) {
+            ELEMENT
+        } else {
+            1
+        };
+        let ty = Shape {
+            size: width,
+            extent: width as i64,
+            true_extent: width,
+            contiguous: true,
+        };
+        let count = self.size / width;
+        let (send, recv) = (Part { count, ty }, Part { count, ty });
+        let commutative = true;
+        let prefix = scan::Params {
+            team,
+            count,
+            ty,
+            in_place,
+        };
+        match self.collective {
+            Collective::Barrier => barrier::graph(&team),
+            Collective::Bcast => bcast::graph(&bcast::Params {
+                team,
+                root,
+                count,
+                ty,
+            }),
+            Collective::Gather => gather::graph(&gather::Params {
+                team,
+                root,
+                send,
+                recv,
+                in_place,
+            }),
+            Collective::Scatter => scatter::graph(&scatter::Params {
+                team,
+                root,
+                send,
+                recv,
+                in_place,
+            }),
+            Collective::Allgather => allgather::graph(&allgather::Params {
+                team,
+                send,
+                recv,
+                in_place,
+            }),
+            Collective::Alltoall => alltoall::graph(&alltoall::Params {
+                team,
+                send,
+                recv,
+                in_place,
+            }),
+            Collective::Reduce => reduce::graph(&reduce::Params {
+                team,
+                root,
+                count,
+                ty,
+                commutative,
+                in_place,
+            }),
+            Collective::Allreduce => allreduce::graph(&allreduce::Params {
+                team,
+                count,
+                ty,
+                commutative,
+                in_place,
+            }),
+            Collective::ReduceScatterBlock => reduce_scatter::graph(&reduce_scatter::Params {
+                team,
+                counts: reduce_scatter::Counts::Equal(count),
+                ty,
+                commutative,
+                in_place,
+            }),
+            Collective::Scan => scan::graph(&prefix),
+            Collective::Exscan => scan::graph_exclusive(&prefix),
+        }
+    }
+
+    fn options(&self) -> Options {
+        let kernel = if self.kernel { KERNEL_CALC_MAX } else { 0 };
+        Options {
+            eager: self.eager,
+            kernel_calc: kernel,
+            kernel_copy: kernel,
+            interleave: self.interleave,
+            ..Options::default()
+        }
+    }
+
+    fn program(&self, rank: u32) -> Result<Program, String> {
+        let world: Vec<u32> = (0..self.ranks).collect();
+        compile(&self.graph(rank), &world, None, &self.options())
+            .map_err(|why| format!("rank {rank}'s graph cannot run as chains: {why}"))
+    }
+
+    fn chains(&self) -> Result<String, String> {
+        let own = self.program(self.rank)?;
+        own.verify(self.ranks)
+            .map_err(|fault| format!("rank {}'s chains are faulty: {fault}", self.rank))?;
+        let head = format!(
+            "rank {} of {}: {} chains, {} tokens, {} submissions",
+            self.rank,
+            self.ranks,
+            own.chains().count(),
+            own.tokens,
+            own.submissions()
+        );
+        if self.ranks > TEAM_MAX {
+            return Ok(format!("{head}\n{own}"));
+        }
+        let all: Vec<Program> = (0..self.ranks)
+            .map(|rank| self.program(rank))
+            .collect::<Result<_, _>>()?;
+        team::verify(&all, self.ranks, self.eager)
+            .map_err(|why| format!("the chains of all ranks do not fit together: {why}"))?;
+        Ok(format!("{head}; those of all ranks fit together\n{own}"))
+    }
+}
+
+/// The text to print; the error is a sentence.
+pub fn show(args: &Args) -> Result<String, String> {
+    for (name, rank) in [("--rank", args.rank), ("--root", args.root)] {
+        if rank >= args.ranks {
+            return Err(format!("{name} {rank}: ranks are 0 to {}", args.ranks - 1));
+        }
+    }
+    if args
+        .size
+        .checked_mul(u64::from(args.ranks))
+        .is_none_or(|n| n > i64::MAX as u64)
+    {
+        return Err(format!("--size {}: too large", args.size));
+    }
+    let graph = args.graph(args.rank);
+    graph
+        .verify()
+        .map_err(|why| format!("rank {}'s graph is not valid: {why}", args.rank))?;
+    match args.format {
+        Format::Dot => Ok(graph.to_dot()),
+        Format::Svg => Ok(graph.to_svg()),
+        Format::Chains => args.chains(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(collective: Collective, format: Format) -> Args {
+        Args {
+            collective,
+            ranks: 8,
+            size: 64 << 10,
+            rank: 3,
+            root: 0,
+            format,
+            eager: 0,
+            kernel: false,
+            interleave: false,
+        }
+    }
+
+    #[test]
+    fn every_collective_shows_as_graph_picture_and_chains() {
+        for &collective in Collective::value_variants() {
+            let shown = |format| show(&args(collective, format)).unwrap();
+            let (dot, svg) = (shown(Format::Dot), shown(Format::Svg));
+            let nodes = dot.matches("label=").count();
+            assert!(nodes > 0, "{collective:?}");
+            // A box for each node, START and END; the background is a rectangle too.
+            assert_eq!(svg.matches("<rect").count(), nodes + 3, "{collective:?}");
+            assert!(svg.ends_with("</svg>\n"));
+            let chains = shown(Format::Chains);
+            assert!(
+                chains.contains("fit together") && chains.contains("  END\n"),
+                "{chains}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_small_allreduce_in_the_kernel_is_one_chain() {
+        let mut args = args(Collective::Allreduce, Format::Chains);
+        (args.size, args.eager, args.kernel) = (8, 4096, true);
+        assert!(
+            show(&args)
+                .unwrap()
+                .contains(": 1 chains, 0 tokens, 11 submissions")
+        );
+    }
+
+    #[test]
+    fn ranks_that_do_not_exist_are_refused() {
+        let mut args = args(Collective::Bcast, Format::Dot);
+        args.root = 8;
+        assert_eq!(show(&args), Err("--root 8: ranks are 0 to 7".into()));
+        (args.root, args.rank) = (0, 9);
+        assert_eq!(show(&args), Err("--rank 9: ranks are 0 to 7".into()));
+        (args.rank, args.size) = (0, u64::MAX);
+        assert!(show(&args).is_err());
+    }
+}
