@@ -82,11 +82,26 @@ int main(int argc, char **argv)
                 if (flag)
                     OK(MPI_Test_cancelled(&s, &cancelled));
             }
-            int comes = !cancelled, expected;
+            int comes = !cancelled, expected, came, arrives;
+            MPI_Request late = MPI_REQUEST_NULL;
             OK(MPI_Sendrecv(&comes, 1, MPI_INT, right, 11, &expected, 1, MPI_INT, left, 11, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
             if (expected)
-                OK(MPI_Recv(in, sizes[i], MPI_CHAR, left, 10, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-            OK(MPI_Wait(&r, MPI_STATUS_IGNORE));
+                OK(MPI_Irecv(in, sizes[i], MPI_CHAR, left, 10, MPI_COMM_WORLD, &late));
+            if (r != MPI_REQUEST_NULL) {
+                /* The receiver's answer may have taken longer: it may have been cancelled all the same. */
+                OK(MPI_Wait(&r, &s));
+                OK(MPI_Test_cancelled(&s, &cancelled));
+            }
+            came = !cancelled;
+            OK(MPI_Sendrecv(&came, 1, MPI_INT, right, 12, &arrives, 1, MPI_INT, left, 12, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+            CHECK(expected || !arrives);
+            if (expected) {
+                if (!arrives)
+                    OK(MPI_Cancel(&late));
+                OK(MPI_Wait(&late, &s));
+                OK(MPI_Test_cancelled(&s, &cancelled));
+                SAME(cancelled, !arrives);
+            }
             OK(MPI_Barrier(MPI_COMM_WORLD));
             OK(MPI_Iprobe(left, 10, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE));
             CHECK(!flag);
