@@ -94,8 +94,15 @@ pub struct Engine {
     pub(crate) extension: Cell<Option<&'static dyn crate::Extension>>,
     /// Whether MPI runs because an extension started it.
     pub(crate) lent: Cell<bool>,
-    /// Threads of this process that sleep outside the lock until something completes.
+    /// Threads of this process that sleep outside the lock until something completes; and a bit, see [`crate::beside::BINDS`]:
+    /// one test tells whether a send or receive concerns anybody else.
     pub(crate) sleeping: Cell<u32>,
+    /// Whether anything uses the transport beside ordinary messages.
+    pub(crate) beside: Cell<bool>,
+    /// Streams of persistent requests, in part bound to slots.
+    pub(crate) bound: RefCell<crate::bound::Bound>,
+    /// Persistent requests of more bytes than this may be bound.
+    pub(crate) least_bound: Cell<u64>,
 }
 
 static ENGINE: OnceLock<BigLock<Engine>> = OnceLock::new();
@@ -162,6 +169,9 @@ impl Engine {
             extension: Cell::new(None),
             lent: Cell::new(false),
             sleeping: Cell::new(0),
+            beside: Cell::new(false),
+            bound: RefCell::default(),
+            least_bound: Cell::new(u64::MAX),
         }
     }
 

@@ -76,11 +76,11 @@ impl Engine {
     /// Sleeps until the transport may have something to do.
     fn sleep(&self) {
         let deadline = self.latest_wake(None);
-        let extension = self.busy_extension();
+        let busy = self.is_busy_beside();
         if !self.is_threaded() {
-            self.transport(|m| match extension {
-                None => m.wait(deadline),
-                Some(x) => wait_until(m, |m| x.progress(m), deadline),
+            self.transport(|m| match busy {
+                false => m.wait(deadline),
+                true => wait_until(m, |m| self.look_beside(m), deadline),
             });
             return;
         }
@@ -89,7 +89,7 @@ impl Engine {
         // Announced under the lock, before the last look: whatever happens from here on ends the
         // sleep.
         let armed = sleeper.arm();
-        if self.transport(|m| m.ready() || extension.is_some_and(|x| x.progress(m))) {
+        if self.transport(|m| m.ready() || (busy && self.look_beside(m))) {
             return;
         }
         self.sleeping.set(self.sleeping.get() + 1);
