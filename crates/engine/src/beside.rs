@@ -9,11 +9,11 @@
 //! Who calls it: `progress`, `wait`, `request`, `failure`, and of the calls sends, receives, probes, starts, `MPI_Cancel` and
 //! `MPI_Request_free`.
 
-use mtmi::{Cookie, Endpoint, SendMode, Source, Submit, TagSel, Transport};
+use mtmi::{Context, Cookie, Endpoint, SendMode, Source, Submit, TagSel, Transport};
 use types::{Handle, consts};
 
-use crate::api::p2p::{Transfer, tag_selector};
-use crate::bound::{Event, Incoming, Outgoing};
+use crate::api::p2p::Transfer;
+use crate::bound::{Event, Outgoing};
 use crate::request::{Kind, Request, cookie};
 use crate::state::Engine;
 use crate::world::Fabric;
@@ -143,7 +143,8 @@ impl Engine {
     /// Receives as [`Engine::submit_recv`] does.
     #[cold]
     #[inline(never)]
-    pub(crate) fn submit_recv_beside(&self, receive: Incoming) -> Submit {
+    pub(crate) fn submit_recv_beside(&self, t: &Transfer, request: Handle, part: u32) -> Submit {
+        let receive = t.incoming(request, part);
         let submit = match self.binds() {
             true => self.transport(|m| self.bound.borrow_mut().receive(m, receive)),
             false => self.transport(|m| receive.submit(m)),
@@ -160,7 +161,7 @@ impl Engine {
     }
 
     /// Before a probe.
-    pub(crate) fn make_way(&self, t: (Source, mtmi::Context, TagSel)) {
+    pub(crate) fn make_way(&self, t: (Source, Context, TagSel)) {
         if self.binds() {
             let (from, context, tag) = t;
             self.transport(|m| self.bound.borrow_mut().make_way(m, from, context, tag));
@@ -202,13 +203,7 @@ impl Engine {
         if !self.may_bind(t) {
             return self.submit_recv(t, handle, 0);
         }
-        let receive = Incoming {
-            from: t.source(),
-            context: mtmi::Context(t.comm.context()),
-            tag: tag_selector(t.tag),
-            data: t.data(),
-            cookie: cookie(handle, 0),
-        };
+        let receive = t.incoming(handle, 0);
         let submit = self.transport(|m| self.bound.borrow_mut().start_receive(m, receive, settled));
         self.after_beside();
         submit

@@ -30,6 +30,8 @@
 //! * Only messages longer than [`Limits::unmatched_bytes`](mtmi::Limits::unmatched_bytes) are bound: what waits at
 //!   the sender for its receive would wait without us too. For shorter ones slots gain nothing here.
 //! * Any long message of a bound stream is delivered in the slot, also of another request: the n-th goes to the n-th receive.
+//! * A message of any length that follows, to the same process in the same context, one that is kept for its receive leaves when the
+//!   receiver has made progress and not at once: a receive with any tag has to get them in order.
 //! * A receive that is taken back needs the sender's progress to end, as its cancelling does.
 //! * A pair that is unbound again and again, without having carried much, waits longer each time before it offers.
 //!
@@ -60,6 +62,9 @@ const NAME: u32 = u32::from_be_bytes(*b"PERS");
 const SLOTS: u32 = 16;
 /// Index of the slot for control.
 const CONTROL: u32 = 0;
+
+/// Most words that are taken from a peer before others are looked at.
+const WORDS: u32 = 64;
 
 /// The part of a receive that is its ordinary half, while its slot is taken back.
 pub const FALLBACK: u64 = 2 << 32;
@@ -151,7 +156,10 @@ impl Bound {
     pub fn progress<T: Transport + Slots>(&mut self, m: &mut T) -> bool {
         let mut moved = false;
         for at in 0..self.peers.len() {
-            while let Some((stream, word)) = self.hear(m, at) {
+            for _ in 0..WORDS {
+                let Some((stream, word)) = self.hear(m, at) else {
+                    break;
+                };
                 self.take(m, stream, word);
                 moved = true;
             }

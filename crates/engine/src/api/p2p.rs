@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use boundary::UserBuf;
 use layout::Data;
-use mtmi::{Completion, Context, Endpoint, SendMode, Source, Submit, TagSel};
+use mtmi::{Completion, Context, Endpoint, SendMode, Source, Submit, TagSel, Transport};
 use types::{Handle, Result, Status, consts, fault};
 
 use crate::bound::{Incoming, Outgoing, Stream};
@@ -55,8 +55,19 @@ impl Transfer {
         }
     }
 
+    /// This receive, as part `part` of `request`.
+    pub fn incoming(&self, request: Handle, part: u32) -> Incoming {
+        Incoming {
+            from: self.source(),
+            context: Context(self.comm.context()),
+            tag: tag_selector(self.tag),
+            data: self.data(),
+            cookie: cookie(request, part),
+        }
+    }
+
     /// From whom this receive is.
-    pub fn source(&self) -> Source {
+    fn source(&self) -> Source {
         match self.peer {
             consts::ANY_SOURCE => Source::Any,
             rank => Source::From(Endpoint(self.comm.group.endpoint(rank as u32))),
@@ -216,25 +227,21 @@ impl Engine {
             data,
             cookie: cookie(request, part),
         };
-        match self.sleeping.get() {
-            0 => self.transport(|m| out.submit(m)),
-            _ => self.submit_send_beside(out),
+        if self.sleeping.get() > 0 {
+            return self.submit_send_beside(out);
         }
+        self.transport(|m| out.submit(m))
     }
 
     /// Hands a receive to MTMI as part `part` of `request`.
     pub(crate) fn submit_recv(&self, t: &Transfer, request: Handle, part: u32) -> Submit {
-        let receive = Incoming {
-            from: t.source(),
-            context: Context(t.comm.context()),
-            tag: tag_selector(t.tag),
-            data: t.data(),
-            cookie: cookie(request, part),
-        };
-        match self.sleeping.get() {
-            0 => self.transport(|m| receive.submit(m)),
-            _ => self.submit_recv_beside(receive),
+        if self.sleeping.get() > 0 {
+            return self.submit_recv_beside(t, request, part);
         }
+        let context = Context(t.comm.context());
+        let cookie = cookie(request, part);
+        let tag = tag_selector(t.tag);
+        self.transport(|m| m.irecv(t.source(), context, tag, t.data(), cookie))
     }
 
     /// Notes for the hang report whom `request` is about.

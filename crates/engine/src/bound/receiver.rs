@@ -59,6 +59,8 @@ pub(super) struct Receiving {
     state: State,
     /// The persistent receive that may be bound; others of the same stream are ordinary receives.
     owner: Option<u64>,
+    /// The slot knows the owner's memory.
+    prepared: bool,
     posted: Option<Posted>,
     /// Starts until it offers,
     countdown: u32,
@@ -151,10 +153,13 @@ impl Bound {
             State::Plain | State::Offered if settled => self.count(m, at),
             State::Bound { slot } if end.posted.is_none() => {
                 let slot = self.slot(self.receives[at].stream.peer, slot);
-                if m.post(slot, &receive.data).is_ok() {
+                // The buffer of a persistent receive stays: from the second time on one word tells the sender.
+                let end = &mut self.receives[at];
+                end.prepared = end.prepared || m.prepare(slot, &receive.data).is_ok();
+                if end.prepared && m.start(slot).is_ok() {
                     let Incoming { data, cookie, .. } = receive;
                     let half = Half::None;
-                    self.receives[at].posted = Some(Posted { data, cookie, half });
+                    end.posted = Some(Posted { data, cookie, half });
                     return Submit::Pending;
                 }
                 self.close(m, at);
@@ -174,6 +179,7 @@ impl Bound {
             stream,
             state: State::Plain,
             owner: None,
+            prepared: false,
             posted: None,
             countdown: 0,
             pause: 1,
@@ -367,6 +373,7 @@ impl Bound {
         }
         *given |= 1 << slot;
         self.receives[at].state = State::Bound { slot };
+        self.receives[at].prepared = false;
         Some(Word::Accept { slot, plain })
     }
 

@@ -21,6 +21,8 @@ const OTHER: u32 = 2;
 struct Request {
     parts: u32,
     end: Option<Completion>,
+    /// It was asked to be cancelled.
+    asked: bool,
     buffer: Bytes,
 }
 
@@ -66,6 +68,7 @@ impl Process {
         self.requests.push(Request {
             parts: 0,
             end: None,
+            asked: false,
             buffer: Bytes::new(len),
         });
         self.requests.len() - 1
@@ -75,6 +78,7 @@ impl Process {
         let r = &mut self.requests[request];
         r.parts = 1;
         r.end = None;
+        r.asked = false;
         (r.buffer.data(), Cookie(request as u64))
     }
 
@@ -85,6 +89,7 @@ impl Process {
         if !silent {
             r.end = Some(*done);
         }
+        assert!(r.asked || done.outcome != Outcome::Cancelled || silent);
         r.parts -= 1;
     }
 
@@ -236,6 +241,7 @@ impl Job {
     fn cancel_receive(&mut self, request: usize) {
         let p = &mut self.processes[RECEIVER as usize];
         let cookie = Cookie(request as u64);
+        p.requests[request].asked = true;
         if p.bound.cancel_receive(&mut p.m, cookie).is_none() {
             p.m.cancel_recv(cookie);
         }
@@ -338,6 +344,8 @@ enum Step {
     CancelReceive(usize),
     Free(usize),
     Progress(usize),
+    /// Looks at slots alone, as before a sleep: news there may overtake messages.
+    Look(usize),
     Rest,
 }
 
@@ -356,7 +364,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..3usize).prop_map(Step::CancelSend),
         1 => (0..4usize).prop_map(Step::CancelReceive),
         1 => (0..3usize).prop_map(Step::Free),
-        16 => (0..3usize).prop_map(Step::Progress),
+        12 => (0..3usize).prop_map(Step::Progress),
+        6 => (0..2usize).prop_map(Step::Look),
         2 => Just(Step::Rest),
     ]
 }
@@ -365,8 +374,10 @@ fn step() -> impl Strategy<Value = Step> {
 fn calm_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => Just(Step::Start(0)),
+        2 => Just(Step::Start(1)),
         8 => Just(Step::Await(0)),
-        20 => (0..2usize).prop_map(Step::Progress),
+        14 => (0..2usize).prop_map(Step::Progress),
+        8 => (0..2usize).prop_map(Step::Look),
         2 => Just(Step::Rest),
         1 => step(),
     ]
@@ -446,6 +457,7 @@ fn play_step(job: &mut Job, sends: &[usize], receives: &[usize], step: Step) {
         Step::CancelSend(which) => {
             let p = &mut job.processes[0];
             // A simulated send can't be cancelled once it has left.
+            p.requests[sends[which]].asked = true;
             p.bound.cancel_send(Cookie(sends[which] as u64));
             p.settle(None);
         }
@@ -466,6 +478,11 @@ fn play_step(job: &mut Job, sends: &[usize], receives: &[usize], step: Step) {
             }
         }
         Step::Progress(who) => drop(job.processes[who].progress()),
+        Step::Look(who) => {
+            let p = &mut job.processes[who];
+            p.bound.progress(&mut p.m);
+            p.settle(None);
+        }
         Step::Rest => job.rest(),
     }
 }
@@ -582,6 +599,30 @@ fn each_disturbance_of_a_bound_pair_ends_well() {
                 job.check();
             }
         }
+    }
+}
+
+/// A proposal may overtake messages.
+#[test]
+fn a_pair_is_not_bound_while_a_message_is_under_way() {
+    let steps = [
+        Step::Await(0),
+        Step::Start(0),
+        Step::Rest,
+        Step::Await(0),
+        Step::Look(1),
+        Step::Start(0),
+        Step::Look(0),
+        Step::Start(1),
+        Step::Look(1),
+        Step::Look(0),
+        Step::Rest,
+        Step::Await(0),
+        Step::Start(0),
+        Step::Rest,
+    ];
+    for manner in [Manner::SHARED, Manner::NETWORK, Manner::SLOW] {
+        play(manner, &steps).check();
     }
 }
 
