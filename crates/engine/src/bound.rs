@@ -35,6 +35,8 @@
 //! * A receive that is taken back needs the sender's progress to end, as its cancelling does.
 //! * A pair that is unbound again and again, without having carried much, waits longer each time before it offers.
 //!
+//! Collectives' own messages are not bound: they are in contexts of their own, and mostly shorter.
+//!
 //! Distrust: a control message that no correct peer sends is dropped; it can keep only its own streams from moving.
 //!
 //! Who calls it: `beside.rs`, with the transport in hand. It knows cookies and data, and nothing of requests; what
