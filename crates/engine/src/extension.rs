@@ -57,6 +57,7 @@ impl Engine {
     /// Sets the extension; there is one, for as long as MPI runs.
     pub fn set_extension(&self, extension: &'static dyn Extension) {
         self.extension.set(Some(extension));
+        self.beside.set(true);
     }
 
     /// Starts MPI for an extension, if nobody has: `MPI_Init` may still follow, and takes it over.
@@ -174,11 +175,10 @@ impl Engine {
         look: &mut impl FnMut(&mut Fabric) -> Option<R>,
     ) -> Option<R> {
         let deadline = self.latest_wake(deadline);
-        let extension = self.extension.get();
         let mut found = None;
         let mut see = |m: &mut Fabric| {
             found = look(m);
-            found.is_some() || extension.is_some_and(|x| x.progress(m))
+            found.is_some() || self.look_beside(m)
         };
         if !self.is_threaded() {
             self.transport(|m| wait_until(m, see, deadline));
@@ -197,11 +197,5 @@ impl Engine {
         lock().unlocked(|| Asleep::sleep(armed, deadline));
         self.sleeping.set(self.sleeping.get() - 1);
         None
-    }
-
-    /// The extension, if anything of it waits: then a sleep of MPI has to look at it too.
-    #[inline]
-    pub(crate) fn busy_extension(&self) -> Option<&'static dyn Extension> {
-        self.extension.get().filter(|x| x.is_waiting())
     }
 }

@@ -66,9 +66,7 @@ impl Engine {
             return;
         }
         self.transport(|m| m.peer_failed(Endpoint(endpoint)));
-        if let Some(extension) = self.extension.get() {
-            extension.peer_failed(Endpoint(endpoint));
-        }
+        self.peer_failed_beside(Endpoint(endpoint));
         let requests: Vec<Handle> = self.requests.handles().map(Handle).collect();
         for handle in requests {
             let Ok(request) = self.request(handle) else {

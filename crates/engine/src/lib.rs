@@ -11,6 +11,8 @@
 
 pub mod api;
 mod attr;
+mod beside;
+mod bound;
 mod coll;
 mod comm;
 mod errhandler;

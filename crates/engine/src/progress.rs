@@ -3,6 +3,7 @@
 use mtmi::{Completion, Cookie, Sleeper, Transport};
 use types::{Handle, Result, consts};
 
+use crate::beside::BINDS;
 use crate::extension::EXTENSION_COOKIE;
 use crate::request::{Kind, cookie};
 use crate::state::Engine;
@@ -30,8 +31,8 @@ impl Engine {
             }
         }
         self.completions.replace(done);
-        if let Some(extension) = self.extension.get() {
-            moved |= self.transport(|m| extension.progress(m));
+        if self.beside.get() {
+            moved |= self.progress_beside();
         }
         if moved {
             self.notice_failures();
@@ -48,6 +49,12 @@ impl Engine {
     pub(crate) fn wake_waiters(&self) {
         self.changes.set(self.changes.get() + 1);
         if self.sleeping.get() > 0 {
+            self.wake_sleepers();
+        }
+    }
+
+    fn wake_sleepers(&self) {
+        if self.sleeping.get() & !BINDS > 0 {
             self.transport(|m| m.sleeper()).wake();
         }
     }
@@ -83,7 +90,7 @@ impl Engine {
             context: 0,
         };
         self.wait_until(what, |e| {
-            e.extension.get().is_none_or(|x| x.flushed()) && e.transport(|m| m.flushed())
+            e.is_flushed_beside() && e.transport(|m| m.flushed())
         });
     }
 }

@@ -128,7 +128,7 @@ impl Request {
         self.parts.get() == 0
     }
 
-    fn is_persistent(&self) -> bool {
+    pub(crate) fn is_persistent(&self) -> bool {
         self.persistent.borrow().is_some()
     }
 }
@@ -190,7 +190,7 @@ impl Engine {
         if request.kind.get() == Kind::Collective {
             self.collective_part_done(handle, request, part, done);
         } else {
-            if part == 0 {
+            if part == 0 || self.half_tells(request, done.cookie) {
                 request.status.set(self.status_of(request, done));
             }
             self.part_done(handle, request);

@@ -99,6 +99,10 @@ impl Engine {
         let turn = self.turns.get().wrapping_add(1);
         self.turns.set(turn);
         let size = self.predefined_types.dense_size(datatype)?;
+        if self.binds() {
+            // Persistent requests may have to come first.
+            return None;
+        }
         // A count that is negative is large here; NULL and MPI_IN_PLACE are 0 and 1.
         if turn.is_multiple_of(TURN) || count as u64 > Predefined::MOST_SHORT || buf.addr() <= 1 {
             return None;

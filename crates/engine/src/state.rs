@@ -97,10 +97,17 @@ pub struct Engine {
     pub(crate) lent: Cell<bool>,
     /// Calls that tried the short path.
     pub(crate) turns: Cell<u32>,
-    /// Threads of this process that sleep outside the lock until something completes.
+    /// Threads of this process that sleep outside the lock until something completes; and a bit, see [`crate::beside::BINDS`]:
+    /// one test tells whether a send or receive concerns anybody else.
     pub(crate) sleeping: Cell<u32>,
     /// How often something may have completed: a thread that let others in compares it before it sleeps.
     pub(crate) changes: Cell<u64>,
+    /// Whether anything uses the transport beside ordinary messages.
+    pub(crate) beside: Cell<bool>,
+    /// Streams of persistent requests, in part bound to slots.
+    pub(crate) bound: RefCell<crate::bound::Bound>,
+    /// Persistent requests of more bytes than this may be bound.
+    pub(crate) least_bound: Cell<u64>,
 }
 
 static ENGINE: OnceLock<BigLock<Engine>> = OnceLock::new();
@@ -175,6 +182,9 @@ impl Engine {
             turns: Cell::new(0),
             sleeping: Cell::new(0),
             changes: Cell::new(0),
+            beside: Cell::new(false),
+            bound: RefCell::default(),
+            least_bound: Cell::new(u64::MAX),
         }
     }
 

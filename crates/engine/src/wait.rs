@@ -6,6 +6,7 @@ use mtmi::slot::{Slots, wait_until};
 use mtmi::{Sleeper, Transport};
 use types::{Handle, Result, consts};
 
+use crate::beside::BINDS;
 use crate::failure::LOOK;
 use crate::state::{Engine, lock};
 use crate::world::Fabric;
@@ -77,18 +78,18 @@ impl Engine {
     /// Sleeps until the transport may have something to do, or another thread did something.
     fn sleep(&self) {
         let deadline = self.latest_wake(None);
-        let extension = self.busy_extension();
+        let busy = self.is_busy_beside();
         if !self.is_threaded() {
-            self.transport(|m| match extension {
-                None => m.wait(deadline),
-                Some(x) => wait_until(m, |m| x.progress(m), deadline),
+            self.transport(|m| match busy {
+                false => m.wait(deadline),
+                true => wait_until(m, |m| self.look_beside(m), deadline),
             });
             return;
         }
         // The lock was not left since the caller looked; where it is left, others may complete what it waits for.
         let seen = self.changes.get();
         let see = |m: &mut Fabric| {
-            self.changes.get() != seen || m.ready() || extension.is_some_and(|x| x.progress(m))
+            self.changes.get() != seen || m.ready() || (busy && self.look_beside(m))
         };
         if self.poll_threaded(see, deadline) {
             return;
@@ -113,7 +114,7 @@ impl Engine {
         mut see: impl FnMut(&mut Fabric) -> bool,
         deadline: Option<Instant>,
     ) -> bool {
-        if self.sleeping.get() > 0 {
+        if self.sleeping.get() & !BINDS > 0 {
             return false;
         }
         let ready = |e: &mut &Engine| {

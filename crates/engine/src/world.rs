@@ -92,6 +92,7 @@ impl Engine {
         let fabric = start_fabrics(&mut job)?;
         page.phase(ReportPhase::Running);
         let keeps_running = std::env::var_os(report::KEEPS_RUNNING_VARIABLE).is_some();
+        self.least_bound.set(fabric.limits().unmatched_bytes as u64);
         self.failures.told.set(keeps_running && page.is_present());
         let report = page.is_present().then_some(page);
         self.world.replace(Some(World {
@@ -151,6 +152,7 @@ impl Engine {
             return Ok(());
         };
         fabric.finalize(sys::clock::after(FLUSH));
+        self.forget_bound();
         if let Some(page) = &report {
             page.phase(ReportPhase::Finalized);
         }

@@ -89,6 +89,7 @@ impl Fabric for Fabrics {
                 context_bits: shm.context_bits.min(tcp.context_bits),
                 inline_bytes: shm.inline_bytes.min(tcp.inline_bytes),
                 eager_bytes: shm.eager_bytes.min(tcp.eager_bytes),
+                unmatched_bytes: shm.unmatched_bytes.max(tcp.unmatched_bytes),
                 endpoints: shm.endpoints,
             },
         }

@@ -282,6 +282,11 @@ impl<F: Fabric> Transport for Matched<F> {
         }
     }
 
+    fn accepting(&self, source: Endpoint, context: Context, tag: i32) -> Vec<Cookie> {
+        let accepting = self.queues.posted.accepting(source, context, tag);
+        accepting.map(|receive| receive.cookie).collect()
+    }
+
     fn cancel_recv(&mut self, cookie: Cookie) -> bool {
         let mut selector = (Source::Any, TagSel::Any);
         let taken = self.queues.posted.take_where(|from, _, tag, receive| {

@@ -134,6 +134,9 @@ pub trait Transport {
     /// completes with [`Outcome::Cancelled`].
     fn imrecv(&mut self, message: MessageId, data: Data, cookie: Cookie) -> Submit;
 
+    /// The pending receives that would match this message if it came next, in the order of posting.
+    fn accepting(&self, source: Endpoint, context: Context, tag: i32) -> Vec<Cookie>;
+
     /// Cancels a pending receive. True: it was still unmatched and its completion will say
     /// [`Outcome::Cancelled`]. False: it was matched (or isn't pending) and completes as usual.
     fn cancel_recv(&mut self, cookie: Cookie) -> bool;

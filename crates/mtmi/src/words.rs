@@ -128,6 +128,8 @@ pub struct Limits {
     pub inline_bytes: usize,
     /// Bytes of a message that are sent without waiting for the receiver.
     pub eager_bytes: usize,
+    /// A send of more bytes than this isn't complete before it has matched, to whomever it goes.
+    pub unmatched_bytes: usize,
     /// Number of endpoints.
     pub endpoints: u32,
 }

@@ -25,6 +25,7 @@ impl Fabric for Shm {
             context_bits: 32,
             inline_bytes: INLINE,
             eager_bytes: WINDOW,
+            unmatched_bytes: WINDOW,
             endpoints: self.peers.len() as u32,
         }
     }

@@ -188,6 +188,7 @@ impl Fabric for Tcp {
             context_bits: 32,
             inline_bytes: MEDIUM as usize,
             eager_bytes: EARLY as usize,
+            unmatched_bytes: EARLY as usize,
             endpoints: self.job.ranks,
         }
     }

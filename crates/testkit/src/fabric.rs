@@ -94,7 +94,8 @@ impl Fabric for Sim {
             tag_bits: 32,
             context_bits: 32,
             inline_bytes: 48,
-            eager_bytes: usize::MAX,
+            eager_bytes: self.shared.manner.unmatched,
+            unmatched_bytes: self.shared.manner.unmatched,
             endpoints: self.shared.ranks,
         }
     }
@@ -110,7 +111,8 @@ impl Fabric for Sim {
             return Submit::Complete(message.completion(Outcome::PeerFailed));
         }
         let end = message.completion(Outcome::Done);
-        let synchronous = message.mode == SendMode::Synchronous;
+        let long = message.data.len() > self.shared.manner.unmatched as u64;
+        let synchronous = message.mode == SendMode::Synchronous || long;
         let mut bytes = vec![0; message.data.len() as usize];
         message.data.reader().read(&mut bytes);
         let name = synchronous.then(|| self.sends.insert(end));

@@ -13,6 +13,8 @@ pub struct Manner {
     pub at_once: bool,
     /// Deliveries of more bytes than this are pending until both sides have made progress.
     pub pending_above: u64,
+    /// Messages of more bytes than this are complete only when they have matched.
+    pub unmatched: usize,
 }
 
 impl Manner {
@@ -20,16 +22,19 @@ impl Manner {
     pub const SHARED: Manner = Manner {
         at_once: true,
         pending_above: 128 << 10,
+        unmatched: usize::MAX,
     };
     /// As a network is.
     pub const NETWORK: Manner = Manner {
         at_once: false,
         pending_above: 16 << 10,
+        unmatched: usize::MAX,
     };
     /// Nothing is over before it has to be.
     pub const SLOW: Manner = Manner {
         at_once: false,
         pending_above: 0,
+        unmatched: usize::MAX,
     };
 }
 

@@ -1,7 +1,6 @@
 //! Completion: the Wait and Test families, queries without completing, cancelling and freeing.
 
 use boundary::{Handles, Ints, Statuses};
-use mtmi::Transport;
 use types::{Handle, Result, Status, consts, fault};
 
 use crate::request::{Kind, Request};
@@ -476,6 +475,9 @@ pub fn request_free(e: &Engine, request: &mut Handle) -> Result<()> {
         ));
     }
     let found = e.request(*request)?;
+    if found.is_persistent() {
+        e.forget_persistent(*request);
+    }
     if found.is_done() {
         let freed = e.free_grequest(found);
         e.release_request(*request, found);
@@ -505,8 +507,8 @@ pub fn cancel(e: &Engine, request: &mut Handle) -> Result<()> {
         }
         Kind::Generalized => return e.cancel_grequest(found),
         _ if found.is_done() => return Ok(()),
-        Kind::Send => e.cancel_part(*request, |m, cookie| m.cancel_send(cookie)),
-        Kind::Recv | Kind::SendRecv => e.cancel_part(*request, |m, cookie| m.cancel_recv(cookie)),
+        Kind::Send => e.cancel_send(*request),
+        Kind::Recv | Kind::SendRecv => e.cancel_recv(*request),
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use layout::Data;
 use mtmi::{Completion, Context, Endpoint, SendMode, Source, Submit, TagSel, Transport};
 use types::{Handle, Result, Status, consts, fault};
 
+use crate::bound::{Incoming, Outgoing, Stream};
 use crate::comm::{Comm, counted};
 use crate::request::{Kind, Request, SendKind, completed_status, cookie, failed};
 use crate::state::Engine;
@@ -29,7 +30,8 @@ impl Transfer {
         self.datatype.data(self.buf, self.count)
     }
 
-    fn bytes(&self) -> u64 {
+    /// Bytes of the data.
+    pub fn bytes(&self) -> u64 {
         self.datatype.size() * self.count
     }
 
@@ -44,6 +46,27 @@ impl Transfer {
         }
     }
 
+    /// All messages like this send.
+    pub fn stream(&self) -> Stream {
+        Stream {
+            peer: Endpoint(self.comm.group.endpoint(self.peer as u32)),
+            context: Context(self.comm.context()),
+            tag: self.tag,
+        }
+    }
+
+    /// This receive, as part `part` of `request`.
+    pub fn incoming(&self, request: Handle, part: u32) -> Incoming {
+        Incoming {
+            from: self.source(),
+            context: Context(self.comm.context()),
+            tag: tag_selector(self.tag),
+            data: self.data(),
+            cookie: cookie(request, part),
+        }
+    }
+
+    /// From whom this receive is.
     fn source(&self) -> Source {
         match self.peer {
             consts::ANY_SOURCE => Source::Any,
@@ -180,7 +203,7 @@ pub(crate) fn check_recv(
     })
 }
 
-fn mode_of(kind: SendKind) -> SendMode {
+pub(crate) fn mode_of(kind: SendKind) -> SendMode {
     match kind {
         SendKind::Standard | SendKind::Buffered => SendMode::Standard,
         SendKind::Synchronous => SendMode::Synchronous,
@@ -198,22 +221,27 @@ impl Engine {
         request: Handle,
         part: u32,
     ) -> Submit {
-        let to = Endpoint(t.comm.group.endpoint(t.peer as u32));
-        let context = Context(t.comm.context());
-        let cookie = cookie(request, part);
-        let submit = self.transport(|m| m.isend(to, context, t.tag, mode, data, cookie));
-        self.wake_waiters();
-        submit
+        let out = Outgoing {
+            stream: t.stream(),
+            mode,
+            data,
+            cookie: cookie(request, part),
+        };
+        if self.sleeping.get() > 0 {
+            return self.submit_send_beside(out);
+        }
+        self.transport(|m| out.submit(m))
     }
 
     /// Hands a receive to MTMI as part `part` of `request`.
     pub(crate) fn submit_recv(&self, t: &Transfer, request: Handle, part: u32) -> Submit {
+        if self.sleeping.get() > 0 {
+            return self.submit_recv_beside(t, request, part);
+        }
         let context = Context(t.comm.context());
         let cookie = cookie(request, part);
         let tag = tag_selector(t.tag);
-        let submit = self.transport(|m| m.irecv(t.source(), context, tag, t.data(), cookie));
-        self.wake_waiters();
-        submit
+        self.transport(|m| m.irecv(t.source(), context, tag, t.data(), cookie))
     }
 
     /// Notes for the hang report whom `request` is about.

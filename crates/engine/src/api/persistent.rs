@@ -1,10 +1,9 @@
-//! Persistent point-to-point requests.
+//! Persistent point-to-point requests. Long ones may be bound to slots: see `bound`.
 
 use boundary::{Handles, UserBuf};
-use mtmi::SendMode;
 use types::{Handle, Result, Status, consts, fault};
 
-use super::p2p::{Transfer, check_recv, check_send};
+use super::p2p::{Transfer, check_recv, check_send, mode_of};
 use crate::request::{Kind, Persistent, SendKind};
 use crate::state::Engine;
 
@@ -69,6 +68,7 @@ fn begin(e: &Engine, handle: Handle) -> Result<()> {
         peer,
         tag,
     };
+    let settled = e.is_settled(&t, handle, mode.is_some());
     found.active.set(true);
     found.status.set(Status::EMPTY);
     if peer == consts::PROC_NULL {
@@ -81,12 +81,8 @@ fn begin(e: &Engine, handle: Handle) -> Result<()> {
     found.parts.set(1);
     e.note_peer(found, &t);
     let submit = match mode {
-        None => e.submit_recv(&t, handle, 0),
-        Some(SendKind::Synchronous) => {
-            e.submit_send(&t, t.data(), SendMode::Synchronous, handle, 0)
-        }
-        Some(SendKind::Ready) => e.submit_send(&t, t.data(), SendMode::Ready, handle, 0),
-        Some(_) => e.submit_send(&t, t.data(), SendMode::Standard, handle, 0),
+        None => e.start_persistent_recv(&t, handle, settled),
+        Some(kind) => e.start_persistent_send(&t, mode_of(kind), handle, settled),
     };
     e.submitted(submit);
     Ok(())

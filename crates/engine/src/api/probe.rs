@@ -59,10 +59,12 @@ impl Probe {
     }
 
     fn look(&self, e: &Engine) -> Option<Envelope> {
+        e.make_way((self.source, self.context(), tag_selector(self.tag)));
         e.transport(|m| m.probe(self.source, self.context(), tag_selector(self.tag)))
     }
 
     fn take(&self, e: &Engine) -> Option<(MessageId, Envelope)> {
+        e.make_way((self.source, self.context(), tag_selector(self.tag)));
         e.transport(|m| m.mprobe(self.source, self.context(), tag_selector(self.tag)))
     }
 }

@@ -86,6 +86,27 @@ impl<T> Posted<T> {
         None
     }
 
+    /// The receives that accept this message, in the order of posting.
+    pub fn accepting(
+        &self,
+        source: Endpoint,
+        context: Context,
+        tag: i32,
+    ) -> impl Iterator<Item = &T> {
+        let key = Key::of_message(source, context, tag);
+        let mut at = self.nodes.head;
+        std::iter::from_fn(move || {
+            while at != NIL {
+                let node = self.nodes.at(at);
+                at = node.order.next;
+                if node.key == key.masked(node.kind as usize) {
+                    return node.value.as_ref().map(|(_, value)| value);
+                }
+            }
+            None
+        })
+    }
+
     /// Takes back the receive in `slot`, if it is still there.
     pub fn remove(&mut self, slot: Slot) -> Option<T> {
         let index = self.nodes.index(slot)?;

@@ -1,0 +1,261 @@
+//! What uses the transport beside ordinary messages, as seen by the rest of the engine: the extension, and persistent
+//! requests bound to slots ([`Bound`](crate::bound::Bound)).
+//!
+//! Invariants: nothing here runs, or is even asked, while no extension is set and no persistent request long enough to be bound has
+//! been started: one flag ([`Engine::beside`]) stands before progress and sleep, and one bit beside the number of sleeping
+//! threads ([`BINDS`]) before sends and receives. The transport and the bound streams are borrowed only while a closure runs; what ended is
+//! taken in afterwards.
+//!
+//! Who calls it: `progress`, `wait`, `request`, `failure`, and of the calls sends, receives, probes, starts, `MPI_Cancel` and
+//! `MPI_Request_free`.
+
+use mtmi::{Context, Cookie, Endpoint, SendMode, Source, Submit, TagSel, Transport};
+use types::{Handle, consts};
+
+use crate::api::p2p::Transfer;
+use crate::bound::{Event, Outgoing};
+use crate::request::{Kind, Request, cookie};
+use crate::state::Engine;
+use crate::world::Fabric;
+
+/// The bit of [`Engine::sleeping`] that says that persistent requests may be bound.
+pub(crate) const BINDS: u32 = 1 << 31;
+
+impl Engine {
+    /// Whether persistent requests may be bound.
+    #[inline]
+    pub(crate) fn binds(&self) -> bool {
+        self.sleeping.get() & BINDS != 0
+    }
+
+    /// Ready to bind from here on, if a request of so many bytes can be.
+    fn may_bind(&self, t: &Transfer) -> bool {
+        if t.bytes() <= self.least_bound.get() || t.peer < 0 {
+            return false;
+        }
+        if !self.binds() {
+            if !self.transport(|m| self.bound.borrow_mut().open(m)) {
+                return false;
+            }
+            self.sleeping.set(self.sleeping.get() | BINDS);
+            self.beside.set(true);
+        }
+        true
+    }
+
+    /// Ends all binding; the transport is gone.
+    pub(crate) fn forget_bound(&self) {
+        self.bound.take();
+        self.sleeping.set(self.sleeping.get() & !BINDS);
+        self.beside.set(false);
+    }
+
+    /// Takes in what ended in slots.
+    fn settle_bound(&self) {
+        let events = self.bound.borrow_mut().events();
+        for event in events {
+            match event {
+                Event::Split(cookie) => {
+                    if let Some((_, request)) = self.request_of(cookie) {
+                        request.parts.set(request.parts.get() + 1);
+                    }
+                }
+                Event::PartOver(cookie) => {
+                    if let Some((handle, request)) = self.request_of(cookie) {
+                        self.part_done(handle, request);
+                    }
+                }
+                Event::Completed(done) => self.on_completion(&done),
+            }
+        }
+    }
+
+    fn request_of(&self, cookie: Cookie) -> Option<(Handle, &'static Request)> {
+        let handle = Handle(cookie.0 as u32);
+        self.request(handle).ok().map(|request| (handle, request))
+    }
+
+    /// Whether a part of a request other than the first tells its outcome: the ordinary half of a bound receive may.
+    #[cold]
+    pub(crate) fn half_tells(&self, request: &Request, cookie: Cookie) -> bool {
+        request.kind.get() == Kind::Recv && !self.bound.borrow_mut().half_ended(cookie)
+    }
+
+    // --- Progress.
+
+    /// Moves what can move beside ordinary messages. Says whether anything did.
+    #[inline(never)]
+    pub(crate) fn progress_beside(&self) -> bool {
+        let moved = self.transport(|m| self.look_beside(m));
+        if self.binds() {
+            self.settle_bound();
+        }
+        moved
+    }
+
+    /// The same with the transport in hand, for the moment before a sleep.
+    pub(crate) fn look_beside(&self, m: &mut Fabric) -> bool {
+        let mut moved = match self.extension.get() {
+            Some(extension) => extension.progress(m),
+            None => false,
+        };
+        if self.binds() {
+            moved |= self.bound.borrow_mut().progress(m);
+        }
+        moved
+    }
+
+    /// Whether a sleep has to look beside ordinary messages.
+    pub(crate) fn is_busy_beside(&self) -> bool {
+        self.beside.get() && (self.binds() || self.extension.get().is_some_and(|x| x.is_waiting()))
+    }
+
+    /// Whether nothing beside ordinary messages is in this process's hands.
+    pub(crate) fn is_flushed_beside(&self) -> bool {
+        self.extension.get().is_none_or(|x| x.flushed()) && self.bound.borrow().flushed()
+    }
+
+    /// Tells those beside ordinary messages that a process is gone.
+    pub(crate) fn peer_failed_beside(&self, peer: Endpoint) {
+        if let Some(extension) = self.extension.get() {
+            extension.peer_failed(peer);
+        }
+        if self.binds() {
+            self.transport(|m| self.bound.borrow_mut().peer_failed(m, peer));
+            self.settle_bound();
+        }
+    }
+
+    // --- Sends, receives and probes while requests may be bound or threads sleep.
+
+    /// Sends as [`Engine::submit_send`] does.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn submit_send_beside(&self, out: Outgoing) -> Submit {
+        let submit = match self.binds() {
+            true => self.transport(|m| self.bound.borrow_mut().send(m, out)),
+            false => self.transport(|m| out.submit(m)),
+        };
+        self.after_beside();
+        submit
+    }
+
+    /// Receives as [`Engine::submit_recv`] does.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn submit_recv_beside(&self, t: &Transfer, request: Handle, part: u32) -> Submit {
+        let receive = t.incoming(request, part);
+        let submit = match self.binds() {
+            true => self.transport(|m| self.bound.borrow_mut().receive(m, receive)),
+            false => self.transport(|m| receive.submit(m)),
+        };
+        self.after_beside();
+        submit
+    }
+
+    fn after_beside(&self) {
+        if self.binds() {
+            self.settle_bound();
+        }
+        self.wake_waiters();
+    }
+
+    /// Before a probe.
+    pub(crate) fn make_way(&self, t: (Source, Context, TagSel)) {
+        if self.binds() {
+            let (from, context, tag) = t;
+            self.transport(|m| self.bound.borrow_mut().make_way(m, from, context, tag));
+            self.settle_bound();
+        }
+    }
+
+    // --- Persistent requests.
+
+    /// Starts a persistent send.
+    pub(crate) fn start_persistent_send(
+        &self,
+        t: &Transfer,
+        mode: SendMode,
+        handle: Handle,
+        settled: bool,
+    ) -> Submit {
+        if !self.may_bind(t) {
+            return self.submit_send(t, t.data(), mode, handle, 0);
+        }
+        let out = Outgoing {
+            stream: t.stream(),
+            mode,
+            data: t.data(),
+            cookie: cookie(handle, 0),
+        };
+        let submit = self.transport(|m| self.bound.borrow_mut().start_send(m, out, settled));
+        self.after_beside();
+        submit
+    }
+
+    /// Starts a persistent receive.
+    pub(crate) fn start_persistent_recv(
+        &self,
+        t: &Transfer,
+        handle: Handle,
+        settled: bool,
+    ) -> Submit {
+        if !self.may_bind(t) {
+            return self.submit_recv(t, handle, 0);
+        }
+        let receive = t.incoming(handle, 0);
+        let submit = self.transport(|m| self.bound.borrow_mut().start_receive(m, receive, settled));
+        self.after_beside();
+        submit
+    }
+
+    /// Whether what goes before a start is over, as it should be: the last message of a send's stream, or the message that
+    /// a receive's last start matched. To be asked before the request changes.
+    pub(crate) fn is_settled(&self, t: &Transfer, handle: Handle, sends: bool) -> bool {
+        if !self.binds() || t.peer < 0 {
+            return false;
+        }
+        let last = match sends {
+            true => self.bound.borrow().last_sent(t.stream()),
+            false => Some(cookie(handle, 0)),
+        };
+        let Some((_, request)) = last.and_then(|c| self.request_of(c)) else {
+            return false;
+        };
+        let status = request.status.get();
+        request.is_done()
+            && !status.cancelled
+            && status.error == consts::SUCCESS
+            && status.source == t.peer
+    }
+
+    /// A persistent request is about to be freed.
+    pub(crate) fn forget_persistent(&self, handle: Handle) {
+        if self.binds() {
+            let cookie = cookie(handle, 0);
+            self.transport(|m| self.bound.borrow_mut().forget(m, cookie));
+            self.settle_bound();
+        }
+    }
+
+    /// Cancels a send.
+    pub(crate) fn cancel_send(&self, handle: Handle) {
+        let cookie = cookie(handle, 0);
+        let kept = self
+            .binds()
+            .then(|| self.bound.borrow_mut().cancel_send(cookie));
+        match kept.flatten() {
+            None => self.cancel_part(handle, |m, cookie| m.cancel_send(cookie)),
+            Some(_) => drop(self.progress()),
+        }
+    }
+
+    /// Cancels a receive.
+    pub(crate) fn cancel_recv(&self, handle: Handle) {
+        self.cancel_part(handle, |m, cookie| {
+            let bound = self.binds().then(|| self.bound.borrow_mut());
+            let kept = bound.and_then(|mut b| b.cancel_receive(m, cookie));
+            kept.unwrap_or_else(|| m.cancel_recv(cookie))
+        });
+    }
+}
