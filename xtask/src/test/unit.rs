@@ -55,15 +55,19 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
     }
 }
 
-/// What failed tests said: under `---- NAME stdout ----`, up to the list of their names. The end of the
-/// output alone is that of the crates that came later. Without any (a compiler's error), the end.
+/// What failed tests said: under `---- NAME stdout ----`, up to the list of their names, and what those said that are
+/// programs of their own, whose processes panic. The end of the output alone is that of the crates that came later. Without
+/// any (a compiler's error), the end.
 fn complaints(output: &str) -> String {
     const LINES_OF_ONE: usize = 20;
+    const LINES_OF_PANIC: usize = 3;
     let mut shown = Vec::new();
     let mut left = 0;
     for line in output.lines() {
         if line.starts_with("---- ") {
             left = LINES_OF_ONE;
+        } else if line.contains("panicked at ") {
+            left = left.max(LINES_OF_PANIC);
         } else if line == "failures:" {
             left = 0;
         }
@@ -73,7 +77,8 @@ fn complaints(output: &str) -> String {
         }
         left = left.saturating_sub(1);
     }
-    if shown.iter().any(|line| line.starts_with("---- ")) {
+    let told = |line: &&str| line.starts_with("---- ") || line.contains("panicked at ");
+    if shown.iter().any(told) {
         shown.join("\n")
     } else {
         super::job::tail(output)
