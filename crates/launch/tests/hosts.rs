@@ -583,10 +583,7 @@ fn a_daemon_that_is_silent_is_lost_but_a_stopped_rank_is_not() {
     send("STOP", silent);
     let begin = Instant::now();
     job.wait_for_error("nothing was heard of it for 12 s");
-    assert!(
-        begin.elapsed() < Duration::from_secs(30),
-        "on a busy machine"
-    );
+    assert!(begin.elapsed() < Duration::from_secs(15));
     // Here it is the launcher command itself, which is killed then, and its ranks end with it.
     expect(&job.finish(), 1, &["is lost with ranks"]);
 }

@@ -312,8 +312,7 @@ fn sleeping(me: &mut Rank) {
         me.recv(1, 1, &mut byte);
         let (took, used) = (start.elapsed(), cpu_time() - before);
         assert!(took > Duration::from_millis(900));
-        // A busy machine makes looking dearer; what is idle on a quiet one is measured elsewhere.
-        assert!(used < took / 10, "used {used:?} in {took:?}");
+        assert!(used < took / 50, "used {used:?} in {took:?}");
         let start = Instant::now();
         me.t.wait(Some(start + Duration::from_millis(30)));
         assert!(start.elapsed() >= Duration::from_millis(30));
