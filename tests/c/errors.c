@@ -108,6 +108,22 @@ static void info_arguments(void)
     OK(MPI_Info_free(&info));
 }
 
+/* A message that was matched first and then cut: the status tells whose it was. */
+static void truncated_match(int peer, int from)
+{
+    int two[2] = {1, 2}, one[2] = {0, -9}, count;
+    MPI_Message message;
+    OK(MPI_Isend(two, 2, MPI_INT, peer, 5, MPI_COMM_WORLD, &r));
+    OK(MPI_Mprobe(from, MPI_ANY_TAG, MPI_COMM_WORLD, &message, MPI_STATUS_IGNORE));
+    FAILS(MPI_Mrecv(one, 1, MPI_INT, &message, &s), MPI_ERR_TRUNCATE);
+    SAME(one[1], -9);
+    SAME(s.MPI_SOURCE, from);
+    SAME(s.MPI_TAG, 5);
+    OK(MPI_Get_count(&s, MPI_INT, &count));
+    SAME(count, 1);
+    OK(MPI_Wait(&r, MPI_STATUS_IGNORE));
+}
+
 static void truncated(void)
 {
     int peer = (t_rank + 1) % t_size, from = (t_rank + t_size - 1) % t_size, two[2] = {1, 2}, one[2] = {0, -9};
@@ -115,6 +131,7 @@ static void truncated(void)
     FAILS(MPI_Recv(one, 1, MPI_INT, from, 0, MPI_COMM_WORLD, &s), MPI_ERR_TRUNCATE);
     SAME(one[1], -9);
     OK(MPI_Wait(&r, MPI_STATUS_IGNORE));
+    truncated_match(peer, from);
 }
 
 /* Messages of an error name the call. */

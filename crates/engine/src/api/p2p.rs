@@ -484,12 +484,13 @@ pub fn irecv(
     Ok(())
 }
 
-/// The status and error of a message received outside a request.
-pub(crate) fn outcome(comm: &Comm, done: &Completion) -> Result<Status> {
+/// The status and the error of a message received outside a request.
+pub(crate) fn outcome(comm: &Comm, done: &Completion) -> (Status, Result<()>) {
     let rank = comm.group.rank_of(done.source.0);
     let status = completed_status(rank.map_or(consts::ANY_SOURCE, |r| r as i32), done);
-    match status.error {
-        consts::SUCCESS => Ok(status),
+    let result = match status.error {
+        consts::SUCCESS => Ok(()),
         class => Err(failed(class, &status, Some(comm.handle.get()))),
-    }
+    };
+    (status, result)
 }

@@ -265,9 +265,9 @@ pub fn mrecv(
     let submit = e.transport(|m| m.imrecv(taken.id, data, cookie(handle, 0)));
     if let Submit::Complete(done) = submit {
         e.release_request(handle, request);
-        let result = outcome(&taken.comm, &done)?;
-        put(status, result);
-        return Ok(());
+        let (received, result) = outcome(&taken.comm, &done);
+        put(status, received);
+        return result;
     }
     let (bytes, context) = (taken.bytes, taken.comm.context());
     e.wait_request(handle, || Waiting {

@@ -26,11 +26,15 @@ fn main() {
 
 /// Adds what test suites set for any launcher: `MPIEXEC_TIMEOUT`, in seconds.
 fn with_environment(mut options: Box<Options>) -> Box<Options> {
-    let seconds = std::env::var("MPIEXEC_TIMEOUT")
-        .ok()
-        .and_then(|text| text.parse().ok());
-    if options.timeout.is_none() {
-        options.timeout = seconds.map(Duration::from_secs);
+    if options.timeout.is_some() {
+        return options;
+    }
+    let Ok(text) = std::env::var("MPIEXEC_TIMEOUT") else {
+        return options;
+    };
+    match text.parse() {
+        Ok(seconds) if seconds > 0 => options.timeout = Some(Duration::from_secs(seconds)),
+        _ => eprintln!("mpiexec: MPIEXEC_TIMEOUT is {text:?}, which is no number of seconds; there is no limit"),
     }
     options
 }
