@@ -69,6 +69,13 @@ pub enum InitError {
         /// What this rank runs.
         ours: String,
     },
+    /// The segment is out of reach, although the launcher says that it is on this machine.
+    Apart {
+        /// The rank that has it.
+        holder: u32,
+        /// What the system said.
+        error: io::Error,
+    },
     /// The system refused something.
     System(&'static str, io::Error),
     /// A rank of this user said something that no rank says.
@@ -86,6 +93,11 @@ impl fmt::Display for InitError {
                 f,
                 "rank {rank} runs version {theirs} of Yamabiko, this rank runs {ours}: \
                  all ranks of a job need the same version"
+            ),
+            InitError::Apart { holder, error } => write!(
+                f,
+                "rank {holder} is on this machine but its memory can't be shared ({error}): it runs in another \
+                 network namespace or as another user; YAMABIKO_FABRICS=self,tcp does without"
             ),
             InitError::System(what, e) => write!(f, "{what} failed: {e}"),
             InitError::Protocol(what) => write!(f, "joining the node's memory failed: {what}"),
@@ -238,7 +250,15 @@ fn join(config: &Config, address: &str) -> Result<(Segment, io::Result<Sparse>),
         return Err(InitError::Protocol("rank 0 published no address"));
     };
     let failed = |e| InitError::System("fetching the node's shared segment from rank 0", e);
-    let socket = unix::connect(name.as_bytes(), Kind::Packets, config.deadline).map_err(failed)?;
+    let holder = config.members[0];
+    let socket = unix::connect(name.as_bytes(), Kind::Packets, config.deadline).map_err(
+        |error| match error.kind() {
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::PermissionDenied => {
+                InitError::Apart { holder, error }
+            }
+            _ => failed(error),
+        },
+    )?;
     let hello = format!("{HELLO} {} {} {secret}", config.version, config.rank);
     socket
         .send_all(hello.as_bytes(), None, config.deadline)

@@ -10,12 +10,11 @@
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
@@ -44,16 +43,6 @@ impl Kind {
             Kind::Packets => SocketType::SEQPACKET,
         }
     }
-}
-
-/// Who the process at the other end is (for an accepted or connected socket: was, when it
-/// connected or listened).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer {
-    /// Its process id, as seen from here.
-    pub pid: i32,
-    /// Its user id.
-    pub uid: u32,
 }
 
 /// A socket that accepts connections of this user's processes.
@@ -141,7 +130,7 @@ pub fn neighbourhood() -> io::Result<u64> {
 }
 
 fn same_user(socket: &Socket) -> io::Result<bool> {
-    Ok(socket.peer()?.uid == rustix::process::geteuid().as_raw())
+    Ok(socket.user()? == rustix::process::geteuid().as_raw())
 }
 
 impl Listener {
@@ -173,21 +162,40 @@ impl Socket {
     /// # Errors
     /// When `fd` is not such a socket.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Socket> {
-        socket_peercred(&fd)?;
-        rustix::io::ioctl_fionbio(&fd, true)?;
-        Ok(Socket { fd })
+        let socket = Socket { fd };
+        socket.user()?;
+        rustix::io::ioctl_fionbio(&socket.fd, true)?;
+        Ok(socket)
     }
 
-    /// Who is at the other end.
+    /// The user of the process at the other end (for an accepted or connected socket: when it connected or
+    /// listened), as a number of this process's user namespace.
     ///
     /// # Errors
     /// What the system says.
-    pub fn peer(&self) -> io::Result<Peer> {
-        let c = socket_peercred(&self.fd)?;
-        Ok(Peer {
-            pid: c.pid.as_raw_nonzero().get(),
-            uid: c.uid.as_raw(),
-        })
+    pub fn user(&self) -> io::Result<u32> {
+        // Not rustix's `socket_peercred`: it has no value for a process of another PID namespace, whose id is 0 here.
+        let mut peer = libc::ucred {
+            pid: 0,
+            uid: 0,
+            gid: 0,
+        };
+        let mut size = size_of::<libc::ucred>() as libc::socklen_t;
+        // SAFETY: the pointers are to a `ucred` and its size, both alive and exclusively ours during the call; the
+        // kernel writes at most `size` bytes, and any bytes make a `ucred`.
+        let result = unsafe {
+            libc::getsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERCRED,
+                (&raw mut peer).cast(),
+                &raw mut size,
+            )
+        };
+        match result {
+            0 => Ok(peer.uid),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     /// Sends some of `data` (a packet: all of it), and `fd` with its first byte. Returns how many
@@ -359,8 +367,8 @@ mod tests {
             assert!(listen(&name, kind).is_err());
             let a = connect(&name, kind, soon()).unwrap();
             let b = listener.accept(soon()).unwrap();
-            let me = std::process::id() as i32;
-            assert_eq!((a.peer().unwrap().pid, b.peer().unwrap().pid), (me, me));
+            let me = rustix::process::geteuid().as_raw();
+            assert_eq!((a.user().unwrap(), b.user().unwrap()), (me, me));
             let (fd, map) = crate::memfd::create_sealed("travels", 4096).unwrap();
             map.write(100, b"hello");
             assert_eq!(a.send(b"segment", Some(fd.as_fd()), soon()).unwrap(), 7);

@@ -202,6 +202,10 @@ fn scarce(place: &Place, test: &mut dyn FnMut(&str, &dyn Fn() -> Result)) {
             });
         }
     }
+    let unshare = if root { "unshare" } else { "unshare -r" };
+    if works(&format!("{unshare} --pid --net --fork true")) {
+        namespaces(place, unshare, test);
+    }
     let apart = if root { "unshare -m" } else { "unshare -rm" };
     if works(&format!("{apart} mount --make-rprivate /")) {
         for (who, change) in [("root", ""), ("nobody", NOBODY)] {
@@ -212,6 +216,35 @@ fn scarce(place: &Place, test: &mut dyn FnMut(&str, &dyn Fn() -> Result)) {
             }
         }
     }
+}
+
+/// Ranks in namespaces of their own: of process ids, which changes nothing, and of networks, which hides them from
+/// each other and is said.
+fn namespaces(place: &Place, apart: &str, test: &mut dyn FnMut(&str, &dyn Fn() -> Result)) {
+    let guest = place.bin("guest");
+    test("ranks in different PID namespaces", &|| {
+        let own = format!(
+            "{apart} --pid --fork --kill-child {} plain",
+            guest.display()
+        );
+        let job = place.shell(
+            "exec",
+            1,
+            &format!("{own} : -n 2 {} plain", guest.display()),
+        );
+        job.passes(&["ok plain".to_owned()]).map(|_| ())
+    });
+    test("ranks in different network namespaces", &|| {
+        let own = format!("{apart} --net {} plain", guest.display());
+        let job = place.shell(
+            "exec",
+            1,
+            &format!("{} plain : -n 1 {own}", guest.display()),
+        );
+        let said = "it runs in another network namespace or as another user; YAMABIKO_FABRICS=self,tcp does without";
+        job.fails(&["rank 0 is on this machine".to_owned(), said.to_owned()])
+            .map(|_| ())
+    });
 }
 
 fn nothing_writable(place: &Place, apart: &str, change: &str) -> Result {

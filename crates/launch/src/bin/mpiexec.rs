@@ -34,7 +34,9 @@ fn with_environment(mut options: Box<Options>) -> Box<Options> {
     };
     match text.parse() {
         Ok(seconds) if seconds > 0 => options.timeout = Some(Duration::from_secs(seconds)),
-        _ => eprintln!("mpiexec: MPIEXEC_TIMEOUT is {text:?}, which is no number of seconds; there is no limit"),
+        _ => eprintln!(
+            "mpiexec: MPIEXEC_TIMEOUT is {text:?}, which is no number of seconds; there is no limit"
+        ),
     }
     options
 }
