@@ -225,6 +225,15 @@ static void plain(void)
     done("plain");
 }
 
+/* Rank 0 calls a collective that the others don't: a mistake, which the report has to show as it is. */
+static void early(void)
+{
+    MPI_Init(NULL, NULL);
+    if (is_first())
+        MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Finalize();
+}
+
 int main(int argc, char **argv)
 {
     const char *test = argc > 1 ? argv[1] : "plain";
@@ -244,6 +253,8 @@ int main(int argc, char **argv)
         undumpable();
     else if (!strcmp(test, "plain"))
         plain();
+    else if (!strcmp(test, "early"))
+        early();
     else if (!strcmp(test, "atexit")) {
         MPI_Init(NULL, NULL);
         traffic();

@@ -242,7 +242,9 @@ impl Bench {
         command.args(["--prtemca", "prte_if_include", "eth0"]);
         command.args(["--mca", "pml", "ob1", "--mca", "btl", "self,tcp"]);
         command.args(["--mca", "btl_tcp_if_include", "eth0"]);
-        command.args(["--host", "h1:1,h2:1", "--map-by", "node", "-n", "2"]);
+        // Each host of the lab counts its processors from 0: bound, both ranks would share one.
+        command.args(["--bind-to", "none", "--map-by", "node"]);
+        command.args(["--host", "h1:1,h2:1", "-n", "2"]);
         command
             .arg(self.bin.join("pingpong-openmpi"))
             .args(&self.sizes);

@@ -20,6 +20,14 @@ use crate::info::Info;
 /// Bits of a context id that count within one owner.
 const COUNTER_BITS: u32 = 14;
 
+/// The counter of `MPI_COMM_WORLD`, whose owner is process 0.
+pub const OF_WORLD: u16 = 0;
+/// The counter of `MPI_COMM_SELF`, whose owner is each process itself.
+pub const OF_SELF: u16 = 1;
+/// The counter of what `MPI_Finalize` sends, so that no collective that a program has forgotten on another rank takes
+/// that for its own. Its owner is process 0.
+pub const OF_END: u16 = 2;
+
 /// The context ids that this process may hand out as rank 0 of new communicators.
 pub struct ContextIds {
     free: Rc<RefCell<VecDeque<u16>>>,
@@ -39,11 +47,11 @@ impl Drop for ContextLease {
 }
 
 impl ContextIds {
-    /// All ids but the two of `MPI_COMM_WORLD` and `MPI_COMM_SELF`.
+    /// All ids but the three that have names.
     pub fn new() -> ContextIds {
         ContextIds {
             free: Rc::default(),
-            next: Cell::new(2),
+            next: Cell::new(OF_END + 1),
         }
     }
 

@@ -9,7 +9,7 @@ use report::{Phase as ReportPhase, ReportPage};
 use types::{Fault, Result, consts, fault};
 use wireup::Job;
 
-use crate::comm::{Comm, context};
+use crate::comm::{Comm, OF_END, OF_SELF, OF_WORLD, context};
 use crate::group::Group;
 use crate::state::{Engine, Phase, lock};
 
@@ -117,8 +117,8 @@ impl Engine {
         let all = Rc::new(Group::new((0..size).collect()));
         let me = Rc::new(Group::new(vec![rank]));
         let fatal = || self.errors_are_fatal.clone();
-        let world = Comm::new(context(0, 0), None, all, rank, fatal());
-        let own = Comm::new(context(rank, 1), None, me, 0, fatal());
+        let world = Comm::new(context(0, OF_WORLD), None, all, rank, fatal());
+        let own = Comm::new(context(rank, OF_SELF), None, me, 0, fatal());
         world.handle.set(consts::COMM_WORLD);
         own.handle.set(consts::COMM_SELF);
         world.name.replace("MPI_COMM_WORLD".to_string());
@@ -134,7 +134,10 @@ impl Engine {
         let world = self.comm(consts::COMM_WORLD)?;
         crate::attr::delete_all(self, &world.attributes, consts::COMM_WORLD)?;
         self.drain("MPI_Finalize");
-        match self.barrier_on("MPI_Finalize", &world) {
+        let (all, fatal) = (world.group.clone(), self.errors_are_fatal.clone());
+        let end = Rc::new(Comm::new(context(0, OF_END), None, all, world.rank, fatal));
+        end.handle.set(consts::COMM_WORLD);
+        match self.barrier_on("MPI_Finalize", &end) {
             // Who is left ends without those who are gone.
             Err(_) if self.has_lost_any() => {}
             end => end?,

@@ -57,7 +57,24 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
             }
         }
     }
+    for ranks in [1, 4] {
+        let name = format!("fmpl/the example ring -n {ranks}");
+        if options.wants(&name) {
+            tally.test(&name, || example(&bin, ranks));
+        }
+    }
     Ok(())
+}
+
+/// Runs the example that the README names.
+fn example(bin: &Path, ranks: u32) -> Result {
+    let ground = Ground::ours(Over::Shm);
+    Job::new(&ground.launcher)
+        .args(ground.start(ranks))
+        .args([bin.join("ring")])
+        .env("LD_LIBRARY_PATH", &ground.library)
+        .passes(&[format!("{ranks} processes counted {ranks}")])
+        .map(|_| ())
 }
 
 /// Runs one program.
@@ -106,6 +123,9 @@ fn compile(bin: &Path) -> Result {
         cc.arg("-o").arg(bin.join(program)).args(&fmpl).arg("-lm");
         process::run(&mut cc)?;
     }
+    let mut cc = Command::new("cc");
+    cc.args(FLAGS).arg(root().join("examples/fmpl/ring.c"));
+    process::run(cc.arg("-o").arg(bin.join("ring")).args(&fmpl))?;
     for (abi, program) in [
         ("standard", "mixed"),
         ("standard", "table"),

@@ -140,6 +140,16 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
         let job = job.env("LD_LIBRARY_PATH", place.folder.join("lib"));
         job.passes(&["ok plain".to_owned()]).map(|_| ())
     });
+    test("MPI_Finalize is no other rank's barrier", &|| {
+        let rest = format!("-timeout 1 {} early", place.bin("guest").display());
+        let said = [
+            "waiting in MPI_Barrier",
+            "rank 1 (",
+            "waiting in MPI_Finalize",
+        ];
+        let job = place.shell("exec", 2, &rest);
+        job.fails(&said.map(str::to_owned)).map(|_| ())
+    });
     loading(&place, &mut test);
     scarce(&place, &mut test);
     test("Python", &|| python(&place));
