@@ -28,12 +28,15 @@ int main(int argc, char **argv)
     char small, *large = t_alloc(BIG), *other = t_alloc(BIG);
     memset(large, 7, BIG);
     int one = 1, sum = 0, flag = 0;
-    MPI_Request pending[4];
+    MPI_Request pending[5];
     MPI_Status s;
     OK(MPI_Irecv(&small, 1, MPI_CHAR, VICTIM, 1, MPI_COMM_WORLD, &pending[0]));
     OK(MPI_Issend(&one, 1, MPI_INT, VICTIM, 2, MPI_COMM_WORLD, &pending[1]));
     OK(MPI_Isend(large, BIG, MPI_CHAR, VICTIM, 3, MPI_COMM_WORLD, &pending[2]));
     OK(MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &pending[3]));
+    /* Either half of a send-receive can be the one that fails. */
+    OK(MPI_Isendrecv(large, BIG, MPI_CHAR, VICTIM, 4, NULL, 0, MPI_CHAR, MPI_PROC_NULL, 4, MPI_COMM_WORLD,
+                     &pending[4]));
 
     /* Traffic among the survivors goes on meanwhile. */
     int me, n;
@@ -45,13 +48,29 @@ int main(int argc, char **argv)
         SAME(other[BIG - 1], 7);
     }
 
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         FAILS(MPI_Wait(&pending[i], &s), MPI_ERR_PROC_ABORTED);
 
     /* Later calls. */
     FAILS(MPI_Recv(&small, 1, MPI_CHAR, VICTIM, 1, MPI_COMM_WORLD, &s), MPI_ERR_PROC_ABORTED);
     FAILS(MPI_Send(&one, 1, MPI_INT, VICTIM, 1, MPI_COMM_WORLD), MPI_ERR_PROC_ABORTED);
     FAILS(MPI_Ssend(large, BIG, MPI_CHAR, VICTIM, 1, MPI_COMM_WORLD), MPI_ERR_PROC_ABORTED);
+    FAILS(MPI_Sendrecv(&one, 1, MPI_INT, VICTIM, 6, &small, 1, MPI_CHAR, MPI_PROC_NULL, 6, MPI_COMM_WORLD, &s),
+          MPI_ERR_PROC_ABORTED);
+    FAILS(MPI_Sendrecv(&one, 1, MPI_INT, MPI_PROC_NULL, 6, &small, 1, MPI_CHAR, VICTIM, 6, MPI_COMM_WORLD, &s),
+          MPI_ERR_PROC_ABORTED);
+    FAILS(MPI_Sendrecv_replace(large, BIG, MPI_CHAR, VICTIM, 6, MPI_PROC_NULL, 6, MPI_COMM_WORLD, &s),
+          MPI_ERR_PROC_ABORTED);
+    if (n > 1) {
+        /* The living half works although the other one failed. */
+        int next = (me + 1) % n, before = (me + n - 1) % n, got = -1;
+        MPI_Request r;
+        OK(MPI_Isend(&me, 1, MPI_INT, next + (next >= VICTIM), 8, MPI_COMM_WORLD, &r));
+        FAILS(MPI_Sendrecv(large, BIG, MPI_CHAR, VICTIM, 8, &got, 1, MPI_INT, before + (before >= VICTIM), 8,
+                           MPI_COMM_WORLD, &s), MPI_ERR_PROC_ABORTED);
+        SAME(got, before);
+        OK(MPI_Wait(&r, MPI_STATUS_IGNORE));
+    }
     FAILS(MPI_Probe(VICTIM, 9, MPI_COMM_WORLD, &s), MPI_ERR_PROC_ABORTED);
     FAILS(MPI_Iprobe(VICTIM, 9, MPI_COMM_WORLD, &flag, &s), MPI_ERR_PROC_ABORTED);
     FAILS(MPI_Barrier(MPI_COMM_WORLD), MPI_ERR_PROC_ABORTED);

@@ -26,7 +26,7 @@ pub enum Kind {
     Send,
     /// A receive.
     Recv,
-    /// A send-receive: the receive is part 0, the send part 1.
+    /// A send-receive: the receive is part 0, the send part 1. It fails if either does.
     SendRecv,
     /// A collective operation.
     Collective,
@@ -98,7 +98,7 @@ pub enum Body {
 pub struct Request {
     /// What it stands for.
     pub kind: Cell<Kind>,
-    /// Rank of the peer, or a sentinel: for the hang report.
+    /// Rank of the peer, or a sentinel: for the hang report. Of a send-receive that failed, the peer whose half did.
     pub peer: Cell<i32>,
     /// Tag, or a sentinel: for the hang report.
     pub tag: Cell<i32>,
@@ -190,11 +190,27 @@ impl Engine {
         if request.kind.get() == Kind::Collective {
             self.collective_part_done(handle, request, part, done);
         } else {
-            if part == 0 || self.half_tells(request, done.cookie) {
+            if request.kind.get() == Kind::SendRecv {
+                self.half_done(request, part, done);
+            } else if part == 0 || self.half_tells(request, done.cookie) {
                 request.status.set(self.status_of(request, done));
             }
             self.part_done(handle, request);
         }
+    }
+
+    /// One half of a send-receive is done: the receive gives the status, either of them the error.
+    fn half_done(&self, request: &Request, part: u32, done: &Completion) {
+        let (ended, before) = (self.status_of(request, done), request.status.get());
+        let error = match before.error {
+            consts::SUCCESS => ended.error,
+            first => first,
+        };
+        if before.error == consts::SUCCESS && error != consts::SUCCESS {
+            request.peer.set(ended.source);
+        }
+        let status = if part == 0 { ended } else { before };
+        request.status.set(Status { error, ..status });
     }
 
     /// One part of a request is done; at the last one the request is complete.
@@ -229,6 +245,10 @@ impl Engine {
         let queried = self.query_grequest(request);
         let status = request.status.get();
         let on = request.comm.borrow().as_ref().map(|c| c.handle.get());
+        let culprit = match request.kind.get() {
+            Kind::SendRecv => request.peer.get(),
+            _ => status.source,
+        };
         if request.is_persistent() {
             request.active.set(false);
         } else {
@@ -239,7 +259,7 @@ impl Engine {
         }
         match status.error {
             consts::SUCCESS => Ok(status),
-            class => Err(failed(class, &status, on)),
+            class => Err(failed(class, &status, culprit, on)),
         }
     }
 }
@@ -260,11 +280,16 @@ pub(crate) fn completed_status(source: i32, done: &Completion) -> Status {
     }
 }
 
-/// The fault of an operation that completed with an error.
+/// The fault of an operation that completed with an error, because of rank `culprit`.
 #[cold]
-pub(crate) fn failed(class: i32, status: &Status, on: Option<Handle>) -> Box<types::Fault> {
+pub(crate) fn failed(
+    class: i32,
+    status: &Status,
+    culprit: i32,
+    on: Option<Handle>,
+) -> Box<types::Fault> {
     if class == consts::ERR_PROC_ABORTED {
-        let fault = crate::failure::lost_rank(status.source);
+        let fault = crate::failure::lost_rank(culprit);
         return Box::new(types::Fault { on, ..*fault });
     }
     let text = match class {

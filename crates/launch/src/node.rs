@@ -125,20 +125,33 @@ impl Node {
 
     /// Does what is due at `now`, on every pass.
     pub fn tick(&mut self, now: Instant) {
-        let held_back = (0..2).any(|which| {
-            self.credit[which] == 0 && self.residents.iter().any(|r| r.output(which).is_some())
-        });
-        if held_back {
-            // While nobody takes the output, more of it may wait in the pipes.
-            self.last_output = now;
+        if self.deadline().is_none_or(|d| now < d) {
+            return;
         }
-        if self.deadline().is_some_and(|d| now >= d) {
-            for i in 0..self.residents.len() {
-                for which in 0..2 {
-                    self.end_output(i, which);
-                }
+        // While nobody took the output, more of it came to wait in the pipes than anybody has looked at.
+        if self.drain_some(now) {
+            self.last_output = now;
+            return;
+        }
+        for i in 0..self.residents.len() {
+            for which in 0..2 {
+                self.end_output(i, which);
             }
         }
+    }
+
+    /// Reads from each pipe. Says whether there may be more: one had something, or may not be read now.
+    fn drain_some(&mut self, now: Instant) -> bool {
+        let mut more = false;
+        for i in 0..self.residents.len() {
+            for which in 0..2 {
+                if self.residents[i].output(which).is_none() {
+                    continue;
+                }
+                more |= self.credit[which] == 0 || self.read_output(i, which, now);
+            }
+        }
+        more
     }
 
     fn has_output(&self) -> bool {
@@ -151,7 +164,9 @@ impl Node {
         match token {
             Token::Keeper => self.keepers_news(),
             Token::Pmi(i) => self.converse(i),
-            Token::Output(i, which) => self.read_output(i, which, now),
+            Token::Output(i, which) => {
+                self.read_output(i, which, now);
+            }
             Token::Input => self.write_input(),
         }
     }
@@ -261,7 +276,8 @@ impl Node {
         }
     }
 
-    fn read_output(&mut self, i: usize, which: usize, now: Instant) {
+    /// Passes on what has come. Says whether something had.
+    fn read_output(&mut self, i: usize, which: usize, now: Instant) -> bool {
         let resident = &mut self.residents[i];
         match resident.read_output(which, self.credit[which]) {
             Piece::Bytes(bytes) => {
@@ -270,10 +286,12 @@ impl Node {
                 let stream = u8::from(which == 1);
                 self.news
                     .push_back(Up::Output(resident.rank, stream, bytes));
+                return true;
             }
             Piece::Nothing => {}
             Piece::End => self.end_output(i, which),
         }
+        false
     }
 
     fn end_output(&mut self, i: usize, which: usize) {
@@ -333,4 +351,95 @@ fn has_reader(pipe: &OwnedFd) -> bool {
         tv_nsec: 0,
     };
     poll(&mut fds, Some(&at_once)) != Ok(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use rustix::pipe::{PipeFlags, pipe_with};
+
+    /// A node whose only rank has ended, and the writing ends of its pipes, which somebody still holds.
+    fn after_the_end(credit: u32) -> (Node, [OwnedFd; 2]) {
+        let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
+        let [(out, out_in), (err, err_in)] = [0; 2].map(|_| pipe_with(flags).unwrap());
+        let (pmi, _) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap();
+        let node = Node {
+            residents: vec![Resident::new(0, pmi, [out, err])],
+            by_rank: HashMap::from([(0, 0)]),
+            control: null().unwrap(),
+            keeper: 0,
+            family_lives: false,
+            keeper_lost: false,
+            input: None,
+            credit: [credit; 2],
+            last_output: Instant::now(),
+            news: VecDeque::new(),
+        };
+        (node, [out_in, err_in])
+    }
+
+    fn ends(node: &mut Node) -> usize {
+        let news: Vec<Up> = std::iter::from_fn(|| node.next_news()).collect();
+        let end = |up: &&Up| matches!(up, Up::OutputEnd(..));
+        news.iter().filter(end).count()
+    }
+
+    /// Bytes of standard output among the news.
+    fn said(node: &mut Node) -> usize {
+        let mut bytes = 0;
+        while let Some(up) = node.next_news() {
+            match up {
+                Up::Output(0, 0, piece) => bytes += piece.len(),
+                other => panic!("{other:?}"),
+            }
+        }
+        bytes
+    }
+
+    #[test]
+    fn what_waits_in_a_pipe_comes_before_its_end() {
+        let (mut node, [out, _err]) = after_the_end(1 << 20);
+        rustix::io::write(&out, &[b'x'; 100]).unwrap();
+        let mut now = Instant::now() + 10 * QUIET;
+        node.tick(now);
+        assert_eq!(said(&mut node), 100);
+        now += QUIET / 2;
+        node.tick(now);
+        assert!(!node.has_news());
+        now += QUIET;
+        node.tick(now);
+        assert_eq!(ends(&mut node), 2);
+    }
+
+    #[test]
+    fn output_that_nobody_takes_is_waited_for() {
+        let (mut node, [out, _err]) = after_the_end(0);
+        rustix::io::write(&out, &[b'x'; 100]).unwrap();
+        let mut now = Instant::now() + 10 * QUIET;
+        node.tick(now);
+        assert!(!node.has_news());
+        // Room comes when the clock has run out again.
+        now += 10 * QUIET;
+        node.obey(&Down::Credit(0, 60));
+        node.obey(&Down::Credit(1, 60));
+        node.tick(now);
+        assert_eq!(said(&mut node), 60);
+        now += 10 * QUIET;
+        node.tick(now);
+        assert!(!node.has_news());
+        node.obey(&Down::Credit(0, 60));
+        now += 10 * QUIET;
+        node.tick(now);
+        assert_eq!(said(&mut node), 40);
+        now += 10 * QUIET;
+        node.tick(now);
+        assert_eq!(ends(&mut node), 2);
+    }
 }

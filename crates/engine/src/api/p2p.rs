@@ -490,7 +490,12 @@ pub(crate) fn outcome(comm: &Comm, done: &Completion) -> (Status, Result<()>) {
     let status = completed_status(rank.map_or(consts::ANY_SOURCE, |r| r as i32), done);
     let result = match status.error {
         consts::SUCCESS => Ok(()),
-        class => Err(failed(class, &status, Some(comm.handle.get()))),
+        class => Err(failed(
+            class,
+            &status,
+            status.source,
+            Some(comm.handle.get()),
+        )),
     };
     (status, result)
 }
