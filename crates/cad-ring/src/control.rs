@@ -1,0 +1,632 @@
+//! What processes tell each other beside the data: connections that they lend, and issues that end
+//! early. And who is gone.
+//!
+//! Each process listens on an abstract Unix socket with a random name, which it publishes together with
+//! a random secret. Whoever has something to say to it, or wants to hear of its end, connects and shows
+//! the secret; both ends check that the other belongs to the same user (`sys::unix` does). What a process
+//! says it says on the connection that it made, so two processes that connect at the same time need
+//! not agree on which connection to keep.
+//!
+//! Invariants: nothing here waits for another process, but for a moment when its queue is full;
+//! all numbers that come in are bounded; a process that says what no correct one says counts as lost.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use cad_run::State;
+use rustix::net::{AddressFamily, SocketType, sockopt};
+use sys::unix::{self, Kind, Listener, Socket};
+
+use crate::lanes::LANES;
+
+/// The version of this library, which all ranks of a job must share.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// First word of a card and of a hello.
+const HELLO: &str = "yamabiko-ring";
+/// How long connecting to a process may take whose queue of callers is full.
+const CALL: Duration = Duration::from_secs(5);
+/// How long saying something may take: others read when they are next in a call, and the socket
+/// holds some hundred packets until then. What can't be said shows as the end of a connection.
+const SAY: Duration = Duration::from_millis(100);
+/// Bytes of a packet.
+const PACKET: usize = 16;
+/// Callers beyond the number of processes that are kept while they have not shown the secret.
+const STRANGERS: usize = 64;
+
+/// What a process says.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// Here is a connection, for a lane of a channel, from this issue on.
+    Lane {
+        channel: u32,
+        lane: u8,
+        from: u64,
+        socket: OwnedFd,
+    },
+    /// This issue of the channel ended early, and why.
+    Over {
+        channel: u32,
+        number: u64,
+        why: State,
+    },
+}
+
+/// A process that can be called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Address {
+    name: String,
+    secret: String,
+}
+
+/// A caller.
+struct Caller {
+    socket: Socket,
+    /// Which process, once it has shown the secret.
+    rank: Option<u32>,
+}
+
+/// What a watch is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Watched {
+    Listener,
+    Caller(u32),
+    Called(u32),
+}
+
+/// A descriptor that is to be watched from now on, for which events of `poll`, and its name.
+pub(crate) struct Watch<'a> {
+    pub fd: BorrowedFd<'a>,
+    pub events: i16,
+    pub id: u32,
+}
+
+/// A process that can be called, before it knows the others.
+pub(crate) struct Own {
+    listener: Listener,
+    address: Address,
+    neighbourhood: u64,
+}
+
+/// The connections of a process.
+pub(crate) struct Control {
+    rank: u32,
+    listener: Listener,
+    own: Address,
+    others: Vec<Address>,
+    /// Connections to others, on which this process speaks.
+    called: BTreeMap<u32, Socket>,
+    /// Connections from others, by the number of their watch.
+    callers: BTreeMap<u32, Caller>,
+    watched: HashMap<u32, Watched>,
+    next_watch: u32,
+    /// Watches that are still to be begun, and those that are to be ended: the kernel keeps what it
+    /// watches open.
+    unwatched: Vec<u32>,
+    ended: Vec<u32>,
+    lost: BTreeSet<u32>,
+    news: Vec<(u32, News)>,
+    /// Those found lost since the last look.
+    newly_lost: Vec<u32>,
+}
+
+fn now() -> Option<Instant> {
+    Some(Instant::now())
+}
+
+fn random() -> io::Result<String> {
+    let bytes = sys::random::bytes16()?;
+    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
+}
+
+impl Own {
+    pub fn listen() -> io::Result<Own> {
+        let (name, secret) = (format!("yamabiko-cad-{}", random()?), random()?);
+        Ok(Own {
+            listener: unix::listen(name.as_bytes(), Kind::Packets)?,
+            address: Address { name, secret },
+            neighbourhood: unix::neighbourhood()?,
+        })
+    }
+
+    /// What the others have to know: printable, without blanks, below 200 bytes.
+    pub fn card(&self) -> String {
+        let Address { name, secret } = &self.address;
+        let place = self.neighbourhood;
+        format!("{HELLO}/{VERSION}/{place:016x}/{name}/{secret}")
+    }
+
+    /// The control of process `rank`; `cards` has what all processes published, in their order.
+    ///
+    /// # Errors
+    /// In words: whose card is no neighbour's.
+    pub fn join(self, rank: u32, cards: &[String]) -> Result<Control, String> {
+        let mut others = Vec::with_capacity(cards.len());
+        for (peer, card) in cards.iter().enumerate() {
+            let parts: Vec<&str> = card.split('/').collect();
+            let [HELLO, version, place, name, secret] = parts[..] else {
+                return Err(format!("rank {peer} does not use it"));
+            };
+            if version != VERSION {
+                return Err(format!(
+                    "rank {peer} runs version {version} of Yamabiko, this rank runs {VERSION}"
+                ));
+            }
+            if u64::from_str_radix(place, 16) != Ok(self.neighbourhood) {
+                return Err(format!(
+                    "rank {peer} is on another machine, in another network namespace or of another user, \
+                     and it knows connections inside a machine only"
+                ));
+            }
+            others.push(Address {
+                name: name.to_owned(),
+                secret: secret.to_owned(),
+            });
+        }
+        Ok(Control {
+            rank,
+            listener: self.listener,
+            own: self.address,
+            others,
+            called: BTreeMap::new(),
+            callers: BTreeMap::new(),
+            watched: HashMap::from([(0, Watched::Listener)]),
+            next_watch: 1,
+            unwatched: vec![0],
+            ended: Vec::new(),
+            lost: BTreeSet::new(),
+            news: Vec::new(),
+            newly_lost: Vec::new(),
+        })
+    }
+}
+
+/// Compares in a time that does not tell where the difference is.
+fn equal(a: &str, b: &str) -> bool {
+    let differences = a.bytes().zip(b.bytes()).fold(0, |d, (x, y)| d | (x ^ y));
+    a.len() == b.len() && std::hint::black_box(differences) == 0
+}
+
+impl Control {
+    pub fn size(&self) -> u32 {
+        self.others.len() as u32
+    }
+
+    /// Whether a process is gone.
+    pub fn is_lost(&self, peer: u32) -> bool {
+        self.lost.contains(&peer)
+    }
+
+    pub fn lost(&self) -> impl Iterator<Item = u32> {
+        self.lost.iter().copied()
+    }
+
+    /// Connects to a process, unless that was done; so its end will be heard of. Whether it is there.
+    pub fn call(&mut self, peer: u32) -> bool {
+        if self.is_lost(peer) {
+            return false;
+        }
+        if self.called.contains_key(&peer) {
+            return true;
+        }
+        let Some(Address { name, secret }) = self.others.get(peer as usize) else {
+            return false;
+        };
+        let hello = format!("{HELLO} {VERSION} {} {secret}", self.rank);
+        let deadline = sys::clock::after(CALL);
+        let socket = unix::connect(name.as_bytes(), Kind::Packets, deadline).and_then(|socket| {
+            socket.send_all(hello.as_bytes(), None, deadline)?;
+            Ok(socket)
+        });
+        match socket {
+            Ok(socket) => {
+                self.called.insert(peer, socket);
+                self.begin_watch(Watched::Called(peer));
+                true
+            }
+            Err(_) => {
+                self.lose(peer);
+                false
+            }
+        }
+    }
+
+    fn begin_watch(&mut self, what: Watched) -> u32 {
+        let id = self.next_watch;
+        self.next_watch += 1;
+        self.watched.insert(id, what);
+        self.unwatched.push(id);
+        id
+    }
+
+    /// A process is gone, or says what no correct one says.
+    pub fn lose(&mut self, peer: u32) {
+        if self.lost.insert(peer) {
+            self.newly_lost.push(peer);
+        }
+    }
+
+    /// The watches that are to be begun.
+    pub fn unwatched(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.unwatched)
+    }
+
+    /// The watches that are to be ended.
+    pub fn ended(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// All watches that were begun and not ended.
+    pub fn watches(&self) -> impl Iterator<Item = u32> {
+        self.watched.keys().copied()
+    }
+
+    fn end_watch(&mut self, what: Watched) {
+        let ended = self.watched.extract_if(|_, w| *w == what);
+        self.ended.extend(ended.map(|(id, _)| id));
+    }
+
+    /// What a watch is to be begun on, if it still is.
+    pub fn watch(&self, id: u32) -> Option<Watch<'_>> {
+        let hung = libc::POLLRDHUP;
+        let (fd, events) = match *self.watched.get(&id)? {
+            Watched::Listener => (self.listener.as_fd(), libc::POLLIN),
+            Watched::Caller(id) => (self.callers.get(&id)?.socket.as_fd(), libc::POLLIN | hung),
+            Watched::Called(peer) => (self.called.get(&peer)?.as_fd(), hung),
+        };
+        Some(Watch { fd, events, id })
+    }
+
+    /// Something happened at a watched descriptor; `more`: the watch goes on.
+    pub fn event(&mut self, id: u32, more: bool) {
+        let Some(&what) = self.watched.get(&id) else {
+            return;
+        };
+        if !more {
+            self.unwatched.push(id);
+        }
+        match what {
+            Watched::Listener => self.accept(),
+            Watched::Caller(_) => self.hear(id),
+            Watched::Called(peer) => {
+                // What it said last comes first.
+                self.hear_all(peer);
+                self.drop_called(peer);
+            }
+        }
+    }
+
+    /// A process that was called is not there any more.
+    fn drop_called(&mut self, peer: u32) {
+        self.end_watch(Watched::Called(peer));
+        self.called.remove(&peer);
+        self.lose(peer);
+    }
+
+    fn accept(&mut self) {
+        while let Ok(socket) = self.listener.accept(now()) {
+            let strangers = self.callers.values().filter(|c| c.rank.is_none());
+            if strangers.count() >= self.others.len() + STRANGERS {
+                continue;
+            }
+            let id = self.next_watch;
+            self.callers.insert(id, Caller { socket, rank: None });
+            self.begin_watch(Watched::Caller(id));
+            self.hear(id);
+        }
+    }
+
+    /// Reads all that a process has said.
+    pub fn hear_all(&mut self, peer: u32) {
+        self.accept();
+        let of_peer = |(&id, c): (&u32, &Caller)| (c.rank == Some(peer)).then_some(id);
+        let ids: Vec<u32> = self.callers.iter().filter_map(of_peer).collect();
+        for id in ids {
+            self.hear(id);
+        }
+    }
+
+    /// Reads all that a caller has said.
+    fn hear(&mut self, id: u32) {
+        loop {
+            let Some(caller) = self.callers.get(&id) else {
+                return;
+            };
+            let mut packet = [0; 256];
+            let got = match caller.socket.receive(&mut packet, now()) {
+                Ok(got) if got.bytes > 0 => got,
+                Err(e) if e.kind() == ErrorKind::TimedOut => return,
+                _ => return self.hang_up(id),
+            };
+            let said = &packet[..got.bytes];
+            let understood = match caller.rank {
+                Some(rank) => news(said, got.fd).map(|n| self.news.push((rank, n))),
+                None => self.hello(said).map(|rank| {
+                    if let Some(caller) = self.callers.get_mut(&id) {
+                        caller.rank = Some(rank);
+                    }
+                }),
+            };
+            if understood.is_none() {
+                return self.hang_up(id);
+            }
+        }
+    }
+
+    /// Whose hello it is, if that one has not called before.
+    fn hello(&self, said: &[u8]) -> Option<u32> {
+        let words: Vec<&str> = std::str::from_utf8(said).ok()?.split(' ').collect();
+        let [HELLO, VERSION, rank, secret] = words[..] else {
+            return None;
+        };
+        let rank: u32 = rank.parse().ok()?;
+        let known = equal(secret, &self.own.secret) && rank < self.size() && rank != self.rank;
+        let again = self.callers.values().any(|c| c.rank == Some(rank));
+        (known && !again).then_some(rank)
+    }
+
+    /// A caller has ended, or talks nonsense.
+    fn hang_up(&mut self, id: u32) {
+        self.end_watch(Watched::Caller(id));
+        if let Some(rank) = self.callers.remove(&id).and_then(|c| c.rank) {
+            self.lose(rank);
+        }
+    }
+
+    /// What others said since the last time, and whom it came from.
+    pub fn news(&mut self) -> Vec<(u32, News)> {
+        std::mem::take(&mut self.news)
+    }
+
+    /// Who was found lost since the last time.
+    pub fn newly_lost(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.newly_lost)
+    }
+
+    fn say(&mut self, peer: u32, packet: [u8; PACKET], fd: Option<BorrowedFd<'_>>) -> bool {
+        if !self.call(peer) {
+            return false;
+        }
+        let said = match self.called.get(&peer) {
+            Some(socket) => socket.send_all(&packet, fd, sys::clock::after(SAY)),
+            None => return false,
+        };
+        if said.is_err() {
+            self.drop_called(peer);
+        }
+        said.is_ok()
+    }
+
+    /// Lends a connection; whether the other can get it.
+    pub fn lend(
+        &mut self,
+        peer: u32,
+        channel: u32,
+        lane: u8,
+        from: u64,
+        fd: BorrowedFd<'_>,
+    ) -> bool {
+        self.say(peer, packet(LANE, lane, channel, from), Some(fd))
+    }
+
+    /// Tells that an issue ended early.
+    pub fn tell_over(&mut self, peer: u32, channel: u32, number: u64, why: State) {
+        // Who does not hear it is lost, and then hears that.
+        self.say(peer, packet(OVER, why as u8, channel, number), None);
+    }
+}
+
+/// Kinds of packets.
+const LANE: u8 = 1;
+const OVER: u8 = 2;
+
+fn packet(kind: u8, detail: u8, channel: u32, number: u64) -> [u8; PACKET] {
+    let mut packet = [0; PACKET];
+    packet[..2].copy_from_slice(&[kind, detail]);
+    packet[4..8].copy_from_slice(&channel.to_le_bytes());
+    packet[8..].copy_from_slice(&number.to_le_bytes());
+    packet
+}
+
+/// Reads a packet that another process sent; `None` if no correct one sends it.
+fn news(said: &[u8], fd: Option<OwnedFd>) -> Option<News> {
+    let said: &[u8; PACKET] = said.try_into().ok()?;
+    let [kind, detail, 0, 0, c0, c1, c2, c3, number @ ..] = *said else {
+        return None;
+    };
+    let (channel, number) = (
+        u32::from_le_bytes([c0, c1, c2, c3]),
+        u64::from_le_bytes(number),
+    );
+    match (kind, fd) {
+        (LANE, Some(fd)) if detail < LANES => {
+            // A stream inside the machine between processes of this user, and nothing else.
+            let socket = Socket::from_fd(fd).ok()?;
+            let own = socket.user().ok()? == rustix::process::geteuid().as_raw();
+            let socket = OwnedFd::from(socket);
+            let unix = sockopt::socket_domain(&socket).ok()? == AddressFamily::UNIX;
+            let stream = sockopt::socket_type(&socket).ok()? == SocketType::STREAM;
+            (own && unix && stream).then_some(News::Lane {
+                channel,
+                lane: detail,
+                from: number,
+                socket,
+            })
+        }
+        (OVER, None) => {
+            let why = State::of(u32::from(detail));
+            let early = matches!(why, State::Length | State::Lost | State::Cancelled);
+            early.then_some(News::Over {
+                channel,
+                number,
+                why,
+            })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two processes that know each other.
+    fn two() -> [Control; 2] {
+        let own = [0, 1].map(|_| Own::listen().unwrap());
+        let cards = own.each_ref().map(Own::card);
+        assert!(cards.iter().all(|c| c.len() < 200 && !c.contains(' ')));
+        let mut rank = 0..;
+        own.map(|o| o.join(rank.next().unwrap(), &cards).ok().unwrap())
+    }
+
+    /// As a watch would say it: somebody calls, or callers have said something.
+    fn look(control: &mut Control) {
+        for id in control.watches().collect::<Vec<_>>() {
+            if !matches!(control.watched.get(&id), Some(Watched::Called(_))) {
+                control.event(id, true);
+            }
+        }
+    }
+
+    #[test]
+    fn news_come_with_whom_they_are_from() {
+        let [mut a, mut b] = two();
+        let (near, far) = unix::pair(Kind::Stream).unwrap();
+        assert!(a.lend(1, 7, 1, 3, far.as_fd()));
+        a.tell_over(1, 8, 1 << 40, State::Lost);
+        look(&mut b);
+        let news = b.news();
+        let [
+            (
+                0,
+                News::Lane {
+                    channel: 7,
+                    lane: 1,
+                    from: 3,
+                    socket,
+                },
+            ),
+            (0, over),
+        ] = &news[..]
+        else {
+            panic!("{news:?}");
+        };
+        let lost = News::Over {
+            channel: 8,
+            number: 1 << 40,
+            why: State::Lost,
+        };
+        assert_eq!(format!("{over:?}"), format!("{lost:?}"));
+        rustix::io::write(socket, b"x").unwrap();
+        assert_eq!(near.receive(&mut [0; 4], now()).unwrap().bytes, 1);
+        assert!(b.newly_lost().is_empty() && a.newly_lost().is_empty());
+    }
+
+    #[test]
+    fn the_end_of_a_process_is_heard_of_by_both_ways() {
+        let [mut a, mut b] = two();
+        assert!(a.call(1) && b.call(0));
+        look(&mut a);
+        look(&mut b);
+        drop(a);
+        look(&mut b);
+        assert_eq!(b.newly_lost(), [0]);
+        assert!(b.is_lost(0) && !b.call(0));
+        // The caller's watch has to be ended.
+        assert_eq!(b.ended().len(), 1);
+        let called = b.watched.iter().find(|(_, w)| **w == Watched::Called(0));
+        let id = *called.unwrap().0;
+        b.event(id, true);
+        assert_eq!(b.ended(), [id]);
+        assert!(b.newly_lost().is_empty());
+    }
+
+    #[test]
+    fn nobody_is_there_who_does_not_listen() {
+        let [mut a, b] = two();
+        drop(b);
+        assert!(!a.call(1));
+        assert_eq!(a.newly_lost(), [1]);
+    }
+
+    #[test]
+    fn hellos_need_the_secret_and_come_once() {
+        let [mut a, b] = two();
+        let secret = b.own.secret.clone();
+        let hello = |rank: &str, secret: &str| format!("{HELLO} {VERSION} {rank} {secret}");
+        assert_eq!(b.hello(hello("0", &secret).as_bytes()), Some(0));
+        for wrong in [
+            hello("1", &secret),
+            hello("2", &secret),
+            hello("-1", &secret),
+            hello("0", &secret[1..]),
+            hello("0", ""),
+            hello("0", &secret).replace(VERSION, "0.0.0"),
+            hello("0", &secret) + " more",
+        ] {
+            assert_eq!(b.hello(wrong.as_bytes()), None, "{wrong}");
+        }
+        assert_eq!(b.hello(&[0xff, 0xfe]), None);
+        let mut b = b;
+        assert!(a.call(1));
+        look(&mut b);
+        assert_eq!(b.hello(hello("0", &secret).as_bytes()), None);
+    }
+
+    #[test]
+    fn nonsense_is_no_news() {
+        let fd = || Some(OwnedFd::from(unix::pair(Kind::Stream).unwrap().0));
+        assert!(news(&packet(LANE, 0, 1, 2), fd()).is_some());
+        assert!(news(&packet(OVER, State::Cancelled as u8, 1, 2), None).is_some());
+        let packets = OwnedFd::from(unix::pair(Kind::Packets).unwrap().0);
+        let file = rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        assert!(news(&packet(LANE, 0, 1, 2), Some(packets)).is_none());
+        assert!(news(&packet(LANE, 0, 1, 2), Some(file)).is_none());
+        assert!(news(&packet(LANE, 0, 1, 2), None).is_none());
+        assert!(news(&packet(LANE, LANES, 1, 2), fd()).is_none());
+        assert!(news(&packet(OVER, 2, 1, 2), fd()).is_none());
+        for detail in [0, 1, 5, 6, 255] {
+            assert!(news(&packet(OVER, detail, 1, 2), None).is_none());
+        }
+        assert!(news(&packet(3, 0, 1, 2), None).is_none());
+        assert!(news(&packet(OVER, 2, 1, 2)[..15], None).is_none());
+        let mut odd = packet(OVER, 2, 1, 2);
+        odd[2] = 1;
+        assert!(news(&odd, None).is_none());
+    }
+
+    #[test]
+    fn cards_of_others_elsewhere_are_refused() {
+        let refused = |change: fn(&str) -> String| {
+            let own = Own::listen().unwrap();
+            let cards = [own.card(), change(&own.card())];
+            own.join(0, &cards).err().unwrap()
+        };
+        assert_eq!(refused(|_| "inline".into()), "rank 1 does not use it");
+        let elsewhere = |card: &str| {
+            let mut parts: Vec<String> = card.split('/').map(String::from).collect();
+            parts[2] = "0123456789abcdef".into();
+            parts.join("/")
+        };
+        assert!(refused(elsewhere).contains("on another machine"));
+        let older = |card: &str| card.replace(VERSION, "0.0.0");
+        assert!(refused(older).contains("version 0.0.0"));
+    }
+
+    #[test]
+    fn callers_that_say_nothing_are_bounded() {
+        let [_, mut b] = two();
+        let name = b.others[1].name.clone();
+        let guests: Vec<Socket> = (0..2 * STRANGERS)
+            .map(|_| {
+                unix::connect(name.as_bytes(), Kind::Packets, sys::clock::after(CALL)).unwrap()
+            })
+            .collect();
+        look(&mut b);
+        assert!(b.callers.len() <= STRANGERS + 2);
+        drop(guests);
+        look(&mut b);
+        assert!(b.callers.is_empty() && b.newly_lost().is_empty());
+    }
+}
