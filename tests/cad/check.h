@@ -24,16 +24,19 @@ static inline void check_executor(int argc, char **argv)
     CHECK((nodes > 0 || size == 1) && in_calls <= nodes);
 }
 
-/* Until all have come: a barrier by dissemination. */
-static inline void barrier(uint32_t channel)
+/* Until the first `count` processes have come: a barrier by dissemination. */
+static inline void barrier(uint32_t channel, int count)
 {
+    int members[64], send = CAD_START, recv = CAD_START;
     cad_t cad;
-    CHECK(cad_init(&cad, channel, NULL, 0) == 0);
-    int send = CAD_START, recv = CAD_START;
-    for (int distance = 1; distance < size; distance *= 2) {
+    CHECK(count <= 64 && rank < count);
+    for (int i = 0; i < count; i++)
+        members[i] = i;
+    CHECK(cad_init(&cad, channel, members, count) == 0);
+    for (int distance = 1; distance < count; distance *= 2) {
         int before[2] = {send, recv};
-        recv = cad_make_recv_node(cad, NULL, 0, (rank + size - distance) % size);
-        send = cad_make_send_node(cad, NULL, 0, (rank + distance) % size);
+        recv = cad_make_recv_node(cad, NULL, 0, (rank + count - distance) % count);
+        send = cad_make_send_node(cad, NULL, 0, (rank + distance) % count);
         CHECK(recv >= 0 && send >= 0);
         for (int i = 0; i < 2; i++)
             CHECK(cad_connect_node(cad, before[i], send) == 0);

@@ -114,7 +114,7 @@ static void errors(void)
     CHECK(cad_issue(cad) == CAD_ERR_BUSY && cad_free(&cad) == CAD_ERR_BUSY);
     CHECK(cad_finish() == CAD_ERR_BUSY);
     /* With "ring" the first who cancels ends it for all. */
-    barrier(7);
+    barrier(7, size);
     CHECK(cad_cancel(cad) == 0 && cad_wait(cad) == CAD_CANCELLED && byte == 7);
     CHECK(strcmp(cad_error_string(cad_query(cad)), "cancelled") == 0);
     CHECK(cad_free(&cad) == 0);

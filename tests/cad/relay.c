@@ -68,16 +68,16 @@ int main(int argc, char **argv)
             memset(data, round + 1, sizeof data);
         /* The first round makes the connections. In later ones the first process begins last. */
         if (rank == 0)
-            barrier(4);
+            barrier(4, size);
         CHECK(cad_issue(cad) == 0);
         if (rank > 0)
-            barrier(4);
+            barrier(4, size);
         if (inner && round > 0)
             compute(cad);
         CHECK(cad_wait(cad) == CAD_DONE);
         for (size_t i = 0; i < sizeof data; i += 499)
             CHECK(data[i] == round + 1);
-        barrier(4);
+        barrier(4, size);
     }
     CHECK(threads() == before);
     CHECK(cad_free(&cad) == 0);

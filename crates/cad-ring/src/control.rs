@@ -1,5 +1,5 @@
-//! What processes tell each other beside the data: connections that they lend, and issues that end
-//! early. And who is gone.
+//! What processes tell each other beside the data: connections that they lend, issues that end early, and
+//! that they leave. And who is gone without a word.
 //!
 //! Each process listens on an abstract Unix socket with a random name, which it publishes together with
 //! a random secret. Whoever has something to say to it, or wants to hear of its end, connects and shows
@@ -51,6 +51,8 @@ pub(crate) enum News {
         number: u64,
         why: State,
     },
+    /// It leaves. What it has sent before is good.
+    Bye,
 }
 
 /// A process that can be called.
@@ -106,6 +108,8 @@ pub(crate) struct Control {
     unwatched: Vec<u32>,
     ended: Vec<u32>,
     lost: BTreeSet<u32>,
+    /// Those that have left in order; they are not lost when their connections end.
+    left: BTreeSet<u32>,
     news: Vec<(u32, News)>,
     /// Those found lost since the last look.
     newly_lost: Vec<u32>,
@@ -176,6 +180,7 @@ impl Own {
             unwatched: vec![0],
             ended: Vec::new(),
             lost: BTreeSet::new(),
+            left: BTreeSet::new(),
             news: Vec::new(),
             newly_lost: Vec::new(),
         })
@@ -204,7 +209,7 @@ impl Control {
 
     /// Connects to a process, unless that was done; so its end will be heard of. Whether it is there.
     pub fn call(&mut self, peer: u32) -> bool {
-        if self.is_lost(peer) {
+        if self.is_lost(peer) || self.left.contains(&peer) {
             return false;
         }
         if self.called.contains_key(&peer) {
@@ -242,7 +247,7 @@ impl Control {
 
     /// A process is gone, or says what no correct one says.
     pub fn lose(&mut self, peer: u32) {
-        if self.lost.insert(peer) {
+        if !self.left.contains(&peer) && self.lost.insert(peer) {
             self.newly_lost.push(peer);
         }
     }
@@ -341,7 +346,14 @@ impl Control {
             };
             let said = &packet[..got.bytes];
             let understood = match caller.rank {
-                Some(rank) => news(said, got.fd).map(|n| self.news.push((rank, n))),
+                Some(rank) => match news(said, got.fd) {
+                    Some(News::Bye) => {
+                        self.left.insert(rank);
+                        self.news.push((rank, News::Bye));
+                        Some(())
+                    }
+                    news => news.map(|n| self.news.push((rank, n))),
+                },
                 None => self.hello(said).map(|rank| {
                     if let Some(caller) = self.callers.get_mut(&id) {
                         caller.rank = Some(rank);
@@ -415,11 +427,22 @@ impl Control {
         // Who does not hear it is lost, and then hears that.
         self.say(peer, packet(OVER, why as u8, channel, number), None);
     }
+
+    /// Tells all that would hear of this process's end that it is in order.
+    pub fn leave(&mut self) {
+        self.accept();
+        let callers = self.callers.values().filter_map(|c| c.rank);
+        let all: BTreeSet<u32> = callers.chain(self.called.keys().copied()).collect();
+        for peer in all {
+            self.say(peer, packet(BYE, 0, 0, 0), None);
+        }
+    }
 }
 
 /// Kinds of packets.
 const LANE: u8 = 1;
 const OVER: u8 = 2;
+const BYE: u8 = 3;
 
 fn packet(kind: u8, detail: u8, channel: u32, number: u64) -> [u8; PACKET] {
     let mut packet = [0; PACKET];
@@ -463,6 +486,7 @@ fn news(said: &[u8], fd: Option<OwnedFd>) -> Option<News> {
                 why,
             })
         }
+        (BYE, None) => Some(News::Bye),
         _ => None,
     }
 }
@@ -543,6 +567,21 @@ mod tests {
     }
 
     #[test]
+    fn who_leaves_is_not_lost() {
+        let [mut a, mut b] = two();
+        assert!(b.call(0));
+        a.leave();
+        drop(a);
+        look(&mut b);
+        let called = b.watched.iter().find(|(_, w)| **w == Watched::Called(0));
+        let id = *called.unwrap().0;
+        b.event(id, true);
+        assert!(matches!(b.news()[..], [(0, News::Bye)]));
+        assert!(b.newly_lost().is_empty() && !b.is_lost(0) && !b.call(0));
+        assert!(b.called.is_empty() && b.callers.is_empty());
+    }
+
+    #[test]
     fn nobody_is_there_who_does_not_listen() {
         let [mut a, b] = two();
         drop(b);
@@ -589,7 +628,9 @@ mod tests {
         for detail in [0, 1, 5, 6, 255] {
             assert!(news(&packet(OVER, detail, 1, 2), None).is_none());
         }
-        assert!(news(&packet(3, 0, 1, 2), None).is_none());
+        assert!(news(&packet(BYE, 0, 0, 0), None).is_some());
+        assert!(news(&packet(BYE, 0, 0, 0), fd()).is_none());
+        assert!(news(&packet(4, 0, 1, 2), None).is_none());
         assert!(news(&packet(OVER, 2, 1, 2)[..15], None).is_none());
         let mut odd = packet(OVER, 2, 1, 2);
         odd[2] = 1;

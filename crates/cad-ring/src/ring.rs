@@ -30,6 +30,9 @@ const AGAIN: Duration = Duration::from_millis(1);
 /// How long the end of the executor waits for its issues to leave the kernel.
 const LEAVE: Duration = Duration::from_secs(10);
 
+/// A peer is not there any more, nor its stream.
+struct Gone;
+
 /// A process that can be reached, and does not know the others.
 pub struct Opening {
     uring: Uring,
@@ -272,10 +275,12 @@ impl Ring {
         let line = self.lines.get(&(running.channel, lane(running.number)));
         let turn = line.and_then(VecDeque::front) == Some(&slot);
         let waits = turn && running.failed.is_none() && !running.has_begun();
-        let streams = waits.then(|| self.streams(&running)).flatten();
+        let streams = waits.then(|| self.streams(&running));
         let running = self.slots[slot].insert(running);
-        let Some(streams) = streams else {
-            return;
+        let streams = match streams {
+            Some(Ok(Some(streams))) => streams,
+            Some(Err(Gone)) => return self.fail(slot, State::Lost),
+            Some(Ok(None)) | None => return,
         };
         running.streams = streams;
         running.under_way = vec![true; running.code.chains.len()];
@@ -294,8 +299,8 @@ impl Ring {
         }
     }
 
-    /// The streams of an issue, made where that is up to this process; `None` if some are missing.
-    fn streams(&mut self, running: &Running) -> Option<Vec<Rc<OwnedFd>>> {
+    /// The streams of an issue, made where that is up to this process; `None` if some are still missing.
+    fn streams(&mut self, running: &Running) -> Result<Option<Vec<Rc<OwnedFd>>>, Gone> {
         let mut streams = Vec::with_capacity(running.code.peers.len());
         for &peer in &running.code.peers {
             // Its end has to be heard of, whoever lends.
@@ -306,9 +311,13 @@ impl Ring {
                 self.lend(place, running.number);
                 found = self.lanes.find(place, running.number);
             }
-            streams.push(found.filter(|_| there));
+            // Whoever has left may have sent all that is needed before.
+            if found.is_none() && !there {
+                return Err(Gone);
+            }
+            streams.push(found);
         }
-        streams.into_iter().collect()
+        Ok(streams.into_iter().collect())
     }
 
     /// Makes streams to a peer: this one, and those that the channel's other lanes will need.
@@ -515,6 +524,8 @@ impl Ring {
                     number,
                     why,
                 } => self.peer_is_over(peer, channel, number, why),
+                // Issues that still wait for a stream of its are looked at next.
+                News::Bye => {}
             }
         }
         for peer in self.control.newly_lost() {
@@ -576,6 +587,7 @@ impl Drop for Ring {
                 self.uring.wait(Some(Instant::now() + AGAIN));
             }
         }
+        self.control.leave();
         for id in self.control.watches().collect::<Vec<_>>() {
             self.uring.unwatch(id);
         }

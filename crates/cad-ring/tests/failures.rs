@@ -1,4 +1,4 @@
-//! Ranks that die, parts that are taken back, and strangers.
+//! Ranks that leave too early, parts that are taken back, and strangers.
 
 mod world;
 
@@ -20,7 +20,7 @@ fn stuck(memory: &mut [u8], r: &Rank, size: u32) -> Rc<Plan> {
 }
 
 #[test]
-fn a_rank_that_dies_in_the_middle_ends_what_needs_it_only() {
+fn a_rank_that_leaves_in_the_middle_ends_what_needs_it_only() {
     run(4, |mut r| {
         // More than the sockets hold, so that nobody is done before the last has received.
         let mut memory = vec![1u8; 3 << 20];
@@ -41,9 +41,8 @@ fn a_rank_that_dies_in_the_middle_ends_what_needs_it_only() {
             std::thread::sleep(Duration::from_millis(20));
         }
         let first = r.finish(&plan, 0);
-        // Whoever drops its ring while it is alive says that it has cancelled.
-        let ended = matches!(first, State::Lost | State::Cancelled);
-        assert!(ended, "rank {}: {first:?}", r.rank);
+        // Whoever drops its ring says that it has cancelled.
+        assert_eq!(first, State::Cancelled, "rank {}", r.rank);
         assert_eq!(r.finish(&plan, 0), State::Lost);
         let mut other = [r.rank as u8; 4];
         let mut cad = Descriptor::new(r.rank, 4, Some(vec![0, 1, 2]));
@@ -57,6 +56,36 @@ fn a_rank_that_dies_in_the_middle_ends_what_needs_it_only() {
         assert_eq!(third, State::Done);
         assert_eq!(other[0], if r.rank == 2 { 0 } else { r.rank as u8 });
         r.meet();
+    });
+}
+
+#[test]
+fn what_a_rank_has_sent_before_it_leaves_is_good() {
+    run(2, |mut r| {
+        let mut memory = vec![r.rank as u8; 50_000];
+        let plan = pipeline(&mut memory, r.rank, 2, 50_000);
+        assert_eq!(r.finish(&plan, 0), State::Done);
+        r.meet();
+        let Rank {
+            mut ring, meeting, ..
+        } = r;
+        if plan.graph().team().rank == 0 {
+            let issued = ring.issue(&plan, 0).unwrap();
+            assert_eq!(ring.wait(&issued, soon()), State::Done);
+            drop(ring);
+            meeting.meet(2);
+            return;
+        }
+        memory.fill(9);
+        meeting.meet(2);
+        let mut finish = || {
+            let issued = ring.issue(&plan, 0).unwrap();
+            ring.wait(&issued, soon())
+        };
+        assert_eq!(finish(), State::Done);
+        // Now there is nothing any more.
+        assert_eq!(finish(), State::Lost);
+        assert!(memory.iter().all(|&b| b == 0));
     });
 }
 
