@@ -8,8 +8,8 @@
  * Who runs the nodes is chosen by the environment variable YAMABIKO_CAD, the same for all processes:
  * inline (the default)  the calls cad_issue, cad_progress, cad_test and cad_wait.
  * ring                  the kernel (io_uring), while the program computes. Sends, receives and copies need no call;
- *                       calculations wait for the next one, as do the first descriptor of a channel between two
- *                       processes, the third that is under way on a channel, and the news of a failure. All
+ *                       calculations wait for the next one, as do the third descriptor that is under way on a channel,
+ *                       the first after a failure there, and the news of a failure. All
  *                       processes have to be on one machine. Messages between two processes arrive in the order in
  *                       which their nodes were made: a descriptor whose edges want another is not issued
  *                       (CAD_ERR_EXECUTOR), and lengths that differ are not noticed (CAD_LENGTH).

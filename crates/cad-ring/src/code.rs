@@ -15,7 +15,7 @@ use chains::program::{BY_RANK, CALC, COPY, Entry, FILLER, POST, RECV, SEND, WAIT
 
 use crate::uring::CHAIN_MAX;
 
-/// Bytes that the kernel copies in one piece: through a pair of sockets of the chain's own, which take
+/// Bytes that the kernel copies in one piece at most: through a pair of sockets of the chain's own, which take
 /// that many without anybody receiving.
 pub(crate) const COPY_MAX: u64 = chains::PIECE_MAX;
 
@@ -70,11 +70,11 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    /// Compiles the plan of a process among `size`.
+    /// Compiles the plan of a process among `size`; the kernel copies `copy_max` bytes in one piece.
     ///
     /// # Errors
     /// In words, why it can't run as chains.
-    pub fn new(plan: &Plan, size: u32) -> Result<Code, String> {
+    pub fn new(plan: &Plan, size: u32, copy_max: u64) -> Result<Code, String> {
         let graph = plan.graph();
         let empty = |n: &cad::Node| n.kind == Kind::Calc && graph.bytes(&n.dst) == Some(0);
         if graph.nodes().iter().any(empty) {
@@ -83,8 +83,8 @@ impl Code {
         let copies = graph.nodes().iter().any(|n| n.kind == Kind::Copy);
         let options = Options {
             // Copies are cut so that the kernel can do them; else the costs decide.
-            piece: copies.then_some(COPY_MAX),
-            kernel_copy: COPY_MAX,
+            piece: copies.then_some(copy_max.max(chains::PIECE_MIN)),
+            kernel_copy: copy_max,
             whole_calc: true,
             ..Options::default()
         };
@@ -211,7 +211,7 @@ mod tests {
     fn compiled(make: impl FnOnce(&mut Descriptor)) -> Code {
         let mut cad = Descriptor::new(1, 4, None);
         make(&mut cad);
-        Code::new(&cad.plan().unwrap(), 4).unwrap()
+        Code::new(&cad.plan().unwrap(), 4, COPY_MAX).unwrap()
     }
 
     #[test]
@@ -284,7 +284,7 @@ mod tests {
         let op: Calc = Rc::new(|_, _, _| {});
         cad.make_calc_node(op, UserBuf::NULL, UserBuf::NULL, 0)
             .unwrap();
-        assert!(Code::new(&cad.plan().unwrap(), 2).is_err());
+        assert!(Code::new(&cad.plan().unwrap(), 2, COPY_MAX).is_err());
     }
 
     #[test]
@@ -293,7 +293,7 @@ mod tests {
         let first = cad.make_send_node(UserBuf::NULL, 0, 1).unwrap();
         let second = cad.make_send_node(UserBuf::NULL, 0, 1).unwrap();
         cad.connect_node(second, first).unwrap();
-        let why = Code::new(&cad.plan().unwrap(), 2).unwrap_err();
+        let why = Code::new(&cad.plan().unwrap(), 2, COPY_MAX).unwrap_err();
         assert!(why.contains("order of tags"), "{why}");
     }
 }

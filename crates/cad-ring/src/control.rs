@@ -113,6 +113,8 @@ pub(crate) struct Control {
     news: Vec<(u32, News)>,
     /// Those found lost since the last look.
     newly_lost: Vec<u32>,
+    /// Whether a caller could not be let in, for lack of descriptors.
+    deaf: bool,
 }
 
 fn now() -> Option<Instant> {
@@ -183,6 +185,7 @@ impl Own {
             left: BTreeSet::new(),
             news: Vec::new(),
             newly_lost: Vec::new(),
+            deaf: false,
         })
     }
 }
@@ -310,7 +313,14 @@ impl Control {
     }
 
     fn accept(&mut self) {
-        while let Ok(socket) = self.listener.accept(now()) {
+        loop {
+            let socket = match self.listener.accept(now()) {
+                Ok(socket) => socket,
+                Err(e) => {
+                    self.deaf = e.kind() != ErrorKind::TimedOut;
+                    return;
+                }
+            };
             let strangers = self.callers.values().filter(|c| c.rank.is_none());
             if strangers.count() >= self.others.len() + STRANGERS {
                 continue;
@@ -319,6 +329,27 @@ impl Control {
             self.callers.insert(id, Caller { socket, rank: None });
             self.begin_watch(Watched::Caller(id));
             self.hear(id);
+        }
+    }
+
+    /// Whether callers wait that could not be let in.
+    pub fn is_deaf(&self) -> bool {
+        self.deaf
+    }
+
+    /// Lets in those that could not be let in before.
+    pub fn listen_again(&mut self) {
+        if self.deaf {
+            self.accept();
+        }
+    }
+
+    /// The secrets of this process and another, the lower rank's first.
+    pub fn secrets(&self, peer: u32) -> [&str; 2] {
+        let theirs = self.others.get(peer as usize).map_or("", |o| &o.secret);
+        match self.rank < peer {
+            true => [&self.own.secret, theirs],
+            false => [theirs, &self.own.secret],
         }
     }
 

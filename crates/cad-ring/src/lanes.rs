@@ -2,8 +2,8 @@
 //! peer that the channel's plans talk to. The n-th issue on a channel uses lane n modulo [`LANES`], so that
 //! many issues of a channel can be under way at once, and those of different channels never meet.
 //!
-//! The process with the lower rank makes a channel's streams to a peer, when it first issues a plan
-//! that needs one, and lends the other ends to it. A stream that an issue left in the middle, since
+//! Of two processes the one that first issues a plan which needs them (`claims`) makes a channel's streams, and
+//! lends the other ends to its peer. A stream that an issue left in the middle, since
 //! it failed, is of no use any more: both ends close theirs, and the next issue on the lane gets a new one.
 //! So a stream is good from a certain issue on.
 //!

@@ -5,7 +5,8 @@
 //! * [`usable`] says whether it works here, and why not. It tries what is used, not the kernel's version.
 //! * [`Opening`] becomes a [`Ring`] when all processes of a job have published their cards.
 //! * `code`: a plan, compiled by crate `chains`, as steps. `uring`: the ring (the only unsafe module).
-//! * `control`: who says what to whom beside the data, and who is gone. `lanes`: the streams for the data.
+//! * `control`: who says what to whom beside the data, and who is gone. `lanes`: the streams for the data,
+//!   `claims`: who makes them.
 //!
 //! # What runs where
 //!
@@ -13,13 +14,14 @@
 //! waits for the rank's next call: its chain asks by a completion and waits for a token, and
 //! [`Executor::progress`](cad_run::Executor::progress) (or `wait`) calculates and posts it. A plan without CALC needs no call between issue and END, except:
 //!
-//! * the first plan of a channel between two processes: the one with the lower rank lends connections when it
-//!   issues; a higher one that issued before gets them in its next call. Likewise the first one on a lane
-//!   (of two) after an issue failed there;
+//! * the first plan on a lane (of two) of a channel after an issue failed there: of two processes one always lends
+//!   new connections when it issues; if the other issued before, it gets them in its next call. (The very first
+//!   plan on a channel waits some milliseconds for them, if both issue at the same time.)
 //! * an issue whose predecessor but one on the channel isn't over: it starts in the next call after that;
 //! * failures: that a process is gone, or has taken its part back, shows in the word after the next call.
 //!
-//! Where ranks outnumber processors, the kernel's work for a rank that waits for its processor waits with it.
+//! Work of the kernel in a thread may end a system call in which the thread sleeps, as a signal without
+//! effect does: most go on, some (`epoll_wait`) give EINTR. Where ranks outnumber processors, the kernel's work for a rank that waits for its processor waits with it.
 //!
 //! # What differs from `Inline`
 //!
@@ -38,6 +40,7 @@
 //! keeps everything of ours that they use (word, tokens, sockets) until then, and its word says
 //! `Pending`, which is until when the program promised to leave its buffers alone.
 
+mod claims;
 mod code;
 mod control;
 mod lanes;

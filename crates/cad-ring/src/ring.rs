@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use cad_run::{Counts, Executor, Issued, NotIssued, Plan, State};
 
-use crate::code::Code;
+use crate::claims::Claims;
+use crate::code::{COPY_MAX, Code};
 use crate::control::{Control, News, Own};
 use crate::lanes::{LANES, Lanes, Place, lane};
 use crate::running::{Pair, Running};
@@ -27,6 +28,9 @@ const OVERS_MAX: usize = 1 << 14;
 const CODES: usize = 64;
 /// How long a look takes while an issue that failed is still in the kernel; it is cancelled again then.
 const AGAIN: Duration = Duration::from_millis(1);
+/// How long an issue waits for a peer that was quicker to need streams, and is about to lend them. If it takes
+/// longer, as where the peer has lost its processor, the issue starts in a later call.
+const ABOUT_TO_LEND: Duration = Duration::from_millis(5);
 /// How long the end of the executor waits for its issues to leave the kernel.
 const LEAVE: Duration = Duration::from_secs(10);
 
@@ -68,7 +72,8 @@ impl Opening {
             uring: self.uring,
             control,
             lanes: Lanes::default(),
-            rank,
+            claims: Claims::default(),
+            copy_max: copy_max(),
             slots: Vec::new(),
             issued: HashMap::new(),
             lines: HashMap::new(),
@@ -92,7 +97,9 @@ pub struct Ring {
     uring: Uring,
     control: Control,
     lanes: Lanes,
-    rank: u32,
+    claims: Claims,
+    /// Bytes that the kernel copies in one piece.
+    copy_max: u64,
     slots: Vec<Option<Running>>,
     /// Issues by channel, counted.
     issued: HashMap<u32, u64>,
@@ -124,9 +131,9 @@ impl Executor for Ring {
             return Err(unfit("the kernel has stopped taking submissions"));
         }
         let code = self.compiled(plan).map_err(NotIssued::Unfit)?;
-        let (tokens, pairs) = self
-            .supplies(&code)
-            .map_err(|e| NotIssued::Unfit(format!("the system refuses a descriptor: {e}")))?;
+        let refused = |e| NotIssued::Unfit(format!("the system refuses a descriptor: {e}"));
+        self.meet(&code, channel).map_err(refused)?;
+        let (tokens, pairs) = self.supplies(&code).map_err(refused)?;
         let free = self.slots.iter().position(Option::is_none);
         let slot = free.unwrap_or(self.slots.len());
         if slot >= SLOTS_MAX {
@@ -176,6 +183,10 @@ impl Executor for Ring {
             }
             self.attend();
         }
+        if self.control.is_deaf() {
+            self.control.listen_again();
+            self.attend();
+        }
         self.cancel_again();
         moved
     }
@@ -192,7 +203,8 @@ impl Executor for Ring {
             if deadline.is_some_and(|d| Instant::now() >= d) {
                 return State::Pending;
             }
-            let again = self.is_failing().then(|| Instant::now() + AGAIN);
+            let soon = self.is_failing() || self.control.is_deaf();
+            let again = soon.then(|| Instant::now() + AGAIN);
             let until = deadline.into_iter().chain(again).min();
             self.uring.wait(until);
         }
@@ -230,12 +242,43 @@ impl Ring {
         if let Some((_, code)) = self.codes.get(&key) {
             return Ok(code.clone());
         }
-        let code = Rc::new(Code::new(plan, self.control.size())?);
+        let code = Rc::new(Code::new(plan, self.control.size(), self.copy_max)?);
         if self.codes.len() >= CODES {
             self.codes.retain(|_, (plan, _)| plan.strong_count() > 0);
         }
         self.codes.insert(key, (Rc::downgrade(plan), code.clone()));
         Ok(code)
+    }
+
+    /// Decides with each peer who lends the streams of a channel, and gives those that were quicker the
+    /// time to do so.
+    fn meet(&mut self, code: &Code, channel: u32) -> io::Result<()> {
+        let number = self.issued.get(&channel).copied().unwrap_or(0);
+        let mut coming = Vec::new();
+        for &peer in &code.peers {
+            let place = Place {
+                channel,
+                lane: lane(number),
+                peer,
+            };
+            let known = self.lanes.knows(place);
+            let secrets = self.control.secrets(peer);
+            if !self.claims.claim(channel, peer, secrets)? && !known {
+                coming.push(place);
+            }
+        }
+        let until = Instant::now() + ABOUT_TO_LEND;
+        while !coming.is_empty() && Instant::now() < until {
+            for place in &coming {
+                self.control.hear_all(place.peer);
+            }
+            self.attend();
+            coming.retain(|&place| !self.lanes.knows(place) && self.control.call(place.peer));
+            if !coming.is_empty() {
+                std::thread::yield_now();
+            }
+        }
+        Ok(())
     }
 
     /// Tokens without units and empty pairs for an issue.
@@ -307,7 +350,7 @@ impl Ring {
             let there = self.control.call(peer);
             let place = running.place(peer);
             let mut found = self.lanes.find(place, running.number);
-            if there && found.is_none() && self.rank < peer {
+            if there && found.is_none() && self.claims.holds(place.channel, peer) {
                 self.lend(place, running.number);
                 found = self.lanes.find(place, running.number);
             }
@@ -515,7 +558,9 @@ impl Ring {
                         lane,
                         peer,
                     };
-                    if peer > self.rank || !self.lanes.lend(place, from, socket) {
+                    // If this process lends, the peer does not.
+                    let wrong = self.claims.holds(channel, peer);
+                    if wrong || !self.lanes.lend(place, from, socket) {
                         self.control.lose(peer);
                     }
                 }
@@ -570,6 +615,20 @@ impl Ring {
         }
         self.lanes.spoil(place, number);
     }
+}
+
+/// Bytes that a pair of sockets takes while nobody receives; 0 if not worth it.
+fn copy_max() -> u64 {
+    let mut bytes = COPY_MAX;
+    while bytes >= 4096 {
+        let taken = sys::unix::pair(sys::unix::Kind::Stream)
+            .and_then(|(a, _b)| Ok(rustix::io::write(a, &vec![0; bytes as usize])?));
+        if taken.is_ok_and(|n| n as u64 == bytes) {
+            return bytes;
+        }
+        bytes /= 2;
+    }
+    0
 }
 
 impl Drop for Ring {

@@ -90,6 +90,34 @@ fn a_relay_that_only_computes_passes_a_broadcast_on() {
 }
 
 #[test]
+fn the_first_issue_of_a_channel_needs_no_call_either() {
+    for relay_first in [true, false] {
+        let issued_by = AtomicU32::new(0);
+        run(3, |mut r| {
+            let mut memory = vec![r.rank as u8 + 1; 200_000];
+            let plan = pipeline(&mut memory, r.rank, 3, 50_000);
+            let before = match (relay_first, r.rank) {
+                (true, 1) => 0,
+                (true, _) => 1,
+                (false, 1) => 2,
+                (false, _) => 0,
+            };
+            while issued_by.load(Ordering::Acquire) < before {
+                std::thread::yield_now();
+            }
+            let issued = r.ring.issue(&plan, 0).unwrap();
+            issued_by.fetch_add(1, Ordering::Release);
+            if r.rank == 1 {
+                compute(&issued);
+            }
+            assert_eq!(r.ring.wait(&issued, soon()), State::Done);
+            assert!(memory.iter().all(|&b| b == 1));
+            r.meet();
+        });
+    }
+}
+
+#[test]
 fn copies_need_no_call() {
     run(2, |mut r| {
         let mut memory = vec![r.rank as u8; 600_000];
