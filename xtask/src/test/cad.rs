@@ -72,6 +72,7 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
         }
     }
     tally.test("cad/wrong executors are refused", || refused(&bin));
+    tally.test("cad/what is forbidden is not used", || forbidden(&bin));
     tally.test("cad/executors of a job agree", || agree(&bin));
     Ok(())
 }
@@ -107,6 +108,30 @@ fn refused(bin: &Path) -> Result {
         .env("YAMABIKO_CAD", "thread")
         .fails(&says)
         .map(|_| ())
+}
+
+/// Where io_uring is forbidden, asking for it fails and says so, and nothing else needs it.
+fn forbidden(bin: &Path) -> Result {
+    let ground = Ground::ours(Over::Shm);
+    let pipeline = bin.join("pipeline").display().to_string();
+    for executor in EXECUTORS {
+        let job = job(&ground, bin.join("forbid"), &[], 2)
+            .args([pipeline.as_str(), executor])
+            .env("YAMABIKO_CAD", executor);
+        match executor {
+            "ring" => job.fails(&["YAMABIKO_CAD=ring can't be: io_uring is forbidden".to_owned()]),
+            _ => job.passes(&["ok pipeline".to_owned()]),
+        }?;
+    }
+    let info = process::output(
+        Command::new(bin.join("forbid"))
+            .arg(ground.launcher.with_file_name("yamabiko"))
+            .arg("info"),
+    )?;
+    match info.contains("on one machine: not usable here: io_uring is forbidden") {
+        true => Ok(()),
+        false => Err(format!("yamabiko info does not say so:\n{info}")),
+    }
 }
 
 /// Ranks that choose differently don't start.
@@ -147,11 +172,11 @@ fn compile(bin: &Path) -> Result {
             .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
             .args(["--cflags", "--libs", "cad"]),
     )?;
-    for program in &PROGRAMS {
+    for name in PROGRAMS.iter().map(|p| p.name).chain(["forbid"]) {
         let mut cc = Command::new("cc");
         cc.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror"]);
-        cc.arg(root().join(format!("tests/cad/{}.c", program.name)));
-        cc.arg("-o").arg(bin.join(program.name));
+        cc.arg(root().join(format!("tests/cad/{name}.c")));
+        cc.arg("-o").arg(bin.join(name));
         cc.args(found.split_whitespace());
         process::run(&mut cc)?;
     }
