@@ -12,14 +12,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use cad_run::State;
-use rustix::net::{AddressFamily, SocketType, sockopt};
 use sys::unix::{self, Kind, Listener, Socket};
 
-use crate::lanes::LANES;
+use crate::packet::{BYE, LANE, News, OVER, PACKET, news, packet};
 
 /// The version of this library, which all ranks of a job must share.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -30,30 +29,8 @@ const CALL: Duration = Duration::from_secs(5);
 /// How long saying something may take: others read when they are next in a call, and the socket
 /// holds some hundred packets until then. What can't be said shows as the end of a connection.
 const SAY: Duration = Duration::from_millis(100);
-/// Bytes of a packet.
-const PACKET: usize = 16;
 /// Callers beyond the number of processes that are kept while they have not shown the secret.
 const STRANGERS: usize = 64;
-
-/// What a process says.
-#[derive(Debug)]
-pub(crate) enum News {
-    /// Here is a connection, for a lane of a channel, from this issue on.
-    Lane {
-        channel: u32,
-        lane: u8,
-        from: u64,
-        socket: OwnedFd,
-    },
-    /// This issue of the channel ended early, and why.
-    Over {
-        channel: u32,
-        number: u64,
-        why: State,
-    },
-    /// It leaves. What it has sent before is good.
-    Bye,
-}
 
 /// A process that can be called.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -470,58 +447,6 @@ impl Control {
     }
 }
 
-/// Kinds of packets.
-const LANE: u8 = 1;
-const OVER: u8 = 2;
-const BYE: u8 = 3;
-
-fn packet(kind: u8, detail: u8, channel: u32, number: u64) -> [u8; PACKET] {
-    let mut packet = [0; PACKET];
-    packet[..2].copy_from_slice(&[kind, detail]);
-    packet[4..8].copy_from_slice(&channel.to_le_bytes());
-    packet[8..].copy_from_slice(&number.to_le_bytes());
-    packet
-}
-
-/// Reads a packet that another process sent; `None` if no correct one sends it.
-fn news(said: &[u8], fd: Option<OwnedFd>) -> Option<News> {
-    let said: &[u8; PACKET] = said.try_into().ok()?;
-    let [kind, detail, 0, 0, c0, c1, c2, c3, number @ ..] = *said else {
-        return None;
-    };
-    let (channel, number) = (
-        u32::from_le_bytes([c0, c1, c2, c3]),
-        u64::from_le_bytes(number),
-    );
-    match (kind, fd) {
-        (LANE, Some(fd)) if detail < LANES => {
-            // A stream inside the machine between processes of this user, and nothing else.
-            let socket = Socket::from_fd(fd).ok()?;
-            let own = socket.user().ok()? == rustix::process::geteuid().as_raw();
-            let socket = OwnedFd::from(socket);
-            let unix = sockopt::socket_domain(&socket).ok()? == AddressFamily::UNIX;
-            let stream = sockopt::socket_type(&socket).ok()? == SocketType::STREAM;
-            (own && unix && stream).then_some(News::Lane {
-                channel,
-                lane: detail,
-                from: number,
-                socket,
-            })
-        }
-        (OVER, None) => {
-            let why = State::of(u32::from(detail));
-            let early = matches!(why, State::Length | State::Lost | State::Cancelled);
-            early.then_some(News::Over {
-                channel,
-                number,
-                why,
-            })
-        }
-        (BYE, None) => Some(News::Bye),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -642,30 +567,6 @@ mod tests {
         assert!(a.call(1));
         look(&mut b);
         assert_eq!(b.hello(hello("0", &secret).as_bytes()), None);
-    }
-
-    #[test]
-    fn nonsense_is_no_news() {
-        let fd = || Some(OwnedFd::from(unix::pair(Kind::Stream).unwrap().0));
-        assert!(news(&packet(LANE, 0, 1, 2), fd()).is_some());
-        assert!(news(&packet(OVER, State::Cancelled as u8, 1, 2), None).is_some());
-        let packets = OwnedFd::from(unix::pair(Kind::Packets).unwrap().0);
-        let file = rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
-        assert!(news(&packet(LANE, 0, 1, 2), Some(packets)).is_none());
-        assert!(news(&packet(LANE, 0, 1, 2), Some(file)).is_none());
-        assert!(news(&packet(LANE, 0, 1, 2), None).is_none());
-        assert!(news(&packet(LANE, LANES, 1, 2), fd()).is_none());
-        assert!(news(&packet(OVER, 2, 1, 2), fd()).is_none());
-        for detail in [0, 1, 5, 6, 255] {
-            assert!(news(&packet(OVER, detail, 1, 2), None).is_none());
-        }
-        assert!(news(&packet(BYE, 0, 0, 0), None).is_some());
-        assert!(news(&packet(BYE, 0, 0, 0), fd()).is_none());
-        assert!(news(&packet(4, 0, 1, 2), None).is_none());
-        assert!(news(&packet(OVER, 2, 1, 2)[..15], None).is_none());
-        let mut odd = packet(OVER, 2, 1, 2);
-        odd[2] = 1;
-        assert!(news(&odd, None).is_none());
     }
 
     #[test]

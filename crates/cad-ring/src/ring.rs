@@ -17,8 +17,9 @@ use cad_run::{Counts, Executor, Issued, NotIssued, Plan, State};
 
 use crate::claims::Claims;
 use crate::code::{COPY_MAX, Code};
-use crate::control::{Control, News, Own};
+use crate::control::{Control, Own};
 use crate::lanes::{LANES, Lanes, Place, lane};
+use crate::packet::News;
 use crate::running::{Pair, Running};
 use crate::uring::{Completion, Name, SLOTS_MAX, Unusable, Uring, token};
 

@@ -290,6 +290,23 @@ fn many_issues_at_once_do_not_mix() {
 }
 
 #[test]
+fn chains_longer_than_the_ring_takes_run() {
+    run(3, |mut r| {
+        let mut memory = vec![r.rank as u8; 20_000];
+        // Some thousand steps, and each chunk waits for the one before.
+        let plan = pipeline(&mut memory, r.rank, 3, 10);
+        for round in 1..4 {
+            if r.rank == 0 {
+                memory.fill(round);
+            }
+            assert_eq!(r.finish(&plan, 0), State::Done);
+            assert!(memory.iter().all(|&b| b == round));
+        }
+        r.meet();
+    });
+}
+
+#[test]
 fn what_cannot_run_in_the_kernel_is_refused() {
     run(2, |mut r| {
         let mut memory = [0u8; 8];

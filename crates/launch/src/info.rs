@@ -211,7 +211,8 @@ fn executors() -> [(String, String); 2] {
 
 fn tunables() -> impl Iterator<Item = &'static Tunable> {
     let fabrics = shm::TUNABLES.iter().chain(&tcp::TUNABLES);
-    fabrics.chain(&cad::TUNABLES).chain(&chains::TUNABLES)
+    let collectives = cad::TUNABLES.iter().chain(&chains::TUNABLES);
+    fabrics.chain(collectives).chain(&cad_ring::TUNABLES)
 }
 
 fn found(path: &Path) -> &'static str {

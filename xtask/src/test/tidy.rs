@@ -23,7 +23,10 @@ const ARROWS: [(&str, &[&str]); 35] = [
     ("cad", &["types"]),
     ("chains", &["types", "cad"]),
     ("cad-run", &["boundary", "layout", "cad", "mtmi"]),
-    ("cad-ring", &["boundary", "sys", "cad", "chains", "cad-run"]),
+    (
+        "cad-ring",
+        &["types", "boundary", "sys", "cad", "chains", "cad-run"],
+    ),
     (
         "cad-lib",
         &[
