@@ -7,12 +7,12 @@
 //! says it says on the connection that it made, so two processes that connect at the same time need
 //! not agree on which connection to keep.
 //!
-//! Invariants: nothing here waits for another process, but for a moment when its queue is full;
-//! all numbers that come in are bounded; a process that says what no correct one says counts as lost.
+//! Invariants: nothing here waits for another process to listen: what its socket does not hold is kept
+//! until it does ([`Control::is_behind`]); all numbers that come in are bounded; a process that says what no correct one says counts as lost.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use cad_run::State;
@@ -26,9 +26,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const HELLO: &str = "yamabiko-ring";
 /// How long connecting to a process may take whose queue of callers is full.
 const CALL: Duration = Duration::from_secs(5);
-/// How long saying something may take: others read when they are next in a call, and the socket
-/// holds some hundred packets until then. What can't be said shows as the end of a connection.
-const SAY: Duration = Duration::from_millis(100);
+/// How long leaving waits for others to hear of it: they read when they are next in a call.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// Callers beyond the number of processes that are kept while they have not shown the secret.
 const STRANGERS: usize = 64;
 
@@ -45,6 +44,9 @@ struct Caller {
     /// Which process, once it has shown the secret.
     rank: Option<u32>,
 }
+
+/// A packet, and the descriptor that goes with it.
+type Letter = ([u8; PACKET], Option<OwnedFd>);
 
 /// What a watch is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +80,8 @@ pub(crate) struct Control {
     called: BTreeMap<u32, Socket>,
     /// Connections from others, by the number of their watch.
     callers: BTreeMap<u32, Caller>,
+    /// What is still to be said to others, in its order.
+    unsaid: BTreeMap<u32, VecDeque<Letter>>,
     watched: HashMap<u32, Watched>,
     next_watch: u32,
     /// Watches that are still to be begun, and those that are to be ended: the kernel keeps what it
@@ -154,6 +158,7 @@ impl Own {
             others,
             called: BTreeMap::new(),
             callers: BTreeMap::new(),
+            unsaid: BTreeMap::new(),
             watched: HashMap::from([(0, Watched::Listener)]),
             next_watch: 1,
             unwatched: vec![0],
@@ -165,6 +170,11 @@ impl Own {
             deaf: false,
         })
     }
+}
+
+/// Whether the other has not read enough yet: its queue is full, or too many descriptors are on their way.
+fn is_full(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::TimedOut || error.raw_os_error() == Some(libc::ETOOMANYREFS)
 }
 
 /// Compares in a time that does not tell where the difference is.
@@ -286,6 +296,7 @@ impl Control {
     fn drop_called(&mut self, peer: u32) {
         self.end_watch(Watched::Called(peer));
         self.called.remove(&peer);
+        self.unsaid.remove(&peer);
         self.lose(peer);
     }
 
@@ -309,16 +320,18 @@ impl Control {
         }
     }
 
-    /// Whether callers wait that could not be let in.
-    pub fn is_deaf(&self) -> bool {
-        self.deaf
+    /// Whether something could not be done at once: let a caller in, or say something.
+    pub fn is_behind(&self) -> bool {
+        self.deaf || !self.unsaid.is_empty()
     }
 
-    /// Lets in those that could not be let in before.
-    pub fn listen_again(&mut self) {
+    /// Tries again what could not be done at once.
+    pub fn catch_up(&mut self) {
         if self.deaf {
             self.accept();
         }
+        let peers: Vec<u32> = self.unsaid.keys().copied().collect();
+        peers.into_iter().for_each(|peer| self.speak(peer));
     }
 
     /// The secrets of this process and another, the lower rank's first.
@@ -404,30 +417,34 @@ impl Control {
         std::mem::take(&mut self.newly_lost)
     }
 
-    fn say(&mut self, peer: u32, packet: [u8; PACKET], fd: Option<BorrowedFd<'_>>) -> bool {
-        if !self.call(peer) {
-            return false;
+    fn say(&mut self, peer: u32, packet: [u8; PACKET], fd: Option<OwnedFd>) {
+        if self.call(peer) {
+            let unsaid = self.unsaid.entry(peer).or_default();
+            unsaid.push_back((packet, fd));
+            self.speak(peer);
         }
-        let said = match self.called.get(&peer) {
-            Some(socket) => socket.send_all(&packet, fd, sys::clock::after(SAY)),
-            None => return false,
-        };
-        if said.is_err() {
-            self.drop_called(peer);
-        }
-        said.is_ok()
     }
 
-    /// Lends a connection; whether the other can get it.
-    pub fn lend(
-        &mut self,
-        peer: u32,
-        channel: u32,
-        lane: u8,
-        from: u64,
-        fd: BorrowedFd<'_>,
-    ) -> bool {
-        self.say(peer, packet(LANE, lane, channel, from), Some(fd))
+    /// Says to a process what is still to be said, as far as its socket takes it.
+    fn speak(&mut self, peer: u32) {
+        let (Some(unsaid), Some(socket)) = (self.unsaid.get_mut(&peer), self.called.get(&peer))
+        else {
+            return;
+        };
+        while let Some((packet, fd)) = unsaid.front() {
+            let fd = fd.as_ref().map(AsFd::as_fd);
+            match socket.send_all(packet, fd, now()) {
+                Ok(()) => drop(unsaid.pop_front()),
+                Err(e) if is_full(&e) => return,
+                Err(_) => return self.drop_called(peer),
+            }
+        }
+        self.unsaid.remove(&peer);
+    }
+
+    /// Lends a connection.
+    pub fn lend(&mut self, peer: u32, channel: u32, lane: u8, from: u64, socket: OwnedFd) {
+        self.say(peer, packet(LANE, lane, channel, from), Some(socket));
     }
 
     /// Tells that an issue ended early.
@@ -443,6 +460,11 @@ impl Control {
         let all: BTreeSet<u32> = callers.chain(self.called.keys().copied()).collect();
         for peer in all {
             self.say(peer, packet(BYE, 0, 0, 0), None);
+        }
+        let deadline = Instant::now() + FAREWELL;
+        while !self.unsaid.is_empty() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+            self.catch_up();
         }
     }
 }
@@ -473,7 +495,7 @@ mod tests {
     fn news_come_with_whom_they_are_from() {
         let [mut a, mut b] = two();
         let (near, far) = unix::pair(Kind::Stream).unwrap();
-        assert!(a.lend(1, 7, 1, 3, far.as_fd()));
+        a.lend(1, 7, 1, 3, far.into());
         a.tell_over(1, 8, 1 << 40, State::Lost);
         look(&mut b);
         let news = b.news();
@@ -520,6 +542,28 @@ mod tests {
         b.event(id, true);
         assert_eq!(b.ended(), [id]);
         assert!(b.newly_lost().is_empty());
+    }
+
+    #[test]
+    fn nothing_is_lost_on_one_who_does_not_listen() {
+        const MANY: u64 = 5000;
+        let [mut a, mut b] = two();
+        for number in 0..MANY {
+            a.tell_over(1, 8, number, State::Lost);
+        }
+        assert!(a.is_behind() && !a.is_lost(1));
+        let mut heard = Vec::new();
+        while (heard.len() as u64) < MANY {
+            let before = heard.len();
+            look(&mut b);
+            heard.extend(b.news().into_iter().filter_map(|(_, n)| match n {
+                News::Over { number, .. } => Some(number),
+                News::Lane { .. } | News::Bye => None,
+            }));
+            assert!(heard.len() > before);
+            a.catch_up();
+        }
+        assert!(!a.is_behind() && heard.into_iter().eq(0..MANY));
     }
 
     #[test]

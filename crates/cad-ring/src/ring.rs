@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -184,8 +184,8 @@ impl Executor for Ring {
             }
             self.attend();
         }
-        if self.control.is_deaf() {
-            self.control.listen_again();
+        if self.control.is_behind() {
+            self.control.catch_up();
             self.attend();
         }
         self.cancel_again();
@@ -204,7 +204,7 @@ impl Executor for Ring {
             if deadline.is_some_and(|d| Instant::now() >= d) {
                 return State::Pending;
             }
-            let soon = self.is_failing() || self.control.is_deaf();
+            let soon = self.is_failing() || self.control.is_behind();
             let again = soon.then(|| Instant::now() + AGAIN);
             let until = deadline.into_iter().chain(again).min();
             self.uring.wait(until);
@@ -377,7 +377,7 @@ impl Ring {
                 return;
             };
             let (channel, peer) = (place.channel, place.peer);
-            self.control.lend(peer, channel, lane, number, far.as_fd());
+            self.control.lend(peer, channel, lane, number, far);
         }
     }
 
