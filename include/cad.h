@@ -4,6 +4,16 @@
  *
  * All functions are called by one thread, the one that called cad_start, but cad_query by any. Functions that
  * give an int give zero or a node's number, or one of the negative codes below (cad_error_string has the words).
+ *
+ * Who runs the nodes is chosen by the environment variable YAMABIKO_CAD, the same for all processes:
+ * inline (the default)  the calls cad_issue, cad_progress, cad_test and cad_wait.
+ * ring                  the kernel (io_uring), while the program computes. Sends, receives and copies need no call;
+ *                       calculations wait for the next one, as do the third descriptor that is under way on a channel,
+ *                       the first after a failure there, and the news of a failure. All
+ *                       processes have to be on one machine. Messages between two processes arrive in the order in
+ *                       which their nodes were made: a descriptor whose edges want another is not issued
+ *                       (CAD_ERR_EXECUTOR), and lengths that differ are not noticed (CAD_LENGTH).
+ * `yamabiko info` says which work here. Where the one chosen does not, cad_start fails and says why.
  */
 #ifndef YAMABIKO_CAD_H
 #define YAMABIKO_CAD_H
@@ -39,7 +49,8 @@ enum {
     CAD_ERR_MANY = -16,    /* more than 32768 nodes for one process and direction */
     CAD_ERR_GRAPH = -17,   /* the nodes wait for each other */
     CAD_ERR_BUSY = -18,    /* the descriptor is under way, or was issued and can't change; or called by an operation */
-    CAD_ERR_CHANNEL = -19  /* the channel is too large */
+    CAD_ERR_CHANNEL = -19, /* the channel is too large */
+    CAD_ERR_EXECUTOR = -20 /* this executor can't run the descriptor; standard error says why */
 };
 
 /* Before and after all nodes, for cad_connect_node. */
@@ -67,7 +78,8 @@ int cad_connect_node(cad_t cad, int before, int after);
 
 /* Starts it; again, when it is over. After the first time it can't be changed. */
 int cad_issue(cad_t cad);
-/* How it stands: one load. Doesn't make progress: use cad_progress, cad_test or cad_wait for that. */
+/* How it stands: one load. Doesn't make progress: use cad_progress, cad_test or cad_wait for that, or the
+ * executor "ring". */
 static inline int cad_query(cad_t cad)
 {
     return (int)__atomic_load_n(&cad->word, __ATOMIC_ACQUIRE);
@@ -78,10 +90,15 @@ int cad_progress(void);
 int cad_test(cad_t cad);
 /* Until it is over; asleep where nothing can move. */
 int cad_wait(cad_t cad);
-/* Takes it back: it is over as soon as its buffers are no longer used. The others' parts stay. */
+/* Takes it back: it is over as soon as its buffers are no longer used. The others' parts stay with the executor
+ * "inline"; with "ring" they are cancelled too, where they are not over. */
 int cad_cancel(cad_t cad);
 /* Gives a descriptor back that is not under way, and sets it to NULL. */
 int cad_free(cad_t *cad);
+
+/* Which executor runs descriptors ("inline" or "ring"), how many nodes it has run, and how many of these waited
+ * for a call of the program (where not NULL). */
+int cad_executor(const char **name, uint64_t *nodes, uint64_t *in_calls);
 
 /* Words for a code or a state. */
 const char *cad_error_string(int code);

@@ -249,6 +249,36 @@ pub unsafe extern "C" fn cad_free(cad: *mut Handle) -> c_int {
     }))
 }
 
+/// Which executor it is, and what it has run.
+///
+/// # Safety
+/// `name`, `nodes` and `in_calls` are null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cad_executor(
+    name: *mut *const c_char,
+    nodes: *mut u64,
+    in_calls: *mut u64,
+) -> c_int {
+    code(with(|l| {
+        let (word, counts) = l.counts();
+        let word = match word {
+            "ring" => c"ring",
+            _ => c"inline",
+        };
+        if !name.is_null() {
+            // SAFETY: the caller's contract.
+            unsafe { name.write(word.as_ptr()) }
+        }
+        for (to, value) in [(nodes, counts.nodes), (in_calls, counts.in_calls)] {
+            if !to.is_null() {
+                // SAFETY: the caller's contract.
+                unsafe { to.write(value) }
+            }
+        }
+        Ok(())
+    }))
+}
+
 /// Words for a code.
 #[unsafe(no_mangle)]
 pub extern "C" fn cad_error_string(code: c_int) -> *const c_char {
@@ -269,6 +299,7 @@ pub extern "C" fn cad_error_string(code: c_int) -> *const c_char {
         -17 => c"the nodes wait for each other",
         -18 => c"the descriptor is under way or was issued, or an operation calls CAD",
         -19 => c"the channel is too large",
+        -20 => c"this executor can't run the descriptor",
         _ => c"not a code of CAD",
     };
     text.as_ptr()

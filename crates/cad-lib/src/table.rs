@@ -1,9 +1,7 @@
 //! The descriptors of the program, and the state of the library, by thread.
 
 use crate::start::{OWN_CHANNEL, Process};
-use cad_run::{Descriptor, Inline, Issued, Plan, Refused, State};
-use fabrics::Fabrics;
-use mtmi::Matched;
+use cad_run::{Counts, Descriptor, Executor, Issued, NotIssued, Plan, Refused, State};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -24,6 +22,7 @@ pub(crate) enum Code {
     Graph = -17,
     Busy = -18,
     Channel = -19,
+    Executor = -20,
 }
 
 impl From<Refused> for Code {
@@ -34,6 +33,18 @@ impl From<Refused> for Code {
             Refused::Memory => Code::Memory,
             Refused::Node(_) => Code::Node,
             Refused::Graph(_) => Code::Graph,
+        }
+    }
+}
+
+impl From<NotIssued> for Code {
+    fn from(why: NotIssued) -> Code {
+        match why {
+            NotIssued::Channel => Code::Channel,
+            NotIssued::Unfit(why) => {
+                eprintln!("libcad: a descriptor was not issued: {why}");
+                Code::Executor
+            }
         }
     }
 }
@@ -158,8 +169,14 @@ impl Library {
         self.entries.get_mut(&handle).ok_or(Code::Handle)
     }
 
-    fn executor(&mut self) -> &mut Inline<Matched<Fabrics>> {
-        &mut self.process.executor
+    fn executor(&mut self) -> &mut dyn Executor {
+        self.process.executor()
+    }
+
+    /// The executor's name, and what it has run.
+    pub(crate) fn counts(&mut self) -> (&'static str, Counts) {
+        let executor = self.executor();
+        (executor.name(), executor.counts())
     }
 
     pub(crate) fn issue(&mut self, handle: usize) -> Outcome<()> {
@@ -175,14 +192,14 @@ impl Library {
         entry.stage = Stage::Planned(plan.clone());
         let issued = self
             .process
-            .executor
+            .executor()
             .issue_with(&plan, entry.channel, entry.word.clone());
-        entry.issued = Some(issued.map_err(|_| Code::Channel)?);
+        entry.issued = Some(issued?);
         Ok(())
     }
 
     pub(crate) fn progress(&mut self) {
-        self.executor().progress();
+        self.process.progress();
     }
 
     /// How a descriptor stands after a look at the transport.
@@ -195,7 +212,7 @@ impl Library {
 
     pub(crate) fn wait(&mut self, handle: usize) -> Outcome<State> {
         match self.entry(handle)?.issued.clone() {
-            Some(issued) => Ok(self.executor().wait(&issued, None)),
+            Some(issued) => Ok(self.process.wait(&issued)),
             None => Ok(State::Idle),
         }
     }

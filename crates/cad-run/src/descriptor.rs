@@ -66,7 +66,7 @@ impl Plan {
     }
 
     /// Whether the plan needs this process.
-    pub(crate) fn needs(&self, process: u32) -> bool {
+    pub fn needs(&self, process: u32) -> bool {
         self.members.as_ref().is_none_or(|m| m.contains(&process))
     }
 }
@@ -249,6 +249,26 @@ impl Plan {
     /// Whether a node is a message.
     pub(crate) fn is_message(&self, id: NodeId) -> bool {
         matches!(self.graph.node(id).kind, Kind::Send | Kind::Recv)
+    }
+
+    /// Does what a node that calculates or copies says; nothing for a message or no node.
+    pub fn compute(&self, id: NodeId) {
+        match self.actions.get(id as usize) {
+            Some(Action::Calc(op, src, dst, bytes)) => op(*src, *dst, *bytes),
+            Some(Action::Copy(src, dst, bytes)) => dst.copy_from(*src, *bytes as usize),
+            Some(Action::Send(..) | Action::Recv(..)) | None => {}
+        }
+    }
+
+    /// Does `bytes` bytes from byte `start` on of a node that copies; nothing for another node, or
+    /// beyond its end.
+    pub fn copy(&self, id: NodeId, start: u64, bytes: u64) {
+        if let Some(Action::Copy(src, dst, all)) = self.actions.get(id as usize)
+            && start.checked_add(bytes).is_some_and(|end| end <= *all)
+        {
+            let at = start as i64;
+            dst.offset(at).copy_from(src.offset(at), bytes as usize);
+        }
     }
 }
 

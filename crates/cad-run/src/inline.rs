@@ -5,13 +5,13 @@
 //! completion comes to another's slot.
 
 use crate::descriptor::{Action, Plan};
+use crate::executor::{Counts, Executor, Issued, NotIssued, State};
 use cad::{NodeId, Run};
 use layout::Data;
 use mtmi::{
     Completion, Context, Cookie, Endpoint, Outcome, SendMode, Source, Submit, TagSel, Transport,
 };
 use std::collections::{BTreeSet, HashMap};
-use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,64 +19,6 @@ use std::time::Instant;
 
 /// Bits of a tag that tell a descriptor's messages apart; the number of the issue has the rest.
 const NODE_BITS: u32 = cad::MAX_TAG.count_ones();
-
-/// What has become of an issue; the numbers are those of the word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum State {
-    /// END is reached.
-    Done = 0,
-    /// It is under way.
-    Pending = 1,
-    /// A message was not as long as its receive node says.
-    Length = 2,
-    /// A process that takes part is gone.
-    Lost = 3,
-    /// It was cancelled.
-    Cancelled = 4,
-    /// It has not been issued yet.
-    Idle = 5,
-}
-
-impl State {
-    fn of(word: u32) -> State {
-        match word {
-            0 => State::Done,
-            1 => State::Pending,
-            2 => State::Length,
-            3 => State::Lost,
-            4 => State::Cancelled,
-            _ => State::Idle,
-        }
-    }
-}
-
-/// The channel is not one that the transport can tell from others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WrongChannel;
-
-impl fmt::Display for WrongChannel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the channel's number is too large")
-    }
-}
-
-impl std::error::Error for WrongChannel {}
-
-/// An issue, for asking after it. It may be dropped any time.
-#[derive(Clone, Debug)]
-pub struct Issued {
-    word: Arc<AtomicU32>,
-    slot: u32,
-}
-
-impl Issued {
-    /// One load.
-    #[inline]
-    pub fn query(&self) -> State {
-        State::of(self.word.load(Ordering::Acquire))
-    }
-}
 
 struct Running {
     plan: Rc<Plan>,
@@ -98,6 +40,7 @@ pub struct Inline<T: Transport> {
     issued: HashMap<u32, u32>,
     lost: BTreeSet<u32>,
     completions: Vec<Completion>,
+    counts: Counts,
 }
 
 impl<T: Transport> Inline<T> {
@@ -109,6 +52,7 @@ impl<T: Transport> Inline<T> {
             issued: HashMap::new(),
             lost: BTreeSet::new(),
             completions: Vec::new(),
+            counts: Counts::default(),
         }
     }
 
@@ -116,29 +60,22 @@ impl<T: Transport> Inline<T> {
     pub fn into_transport(self) -> T {
         self.transport
     }
+}
 
-    /// Starts a plan on a channel. It may be over when this returns.
-    ///
-    /// # Errors
-    /// The transport does not know so high a channel.
-    pub fn issue(&mut self, plan: &Rc<Plan>, channel: u32) -> Result<Issued, WrongChannel> {
-        let word = Arc::new(AtomicU32::new(State::Idle as u32));
-        self.issue_with(plan, channel, word)
+impl<T: Transport> Executor for Inline<T> {
+    fn name(&self) -> &'static str {
+        "inline"
     }
 
-    /// As `issue`, with a word of the caller's, that nothing else is under way with.
-    ///
-    /// # Errors
-    /// As of `issue`.
-    pub fn issue_with(
+    fn issue_with(
         &mut self,
         plan: &Rc<Plan>,
         channel: u32,
         word: Arc<AtomicU32>,
-    ) -> Result<Issued, WrongChannel> {
+    ) -> Result<Issued, NotIssued> {
         let bits = self.transport.limits().context_bits.min(32);
         if u64::from(channel) >> bits != 0 {
-            return Err(WrongChannel);
+            return Err(NotIssued::Channel);
         }
         let number = self.issued.entry(channel).or_default();
         let tag = (*number << NODE_BITS & i32::MAX as u32) as i32;
@@ -161,14 +98,10 @@ impl<T: Transport> Inline<T> {
         }
         self.slots[slot] = Some(running);
         self.advance(slot);
-        Ok(Issued {
-            word,
-            slot: slot as u32,
-        })
+        Ok(Issued::new(word, slot as u32))
     }
 
-    /// Moves what can move now; whether anything did.
-    pub fn progress(&mut self) -> bool {
+    fn progress(&mut self) -> bool {
         let mut done = std::mem::take(&mut self.completions);
         let moved = self.transport.progress(&mut done);
         for completion in done.drain(..) {
@@ -182,13 +115,12 @@ impl<T: Transport> Inline<T> {
         }
         self.completions = done;
         while let Some(peer) = self.transport.next_failure() {
-            self.lose(peer);
+            self.lose(peer.0);
         }
         moved
     }
 
-    /// Until an issue is over, or the deadline has passed.
-    pub fn wait(&mut self, issued: &Issued, deadline: Option<Instant>) -> State {
+    fn wait(&mut self, issued: &Issued, deadline: Option<Instant>) -> State {
         loop {
             let state = issued.query();
             if state != State::Pending {
@@ -203,10 +135,9 @@ impl<T: Transport> Inline<T> {
         }
     }
 
-    /// Takes an issue back; it ends when its buffers are no longer in use.
-    pub fn cancel(&mut self, issued: &Issued) {
-        let slot = issued.slot as usize;
-        let same = |r: &Running| Arc::ptr_eq(&r.word, &issued.word);
+    fn cancel(&mut self, issued: &Issued) {
+        let slot = issued.slot();
+        let same = |r: &Running| issued.writes(&r.word);
         if self
             .slots
             .get(slot)
@@ -217,11 +148,13 @@ impl<T: Transport> Inline<T> {
         }
     }
 
-    fn lose(&mut self, peer: Endpoint) {
-        self.transport.peer_failed(peer);
-        self.lost.insert(peer.0);
+    fn lose(&mut self, process: u32) {
+        if !self.lost.insert(process) {
+            return;
+        }
+        self.transport.peer_failed(Endpoint(process));
         for slot in 0..self.slots.len() {
-            let needed = |r: &Running| r.plan.needs(peer.0);
+            let needed = |r: &Running| r.plan.needs(process);
             if self.slots[slot].as_ref().is_some_and(needed) {
                 self.fail(slot, State::Lost);
                 self.advance(slot);
@@ -229,6 +162,12 @@ impl<T: Transport> Inline<T> {
         }
     }
 
+    fn counts(&mut self) -> Counts {
+        self.counts
+    }
+}
+
+impl<T: Transport> Inline<T> {
     /// Nothing more is started; what is under way is taken back.
     fn fail(&mut self, slot: usize, why: State) {
         let Some(running) = &mut self.slots[slot] else {
@@ -259,7 +198,7 @@ impl<T: Transport> Inline<T> {
         };
         running.run.complete(&running.plan.graph, node);
         match done.outcome {
-            Outcome::Done if done.bytes == expected => {}
+            Outcome::Done if done.bytes == expected => self.counts.nodes += 1,
             Outcome::Done | Outcome::Truncated { .. } => self.fail(slot, State::Length),
             Outcome::PeerFailed => self.fail(slot, State::Lost),
             Outcome::Cancelled => self.fail(slot, State::Cancelled),
@@ -287,12 +226,9 @@ impl<T: Transport> Inline<T> {
                 }
                 continue;
             }
-            match &running.plan.actions[node as usize] {
-                Action::Calc(op, src, dst, bytes) => op(*src, *dst, *bytes),
-                Action::Copy(src, dst, bytes) => dst.copy_from(*src, *bytes as usize),
-                Action::Send(..) | Action::Recv(..) => {}
-            }
+            running.plan.compute(node);
             running.run.complete(&running.plan.graph, node);
+            self.counts.nodes += 1;
         }
         let Some(running) = &self.slots[slot] else {
             return;
@@ -301,6 +237,8 @@ impl<T: Transport> Inline<T> {
             running.pending.is_empty() && (running.failed.is_some() || running.run.is_done());
         if over {
             let state = running.failed.unwrap_or(State::Done);
+            self.counts.plans += u64::from(state == State::Done);
+            self.counts.in_calls = self.counts.nodes;
             running.word.store(state as u32, Ordering::Release);
             self.slots[slot] = None;
         }

@@ -1,5 +1,5 @@
-//! CAD as a library of its own: descriptors that a program makes node by node, and the executor that
-//! runs them inside the program's calls. Knows nothing of MPI: the processes are those that an MTMI
+//! CAD as a library of its own: descriptors that a program makes node by node, what an executor of
+//! them is, and the one that runs them inside the program's calls. Knows nothing of MPI: the processes are those that an MTMI
 //! transport joins.
 //!
 //! # The three layers
@@ -7,8 +7,9 @@
 //! * [`Descriptor`] (CAD interface): nodes with addresses, bytes and process numbers, and edges between
 //!   them, as the KACC paper has them: `MakeSendNode`, `MakeRecvNode`, `MakeCalcNode`, `ConnectNode`.
 //!   [`Descriptor::plan`] turns them into a verified [`Plan`], which may be issued any number of times.
-//! * [`Inline`] (progress engine): issues plans, advances them whenever something completes, and
-//!   writes each one's word at its END.
+//! * [`Executor`] (progress engine): issues plans, advances them whenever something completes, and
+//!   writes each one's word at its END. [`Inline`] does that in the program's calls; crate `cad-ring`
+//!   has one that leaves it to the kernel. [`Choice`] is what the environment asks for.
 //! * [`mtmi::Transport`] (point-to-point): moves the messages and says what completed.
 //!
 //! # Which message is meant
@@ -22,14 +23,14 @@
 //! # The word
 //!
 //! [`Issued::query`] is one load of a word that END writes, whoever executes: no lock, no system
-//! call. With [`Inline`] a program that only queries sees no progress; it calls [`Inline::progress`]
+//! call. With [`Inline`] a program that only queries sees no progress; it calls [`Executor::progress`]
 //! (or waits), which is what running inline means.
 //!
 //! # Failure and cancellation
 //!
 //! When a message fails, or one of its members is gone, or it is cancelled, a plan starts nothing more,
 //! takes back what is under way, and END writes why as soon as no buffer is in use any more. Cancelling is
-//! local: the others then wait for what does not come, so all cancel or none.
+//! local with [`Inline`]: the others then wait for what does not come, so all cancel or none.
 //!
 //! # Buffers
 //!
@@ -39,8 +40,10 @@
 #![forbid(unsafe_code)]
 
 mod descriptor;
+mod executor;
 mod inline;
 
 pub use boundary::UserBuf;
 pub use descriptor::{Calc, Descriptor, END, Plan, Refused, START, barrier};
-pub use inline::{Inline, Issued, State, WrongChannel};
+pub use executor::{Choice, Counts, Executor, Issued, NotIssued, State};
+pub use inline::Inline;

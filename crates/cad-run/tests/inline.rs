@@ -1,6 +1,8 @@
 //! Descriptors on simulated processes, each in a thread of its own.
 
-use cad_run::{Calc, Descriptor, END, Inline, Plan, Refused, START, State, UserBuf, barrier};
+use cad_run::{
+    Calc, Descriptor, END, Executor, Inline, Plan, Refused, START, State, UserBuf, barrier,
+};
 use mtmi::Matched;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -113,6 +113,10 @@ pub(crate) fn cut(
     let mut cuts = Vec::with_capacity(works.len());
     let mut total = 0u64;
     for work in works {
+        let piece = match work.kind {
+            Kind::Calc if options.whole_calc => u64::MAX,
+            _ => piece,
+        };
         let cut = Cut::new(work, total as PieceId, piece);
         total += u64::from(cut.pieces);
         if total > MAX_ENTRIES as u64 {

@@ -63,6 +63,8 @@ pub struct Options {
     pub kernel_calc: u64,
     /// Bytes up to which the kernel copies; 0: the rank does all.
     pub kernel_copy: u64,
+    /// Leaves calculations whole: for operators that know more of their elements than the graph does.
+    pub whole_calc: bool,
     /// Lets a relay receive and forward piece by piece in one chain, without tokens. For graphs
     /// whose teams pass [`team::verify`] so (broadcasts do) and not in general: a receiver that is
     /// late then also delays others.
@@ -78,6 +80,7 @@ impl Default for Options {
             eager: 0,
             kernel_calc: 0,
             kernel_copy: 0,
+            whole_calc: false,
             interleave: false,
         }
     }

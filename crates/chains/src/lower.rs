@@ -43,7 +43,7 @@ impl Span {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Work {
     pub kind: Kind,
-    /// World rank.
+    /// World rank, or, of what is no message, the node.
     pub peer: u32,
     /// Read, by all but RECV.
     pub src: Span,
@@ -118,7 +118,7 @@ pub(crate) fn lower(graph: &Graph, world: &[u32]) -> Result<Vec<Work>, Refused> 
         let id = id as NodeId;
         let mut work = Work {
             kind: node.kind,
-            peer: 0,
+            peer: id,
             src: span(graph, id, &node.src)?,
             dst: span(graph, id, &node.dst)?,
             unit: 1,

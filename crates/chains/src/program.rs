@@ -66,7 +66,8 @@ pub struct Entry {
     pub flags: u8,
     /// Bytes of an element of a CALC.
     pub unit: u16,
-    /// World rank of the other process, or index of the token.
+    /// World rank of the other process, index of the token, or the node of the graph that a CALC or COPY
+    /// is (a piece of).
     pub peer: u32,
     /// Memory that is sent, received into, or calculated or copied into.
     pub area: u32,

@@ -15,6 +15,7 @@ fn options(rng: &mut Rng) -> Options {
         eager: rng.pick(&[0, 0, 5, 40, 1000]),
         kernel_calc: rng.pick(&[0, 8, 1000]),
         kernel_copy: rng.pick(&[0, 8, 1000]),
+        whole_calc: rng.pick(&[false, true]),
         ..Options::default()
     }
 }

@@ -19,7 +19,7 @@ const FORTRAN: [(&str, &str); 2] = [
 
 /// Environment variables that a person may set. Those by which the parts of a job know each other
 /// (`PMI_*`, `YAMABIKO_*_FD`) are not among them.
-const VARIABLES: [(&str, &str); 10] = [
+const VARIABLES: [(&str, &str); 11] = [
     ("MPIEXEC_TIMEOUT", "seconds after which mpiexec ends a job"),
     (
         "YAMABIKO_FABRICS",
@@ -36,6 +36,10 @@ const VARIABLES: [(&str, &str); 10] = [
     (
         "YAMABIKO_TCP_REACTOR",
         "how tcp watches sockets: epoll or io_uring (default: epoll)",
+    ),
+    (
+        "YAMABIKO_CAD",
+        "what runs the descriptors of libcad: inline or ring (default: inline)",
     ),
     (
         "YAMABIKO_CC",
@@ -87,6 +91,7 @@ pub fn summary() -> String {
         }),
     );
     section(&mut text, "fabrics", fabrics());
+    section(&mut text, "executors of libcad", executors());
     let launcher = format!(
         "one machine or several (ssh, or any command), PMI-1, at most {} ranks",
         crate::options::RANKS_MAX
@@ -186,9 +191,28 @@ fn fabrics() -> [(String, String); 3] {
     ]
 }
 
+/// What can run descriptors: where each does, and whether it works here.
+fn executors() -> [(String, String); 2] {
+    let kernel = match cad_ring::usable() {
+        Ok(()) => "usable".to_owned(),
+        Err(why) => format!("not usable here: {why}"),
+    };
+    [
+        (
+            "inline".to_owned(),
+            "in the calls of the program: usable".to_owned(),
+        ),
+        (
+            "ring".to_owned(),
+            format!("in the kernel, on one machine: {kernel}"),
+        ),
+    ]
+}
+
 fn tunables() -> impl Iterator<Item = &'static Tunable> {
     let fabrics = shm::TUNABLES.iter().chain(&tcp::TUNABLES);
-    fabrics.chain(&cad::TUNABLES).chain(&chains::TUNABLES)
+    let collectives = cad::TUNABLES.iter().chain(&chains::TUNABLES);
+    fabrics.chain(collectives).chain(&cad_ring::TUNABLES)
 }
 
 fn found(path: &Path) -> &'static str {
@@ -227,6 +251,8 @@ mod tests {
             "tcp.window",
             "processes on several machines: usable, allowed are epoll",
             "YAMABIKO_PORT_RANGE",
+            "in the calls of the program: usable",
+            "in the kernel, on one machine: ",
             "cad.alltoall.bruck_max",
             "MPIEXEC_TIMEOUT",
         ] {

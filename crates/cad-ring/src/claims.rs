@@ -1,0 +1,87 @@
+//! Which of two processes lends the streams of a channel: the one that needs them first. So whoever issues
+//! first can begin at once, whether the other comes soon or not.
+//!
+//! Both would bind the same abstract name to a socket, and the system lets one of them. Its name follows from
+//! the secrets of both and the channel's number: nobody else can take it before. Nothing listens
+//! there, and it vanishes with whoever bound it.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
+
+/// What was decided so far. It stays.
+#[derive(Default)]
+pub(crate) struct Claims {
+    /// By channel and peer: the bound socket, if this process lends.
+    held: HashMap<(u32, u32), Option<OwnedFd>>,
+}
+
+impl Claims {
+    /// Whether this process lends the channel's streams to the peer; decides it, if it is not. `secrets` are
+    /// those of both, the lower rank's first.
+    ///
+    /// # Errors
+    /// What the system says, if it is not that the peer was quicker.
+    pub fn claim(&mut self, channel: u32, peer: u32, secrets: [&str; 2]) -> io::Result<bool> {
+        if let Some(held) = self.held.get(&(channel, peer)) {
+            return Ok(held.is_some());
+        }
+        let held = take(&name(secrets, channel))?;
+        let mine = held.is_some();
+        self.held.insert((channel, peer), held);
+        Ok(mine)
+    }
+
+    /// Whether it was decided that this process lends.
+    pub fn holds(&self, channel: u32, peer: u32) -> bool {
+        matches!(self.held.get(&(channel, peer)), Some(Some(_)))
+    }
+}
+
+/// 128 bits that nobody knows who does not know the secrets.
+fn name(secrets: [&str; 2], channel: u32) -> String {
+    let half = |turn: u8| {
+        let mut hasher = DefaultHasher::new();
+        (turn, secrets, channel).hash(&mut hasher);
+        hasher.finish()
+    };
+    format!("yamabiko-lane-{:016x}{:016x}", half(0), half(1))
+}
+
+/// A socket with this name; `None` if there is one already.
+fn take(name: &str) -> io::Result<Option<OwnedFd>> {
+    let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
+    let kind = SocketType::SEQPACKET;
+    let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    match bind(&socket, &address) {
+        Ok(()) => Ok(Some(socket)),
+        Err(Errno::ADDRINUSE) => Ok(None),
+        Err(e) => Err(e.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_two_lends() {
+        let secret = format!("{:x}", sys::random::u64().unwrap());
+        let secrets = [secret.as_str(), "other"];
+        let (mut a, mut b) = (Claims::default(), Claims::default());
+        assert!(!a.holds(7, 1));
+        for _ in 0..2 {
+            assert!(a.claim(7, 1, secrets).unwrap());
+            assert!(!b.claim(7, 0, secrets).unwrap());
+        }
+        assert!(b.claim(8, 0, secrets).unwrap());
+        assert!(!a.claim(8, 1, secrets).unwrap());
+        assert!(a.holds(7, 1) && !b.holds(7, 0) && b.holds(8, 0));
+        // Another pair of the same processes' names.
+        assert!(a.claim(7, 2, ["other", &secret]).unwrap());
+    }
+}

@@ -1,0 +1,649 @@
+//! What processes tell each other beside the data: connections that they lend, issues that end early, and
+//! that they leave. And who is gone without a word.
+//!
+//! Each process listens on an abstract Unix socket with a random name, which it publishes together with
+//! a random secret. Whoever has something to say to it, or wants to hear of its end, connects and shows
+//! the secret; both ends check that the other belongs to the same user (`sys::unix` does). What a process
+//! says it says on the connection that it made, so two processes that connect at the same time need
+//! not agree on which connection to keep.
+//!
+//! Invariants: nothing here waits for another process to listen: what its socket does not hold is kept
+//! until it does ([`Control::is_behind`]); all numbers that come in are bounded; a process that says what no correct one says counts as lost.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use cad_run::State;
+use sys::unix::{self, Kind, Listener, Socket};
+
+use crate::packet::{BYE, LANE, News, OVER, PACKET, news, packet};
+
+/// The version of this library, which all ranks of a job must share.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// First word of a card and of a hello.
+const HELLO: &str = "yamabiko-ring";
+/// How long connecting to a process may take whose queue of callers is full.
+const CALL: Duration = Duration::from_secs(5);
+/// How long leaving waits for others to hear of it: they read when they are next in a call.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// Callers beyond the number of processes that are kept while they have not shown the secret.
+const STRANGERS: usize = 64;
+
+/// A process that can be called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Address {
+    name: String,
+    secret: String,
+}
+
+/// A caller.
+struct Caller {
+    socket: Socket,
+    /// Which process, once it has shown the secret.
+    rank: Option<u32>,
+}
+
+/// A packet, and the descriptor that goes with it.
+type Letter = ([u8; PACKET], Option<OwnedFd>);
+
+/// What a watch is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Watched {
+    Listener,
+    Caller(u32),
+    Called(u32),
+}
+
+/// A descriptor that is to be watched from now on, for which events of `poll`, and its name.
+pub(crate) struct Watch<'a> {
+    pub fd: BorrowedFd<'a>,
+    pub events: i16,
+    pub id: u32,
+}
+
+/// A process that can be called, before it knows the others.
+pub(crate) struct Own {
+    listener: Listener,
+    address: Address,
+    neighbourhood: u64,
+}
+
+/// The connections of a process.
+pub(crate) struct Control {
+    rank: u32,
+    listener: Listener,
+    own: Address,
+    others: Vec<Address>,
+    /// Connections to others, on which this process speaks.
+    called: BTreeMap<u32, Socket>,
+    /// Connections from others, by the number of their watch.
+    callers: BTreeMap<u32, Caller>,
+    /// What is still to be said to others, in its order.
+    unsaid: BTreeMap<u32, VecDeque<Letter>>,
+    watched: HashMap<u32, Watched>,
+    next_watch: u32,
+    /// Watches that are still to be begun, and those that are to be ended: the kernel keeps what it
+    /// watches open.
+    unwatched: Vec<u32>,
+    ended: Vec<u32>,
+    lost: BTreeSet<u32>,
+    /// Those that have left in order; they are not lost when their connections end.
+    left: BTreeSet<u32>,
+    news: Vec<(u32, News)>,
+    /// Those found lost since the last look.
+    newly_lost: Vec<u32>,
+    /// Whether a caller could not be let in, for lack of descriptors.
+    deaf: bool,
+}
+
+fn now() -> Option<Instant> {
+    Some(Instant::now())
+}
+
+fn random() -> io::Result<String> {
+    let bytes = sys::random::bytes16()?;
+    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
+}
+
+impl Own {
+    pub fn listen() -> io::Result<Own> {
+        let (name, secret) = (format!("yamabiko-cad-{}", random()?), random()?);
+        Ok(Own {
+            listener: unix::listen(name.as_bytes(), Kind::Packets)?,
+            address: Address { name, secret },
+            neighbourhood: unix::neighbourhood()?,
+        })
+    }
+
+    /// What the others have to know: printable, without blanks, below 200 bytes.
+    pub fn card(&self) -> String {
+        let Address { name, secret } = &self.address;
+        let place = self.neighbourhood;
+        format!("{HELLO}/{VERSION}/{place:016x}/{name}/{secret}")
+    }
+
+    /// The control of process `rank`; `cards` has what all processes published, in their order.
+    ///
+    /// # Errors
+    /// In words: whose card is no neighbour's.
+    pub fn join(self, rank: u32, cards: &[String]) -> Result<Control, String> {
+        let mut others = Vec::with_capacity(cards.len());
+        for (peer, card) in cards.iter().enumerate() {
+            let parts: Vec<&str> = card.split('/').collect();
+            let [HELLO, version, place, name, secret] = parts[..] else {
+                return Err(format!("rank {peer} does not use it"));
+            };
+            if version != VERSION {
+                return Err(format!(
+                    "rank {peer} runs version {version} of Yamabiko, this rank runs {VERSION}"
+                ));
+            }
+            if u64::from_str_radix(place, 16) != Ok(self.neighbourhood) {
+                return Err(format!(
+                    "rank {peer} is on another machine, in another network namespace or of another user, \
+                     and it knows connections inside a machine only"
+                ));
+            }
+            others.push(Address {
+                name: name.to_owned(),
+                secret: secret.to_owned(),
+            });
+        }
+        Ok(Control {
+            rank,
+            listener: self.listener,
+            own: self.address,
+            others,
+            called: BTreeMap::new(),
+            callers: BTreeMap::new(),
+            unsaid: BTreeMap::new(),
+            watched: HashMap::from([(0, Watched::Listener)]),
+            next_watch: 1,
+            unwatched: vec![0],
+            ended: Vec::new(),
+            lost: BTreeSet::new(),
+            left: BTreeSet::new(),
+            news: Vec::new(),
+            newly_lost: Vec::new(),
+            deaf: false,
+        })
+    }
+}
+
+/// Whether the other has not read enough yet: its queue is full, or too many descriptors are on their way.
+fn is_full(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::TimedOut || error.raw_os_error() == Some(libc::ETOOMANYREFS)
+}
+
+/// Compares in a time that does not tell where the difference is.
+fn equal(a: &str, b: &str) -> bool {
+    let differences = a.bytes().zip(b.bytes()).fold(0, |d, (x, y)| d | (x ^ y));
+    a.len() == b.len() && std::hint::black_box(differences) == 0
+}
+
+impl Control {
+    pub fn size(&self) -> u32 {
+        self.others.len() as u32
+    }
+
+    /// Whether a process is gone.
+    pub fn is_lost(&self, peer: u32) -> bool {
+        self.lost.contains(&peer)
+    }
+
+    pub fn lost(&self) -> impl Iterator<Item = u32> {
+        self.lost.iter().copied()
+    }
+
+    /// Connects to a process, unless that was done; so its end will be heard of. Whether it is there.
+    pub fn call(&mut self, peer: u32) -> bool {
+        if self.is_lost(peer) || self.left.contains(&peer) {
+            return false;
+        }
+        if self.called.contains_key(&peer) {
+            return true;
+        }
+        let Some(Address { name, secret }) = self.others.get(peer as usize) else {
+            return false;
+        };
+        let hello = format!("{HELLO} {VERSION} {} {secret}", self.rank);
+        let deadline = sys::clock::after(CALL);
+        let socket = unix::connect(name.as_bytes(), Kind::Packets, deadline).and_then(|socket| {
+            socket.send_all(hello.as_bytes(), None, deadline)?;
+            Ok(socket)
+        });
+        match socket {
+            Ok(socket) => {
+                self.called.insert(peer, socket);
+                self.begin_watch(Watched::Called(peer));
+                true
+            }
+            Err(_) => {
+                self.lose(peer);
+                false
+            }
+        }
+    }
+
+    fn begin_watch(&mut self, what: Watched) -> u32 {
+        let id = self.next_watch;
+        self.next_watch += 1;
+        self.watched.insert(id, what);
+        self.unwatched.push(id);
+        id
+    }
+
+    /// A process is gone, or says what no correct one says.
+    pub fn lose(&mut self, peer: u32) {
+        if !self.left.contains(&peer) && self.lost.insert(peer) {
+            self.newly_lost.push(peer);
+        }
+    }
+
+    /// The watches that are to be begun.
+    pub fn unwatched(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.unwatched)
+    }
+
+    /// The watches that are to be ended.
+    pub fn ended(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// All watches that were begun and not ended.
+    pub fn watches(&self) -> impl Iterator<Item = u32> {
+        self.watched.keys().copied()
+    }
+
+    fn end_watch(&mut self, what: Watched) {
+        let ended = self.watched.extract_if(|_, w| *w == what);
+        self.ended.extend(ended.map(|(id, _)| id));
+    }
+
+    /// What a watch is to be begun on, if it still is.
+    pub fn watch(&self, id: u32) -> Option<Watch<'_>> {
+        let hung = libc::POLLRDHUP;
+        let (fd, events) = match *self.watched.get(&id)? {
+            Watched::Listener => (self.listener.as_fd(), libc::POLLIN),
+            Watched::Caller(id) => (self.callers.get(&id)?.socket.as_fd(), libc::POLLIN | hung),
+            Watched::Called(peer) => (self.called.get(&peer)?.as_fd(), hung),
+        };
+        Some(Watch { fd, events, id })
+    }
+
+    /// Something happened at a watched descriptor; `more`: the watch goes on.
+    pub fn event(&mut self, id: u32, more: bool) {
+        let Some(&what) = self.watched.get(&id) else {
+            return;
+        };
+        if !more {
+            self.unwatched.push(id);
+        }
+        match what {
+            Watched::Listener => self.accept(),
+            Watched::Caller(_) => self.hear(id),
+            Watched::Called(peer) => {
+                // What it said last comes first.
+                self.hear_all(peer);
+                self.drop_called(peer);
+            }
+        }
+    }
+
+    /// A process that was called is not there any more.
+    fn drop_called(&mut self, peer: u32) {
+        self.end_watch(Watched::Called(peer));
+        self.called.remove(&peer);
+        self.unsaid.remove(&peer);
+        self.lose(peer);
+    }
+
+    fn accept(&mut self) {
+        loop {
+            let socket = match self.listener.accept(now()) {
+                Ok(socket) => socket,
+                Err(e) => {
+                    self.deaf = e.kind() != ErrorKind::TimedOut;
+                    return;
+                }
+            };
+            let strangers = self.callers.values().filter(|c| c.rank.is_none());
+            if strangers.count() >= self.others.len() + STRANGERS {
+                continue;
+            }
+            let id = self.next_watch;
+            self.callers.insert(id, Caller { socket, rank: None });
+            self.begin_watch(Watched::Caller(id));
+            self.hear(id);
+        }
+    }
+
+    /// Whether something could not be done at once: let a caller in, or say something.
+    pub fn is_behind(&self) -> bool {
+        self.deaf || !self.unsaid.is_empty()
+    }
+
+    /// Tries again what could not be done at once.
+    pub fn catch_up(&mut self) {
+        if self.deaf {
+            self.accept();
+        }
+        let peers: Vec<u32> = self.unsaid.keys().copied().collect();
+        peers.into_iter().for_each(|peer| self.speak(peer));
+    }
+
+    /// The secrets of this process and another, the lower rank's first.
+    pub fn secrets(&self, peer: u32) -> [&str; 2] {
+        let theirs = self.others.get(peer as usize).map_or("", |o| &o.secret);
+        match self.rank < peer {
+            true => [&self.own.secret, theirs],
+            false => [theirs, &self.own.secret],
+        }
+    }
+
+    /// Reads all that a process has said.
+    pub fn hear_all(&mut self, peer: u32) {
+        self.accept();
+        let of_peer = |(&id, c): (&u32, &Caller)| (c.rank == Some(peer)).then_some(id);
+        let ids: Vec<u32> = self.callers.iter().filter_map(of_peer).collect();
+        for id in ids {
+            self.hear(id);
+        }
+    }
+
+    /// Reads all that a caller has said.
+    fn hear(&mut self, id: u32) {
+        loop {
+            let Some(caller) = self.callers.get(&id) else {
+                return;
+            };
+            let mut packet = [0; 256];
+            let got = match caller.socket.receive(&mut packet, now()) {
+                Ok(got) if got.bytes > 0 => got,
+                Err(e) if e.kind() == ErrorKind::TimedOut => return,
+                _ => return self.hang_up(id),
+            };
+            let said = &packet[..got.bytes];
+            let understood = match caller.rank {
+                Some(rank) => match news(said, got.fd) {
+                    Some(News::Bye) => {
+                        self.left.insert(rank);
+                        self.news.push((rank, News::Bye));
+                        Some(())
+                    }
+                    news => news.map(|n| self.news.push((rank, n))),
+                },
+                None => self.hello(said).map(|rank| {
+                    if let Some(caller) = self.callers.get_mut(&id) {
+                        caller.rank = Some(rank);
+                    }
+                }),
+            };
+            if understood.is_none() {
+                return self.hang_up(id);
+            }
+        }
+    }
+
+    /// Whose hello it is, if that one has not called before.
+    fn hello(&self, said: &[u8]) -> Option<u32> {
+        let words: Vec<&str> = std::str::from_utf8(said).ok()?.split(' ').collect();
+        let [HELLO, VERSION, rank, secret] = words[..] else {
+            return None;
+        };
+        let rank: u32 = rank.parse().ok()?;
+        let known = equal(secret, &self.own.secret) && rank < self.size() && rank != self.rank;
+        let again = self.callers.values().any(|c| c.rank == Some(rank));
+        (known && !again).then_some(rank)
+    }
+
+    /// A caller has ended, or talks nonsense.
+    fn hang_up(&mut self, id: u32) {
+        self.end_watch(Watched::Caller(id));
+        if let Some(rank) = self.callers.remove(&id).and_then(|c| c.rank) {
+            self.lose(rank);
+        }
+    }
+
+    /// What others said since the last time, and whom it came from.
+    pub fn news(&mut self) -> Vec<(u32, News)> {
+        std::mem::take(&mut self.news)
+    }
+
+    /// Who was found lost since the last time.
+    pub fn newly_lost(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.newly_lost)
+    }
+
+    fn say(&mut self, peer: u32, packet: [u8; PACKET], fd: Option<OwnedFd>) {
+        if self.call(peer) {
+            let unsaid = self.unsaid.entry(peer).or_default();
+            unsaid.push_back((packet, fd));
+            self.speak(peer);
+        }
+    }
+
+    /// Says to a process what is still to be said, as far as its socket takes it.
+    fn speak(&mut self, peer: u32) {
+        let (Some(unsaid), Some(socket)) = (self.unsaid.get_mut(&peer), self.called.get(&peer))
+        else {
+            return;
+        };
+        while let Some((packet, fd)) = unsaid.front() {
+            let fd = fd.as_ref().map(AsFd::as_fd);
+            match socket.send_all(packet, fd, now()) {
+                Ok(()) => drop(unsaid.pop_front()),
+                Err(e) if is_full(&e) => return,
+                Err(_) => return self.drop_called(peer),
+            }
+        }
+        self.unsaid.remove(&peer);
+    }
+
+    /// Lends a connection.
+    pub fn lend(&mut self, peer: u32, channel: u32, lane: u8, from: u64, socket: OwnedFd) {
+        self.say(peer, packet(LANE, lane, channel, from), Some(socket));
+    }
+
+    /// Tells that an issue ended early.
+    pub fn tell_over(&mut self, peer: u32, channel: u32, number: u64, why: State) {
+        // Who does not hear it is lost, and then hears that.
+        self.say(peer, packet(OVER, why as u8, channel, number), None);
+    }
+
+    /// Tells all that would hear of this process's end that it is in order.
+    pub fn leave(&mut self) {
+        self.accept();
+        let callers = self.callers.values().filter_map(|c| c.rank);
+        let all: BTreeSet<u32> = callers.chain(self.called.keys().copied()).collect();
+        for peer in all {
+            self.say(peer, packet(BYE, 0, 0, 0), None);
+        }
+        let deadline = Instant::now() + FAREWELL;
+        while !self.unsaid.is_empty() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+            self.catch_up();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two processes that know each other.
+    fn two() -> [Control; 2] {
+        let own = [0, 1].map(|_| Own::listen().unwrap());
+        let cards = own.each_ref().map(Own::card);
+        assert!(cards.iter().all(|c| c.len() < 200 && !c.contains(' ')));
+        let mut rank = 0..;
+        own.map(|o| o.join(rank.next().unwrap(), &cards).ok().unwrap())
+    }
+
+    /// As a watch would say it: somebody calls, or callers have said something.
+    fn look(control: &mut Control) {
+        for id in control.watches().collect::<Vec<_>>() {
+            if !matches!(control.watched.get(&id), Some(Watched::Called(_))) {
+                control.event(id, true);
+            }
+        }
+    }
+
+    #[test]
+    fn news_come_with_whom_they_are_from() {
+        let [mut a, mut b] = two();
+        let (near, far) = unix::pair(Kind::Stream).unwrap();
+        a.lend(1, 7, 1, 3, far.into());
+        a.tell_over(1, 8, 1 << 40, State::Lost);
+        look(&mut b);
+        let news = b.news();
+        let [
+            (
+                0,
+                News::Lane {
+                    channel: 7,
+                    lane: 1,
+                    from: 3,
+                    socket,
+                },
+            ),
+            (0, over),
+        ] = &news[..]
+        else {
+            panic!("{news:?}");
+        };
+        let lost = News::Over {
+            channel: 8,
+            number: 1 << 40,
+            why: State::Lost,
+        };
+        assert_eq!(format!("{over:?}"), format!("{lost:?}"));
+        rustix::io::write(socket, b"x").unwrap();
+        assert_eq!(near.receive(&mut [0; 4], now()).unwrap().bytes, 1);
+        assert!(b.newly_lost().is_empty() && a.newly_lost().is_empty());
+    }
+
+    #[test]
+    fn the_end_of_a_process_is_heard_of_by_both_ways() {
+        let [mut a, mut b] = two();
+        assert!(a.call(1) && b.call(0));
+        look(&mut a);
+        look(&mut b);
+        drop(a);
+        look(&mut b);
+        assert_eq!(b.newly_lost(), [0]);
+        assert!(b.is_lost(0) && !b.call(0));
+        // The caller's watch has to be ended.
+        assert_eq!(b.ended().len(), 1);
+        let called = b.watched.iter().find(|(_, w)| **w == Watched::Called(0));
+        let id = *called.unwrap().0;
+        b.event(id, true);
+        assert_eq!(b.ended(), [id]);
+        assert!(b.newly_lost().is_empty());
+    }
+
+    #[test]
+    fn nothing_is_lost_on_one_who_does_not_listen() {
+        const MANY: u64 = 5000;
+        let [mut a, mut b] = two();
+        for number in 0..MANY {
+            a.tell_over(1, 8, number, State::Lost);
+        }
+        assert!(a.is_behind() && !a.is_lost(1));
+        let mut heard = Vec::new();
+        while (heard.len() as u64) < MANY {
+            let before = heard.len();
+            look(&mut b);
+            heard.extend(b.news().into_iter().filter_map(|(_, n)| match n {
+                News::Over { number, .. } => Some(number),
+                News::Lane { .. } | News::Bye => None,
+            }));
+            assert!(heard.len() > before);
+            a.catch_up();
+        }
+        assert!(!a.is_behind() && heard.into_iter().eq(0..MANY));
+    }
+
+    #[test]
+    fn who_leaves_is_not_lost() {
+        let [mut a, mut b] = two();
+        assert!(b.call(0));
+        a.leave();
+        drop(a);
+        look(&mut b);
+        let called = b.watched.iter().find(|(_, w)| **w == Watched::Called(0));
+        let id = *called.unwrap().0;
+        b.event(id, true);
+        assert!(matches!(b.news()[..], [(0, News::Bye)]));
+        assert!(b.newly_lost().is_empty() && !b.is_lost(0) && !b.call(0));
+        assert!(b.called.is_empty() && b.callers.is_empty());
+    }
+
+    #[test]
+    fn nobody_is_there_who_does_not_listen() {
+        let [mut a, b] = two();
+        drop(b);
+        assert!(!a.call(1));
+        assert_eq!(a.newly_lost(), [1]);
+    }
+
+    #[test]
+    fn hellos_need_the_secret_and_come_once() {
+        let [mut a, b] = two();
+        let secret = b.own.secret.clone();
+        let hello = |rank: &str, secret: &str| format!("{HELLO} {VERSION} {rank} {secret}");
+        assert_eq!(b.hello(hello("0", &secret).as_bytes()), Some(0));
+        for wrong in [
+            hello("1", &secret),
+            hello("2", &secret),
+            hello("-1", &secret),
+            hello("0", &secret[1..]),
+            hello("0", ""),
+            hello("0", &secret).replace(VERSION, "0.0.0"),
+            hello("0", &secret) + " more",
+        ] {
+            assert_eq!(b.hello(wrong.as_bytes()), None, "{wrong}");
+        }
+        assert_eq!(b.hello(&[0xff, 0xfe]), None);
+        let mut b = b;
+        assert!(a.call(1));
+        look(&mut b);
+        assert_eq!(b.hello(hello("0", &secret).as_bytes()), None);
+    }
+
+    #[test]
+    fn cards_of_others_elsewhere_are_refused() {
+        let refused = |change: fn(&str) -> String| {
+            let own = Own::listen().unwrap();
+            let cards = [own.card(), change(&own.card())];
+            own.join(0, &cards).err().unwrap()
+        };
+        assert_eq!(refused(|_| "inline".into()), "rank 1 does not use it");
+        let elsewhere = |card: &str| {
+            let mut parts: Vec<String> = card.split('/').map(String::from).collect();
+            parts[2] = "0123456789abcdef".into();
+            parts.join("/")
+        };
+        assert!(refused(elsewhere).contains("on another machine"));
+        let older = |card: &str| card.replace(VERSION, "0.0.0");
+        assert!(refused(older).contains("version 0.0.0"));
+    }
+
+    #[test]
+    fn callers_that_say_nothing_are_bounded() {
+        let [_, mut b] = two();
+        let name = b.others[1].name.clone();
+        let guests: Vec<Socket> = (0..2 * STRANGERS)
+            .map(|_| {
+                unix::connect(name.as_bytes(), Kind::Packets, sys::clock::after(CALL)).unwrap()
+            })
+            .collect();
+        look(&mut b);
+        assert!(b.callers.len() <= STRANGERS + 2);
+        drop(guests);
+        look(&mut b);
+        assert!(b.callers.is_empty() && b.newly_lost().is_empty());
+    }
+}

@@ -1,0 +1,81 @@
+//! The executor `ring`: plans of `cad-run` run as linked io_uring chains, in the kernel, while the rank
+//! computes. No system call of the rank's own, no thread: the kernel does the next step when data come
+//! in, as work of the rank's thread, which it interrupts for that.
+//!
+//! * [`usable`] says whether it works here, and why not. It tries what is used, not the kernel's version.
+//! * [`Opening`] becomes a [`Ring`] when all processes of a job have published their cards.
+//! * `code`: a plan, compiled by crate `chains`, as steps. `uring`: the ring (the only unsafe module).
+//! * `control`: who says what to whom beside the data (`packet`), and who is gone. `lanes`: the streams for the data,
+//!   `claims`: who makes them.
+//!
+//! # What runs where
+//!
+//! SEND, RECV, and COPY in pieces of 64 KiB run in the kernel; so does END, which writes the word. A CALC
+//! waits for the rank's next call: its chain asks by a completion and waits for a token, and
+//! [`Executor::progress`](cad_run::Executor::progress) (or `wait`) calculates and posts it. A plan without CALC needs no call between issue and END, except:
+//!
+//! * the first plan on a lane (of two) of a channel after an issue failed there: of two processes one always lends
+//!   new connections when it issues; if the other issued before, it gets them in its next call. (The very first
+//!   plan on a channel waits some milliseconds for them, if both issue at the same time.)
+//! * an issue whose predecessor but one on the channel isn't over: it starts in the next call after that;
+//! * failures: that a process is gone, or has taken its part back, shows in the word after the next call.
+//!
+//! Work of the kernel in a thread may end a system call in which the thread sleeps, as a signal without
+//! effect does: most go on, some (`epoll_wait`) give EINTR. Where ranks outnumber processors, the kernel's work for a rank that waits for its processor waits with it.
+//!
+//! # What differs from `Inline`
+//!
+//! * Messages of a pair of processes arrive in the order in which the nodes were made, whatever edges
+//!   say; a plan whose edges contradict that is not issued ([`NotIssued::Unfit`](cad_run::NotIssued)), nor is one with a
+//!   calculation on no bytes. If the parts of several processes contradict each other over that order, they
+//!   wait for ever.
+//! * Messages have no lengths of their own: nodes that do not fit together are not noticed as such.
+//! * Cancelling ends the other processes' parts too, with `Cancelled`, where they are not over; and also
+//!   those of the next issue but one of the channel, where that had already begun.
+//! * All processes of the job have to be on one machine and of one user.
+//!
+//! # Safety of what runs later
+//!
+//! The kernel reads and writes the buffers of a plan until its chains have told that they are over. An issue
+//! keeps everything of ours that they use (word, tokens, sockets) until then, and its word says
+//! `Pending`, which is until when the program promised to leave its buffers alone. END stores the word after
+//! the kernel has stored all data, on the rank's own processor, and between the two takes locks and references that
+//! order them; so another thread which loads the word with acquire sees the data.
+
+use types::Tunable;
+
+mod claims;
+mod code;
+mod control;
+mod lanes;
+mod packet;
+mod ring;
+mod running;
+mod uring;
+
+pub use ring::{Opening, Ring};
+pub use uring::Unusable;
+
+/// The tunables of this crate, for `yamabiko info`.
+pub const TUNABLES: [Tunable; 2] = [
+    Tunable {
+        name: "cad-ring.lanes",
+        value: lanes::LANES as u64,
+        unit: "issues",
+        source: "of a channel under way at once: one moves, the next is already there",
+    },
+    Tunable {
+        name: "cad-ring.chain_max",
+        value: uring::CHAIN_MAX as u64,
+        unit: "submissions",
+        source: "a ring of 64 takes 14 us to make, one of 4096 1900 us",
+    },
+];
+
+/// Whether this executor works in this process.
+///
+/// # Errors
+/// Why not, in words for a person.
+pub fn usable() -> Result<(), Unusable> {
+    uring::Uring::new().map(drop)
+}

@@ -1,0 +1,655 @@
+//! The executor: issues, what becomes of them, and what the kernel and other processes say about them.
+//!
+//! Invariants: an issue has a slot until all its chains have told that they are over, so no completion
+//! comes to another's. On a lane of a channel one issue at a time has chains under way; the others stand in
+//! line in the order of their numbers. An issue that fails tells all peers of its plan, and then closes its
+//! streams, so whoever finds a stream at its end can know why.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use cad_run::{Counts, Executor, Issued, NotIssued, Plan, State};
+
+use crate::claims::Claims;
+use crate::code::{COPY_MAX, Code};
+use crate::control::{Control, Own};
+use crate::lanes::{LANES, Lanes, Place, lane};
+use crate::packet::News;
+use crate::running::{Pair, Running};
+use crate::uring::{Completion, Name, SLOTS_MAX, Unusable, Uring, token};
+
+/// Ends of issues that a peer may tell of before they are issued here. One more and it is not sane.
+const OVERS_MAX: usize = 1 << 14;
+/// Compiled plans that are kept before the first look for those that are gone.
+const CODES: usize = 64;
+/// How long a look takes while an issue that failed is still in the kernel; it is cancelled again then.
+const AGAIN: Duration = Duration::from_millis(1);
+/// How long an issue waits for a peer that was quicker to need streams, and is about to lend them. If it takes
+/// longer, as where the peer has lost its processor, the issue starts in a later call.
+const ABOUT_TO_LEND: Duration = Duration::from_millis(5);
+/// How long the end of the executor waits for its issues to leave the kernel.
+const LEAVE: Duration = Duration::from_secs(10);
+
+/// A peer is not there any more, nor its stream.
+struct Gone;
+
+/// A process that can be reached, and does not know the others.
+pub struct Opening {
+    uring: Uring,
+    own: Own,
+}
+
+impl Opening {
+    /// Tries the kernel out.
+    ///
+    /// # Errors
+    /// Why it does not work here.
+    pub fn new() -> Result<Opening, Unusable> {
+        let uring = Uring::new()?;
+        let failed = |e| Unusable(format!("listening for the other ranks failed: {e}"));
+        let own = Own::listen().map_err(failed)?;
+        Ok(Opening { uring, own })
+    }
+
+    /// What all other processes of the job, and nobody else, have to know: printable, without blanks, below
+    /// 200 bytes.
+    pub fn card(&self) -> String {
+        self.own.card()
+    }
+
+    /// The executor of process `rank`, for the thread that calls this; `cards` are those of all
+    /// processes, in their order.
+    ///
+    /// # Errors
+    /// Why it can't serve this job.
+    pub fn join(self, rank: u32, cards: &[String]) -> Result<Ring, Unusable> {
+        let control = self.own.join(rank, cards).map_err(Unusable)?;
+        let mut ring = Ring {
+            uring: self.uring,
+            control,
+            lanes: Lanes::default(),
+            claims: Claims::default(),
+            copy_max: copy_max(),
+            slots: Vec::new(),
+            issued: HashMap::new(),
+            lines: HashMap::new(),
+            overs: HashMap::new(),
+            codes: HashMap::new(),
+            spare_tokens: Vec::new(),
+            spare_pairs: Vec::new(),
+            counts: Counts::default(),
+            process: std::process::id(),
+        };
+        ring.attend();
+        match ring.uring.is_broken() {
+            true => Err(Unusable("the ring takes nothing".to_owned())),
+            false => Ok(ring),
+        }
+    }
+}
+
+/// The executor of one process. It belongs to the thread that made it.
+pub struct Ring {
+    uring: Uring,
+    control: Control,
+    lanes: Lanes,
+    claims: Claims,
+    /// Bytes that the kernel copies in one piece.
+    copy_max: u64,
+    slots: Vec<Option<Running>>,
+    /// Issues by channel, counted.
+    issued: HashMap<u32, u64>,
+    /// The slots of a lane's issues, in their order.
+    lines: HashMap<(u32, u8), VecDeque<usize>>,
+    /// By peer: what it told of the ends of issues that are still to come here.
+    overs: HashMap<u32, BTreeMap<(u32, u64), State>>,
+    codes: HashMap<*const Plan, (Weak<Plan>, Rc<Code>)>,
+    spare_tokens: Vec<OwnedFd>,
+    spare_pairs: Vec<Pair>,
+    counts: Counts,
+    process: u32,
+}
+
+impl Executor for Ring {
+    fn name(&self) -> &'static str {
+        "ring"
+    }
+
+    fn issue_with(
+        &mut self,
+        plan: &Rc<Plan>,
+        channel: u32,
+        word: Arc<AtomicU32>,
+    ) -> Result<Issued, NotIssued> {
+        let unfit = |why: &str| NotIssued::Unfit(why.to_owned());
+        self.progress();
+        if self.uring.is_broken() {
+            return Err(unfit("the kernel has stopped taking submissions"));
+        }
+        let code = self.compiled(plan).map_err(NotIssued::Unfit)?;
+        let refused = |e| NotIssued::Unfit(format!("the system refuses a descriptor: {e}"));
+        self.meet(&code, channel).map_err(refused)?;
+        let (tokens, pairs) = self.supplies(&code).map_err(refused)?;
+        let free = self.slots.iter().position(Option::is_none);
+        let slot = free.unwrap_or(self.slots.len());
+        if slot >= SLOTS_MAX {
+            return Err(unfit("too many plans are under way"));
+        }
+        if free.is_none() {
+            self.slots.push(None);
+        }
+        let next = self.issued.entry(channel).or_default();
+        let number = *next;
+        *next += 1;
+        word.store(State::Pending as u32, Ordering::Relaxed);
+        self.slots[slot] = Some(Running {
+            plan: plan.clone(),
+            code: code.clone(),
+            word: word.clone(),
+            channel,
+            number,
+            tokens,
+            pairs,
+            streams: Vec::new(),
+            under_way: Vec::new(),
+            ended: false,
+            failed: None,
+        });
+        let line = self.lines.entry((channel, lane(number))).or_default();
+        line.push_back(slot);
+        match self.doomed(plan, &code, channel, number) {
+            Some(why) => self.fail(slot, why),
+            None => self.start(slot),
+        }
+        self.attend();
+        Ok(Issued::new(word, slot as u32))
+    }
+
+    fn progress(&mut self) -> bool {
+        let mut moved = false;
+        let mut completions = Vec::new();
+        loop {
+            self.uring.take(&mut completions);
+            if completions.is_empty() {
+                break;
+            }
+            moved = true;
+            for completion in completions.drain(..) {
+                self.told(&completion);
+            }
+            self.attend();
+        }
+        if self.control.is_behind() {
+            self.control.catch_up();
+            self.attend();
+        }
+        self.cancel_again();
+        moved
+    }
+
+    fn wait(&mut self, issued: &Issued, deadline: Option<Instant>) -> State {
+        loop {
+            let state = issued.query();
+            if state != State::Pending {
+                return state;
+            }
+            if self.progress() {
+                continue;
+            }
+            if deadline.is_some_and(|d| Instant::now() >= d) {
+                return State::Pending;
+            }
+            let soon = self.is_failing() || self.control.is_behind();
+            let again = soon.then(|| Instant::now() + AGAIN);
+            let until = deadline.into_iter().chain(again).min();
+            self.uring.wait(until);
+        }
+    }
+
+    fn cancel(&mut self, issued: &Issued) {
+        self.progress();
+        let running = self.slots.get(issued.slot()).and_then(Option::as_ref);
+        if running.is_some_and(|r| issued.writes(&r.word)) {
+            self.fail(issued.slot(), State::Cancelled);
+            self.attend();
+            self.progress();
+        }
+    }
+
+    fn lose(&mut self, process: u32) {
+        // What it said before comes first.
+        self.control.hear_all(process);
+        self.control.lose(process);
+        self.attend();
+    }
+
+    fn counts(&mut self) -> Counts {
+        // The kernel writes the word of an issue before it tells of it.
+        self.progress();
+        self.counts
+    }
+}
+
+impl Ring {
+    /// The code of a plan, from an earlier issue or new.
+    fn compiled(&mut self, plan: &Rc<Plan>) -> Result<Rc<Code>, String> {
+        let key = Rc::as_ptr(plan);
+        // While the weak reference is there, no other plan has the address.
+        if let Some((_, code)) = self.codes.get(&key) {
+            return Ok(code.clone());
+        }
+        let code = Rc::new(Code::new(plan, self.control.size(), self.copy_max)?);
+        if self.codes.len() >= CODES {
+            self.codes.retain(|_, (plan, _)| plan.strong_count() > 0);
+        }
+        self.codes.insert(key, (Rc::downgrade(plan), code.clone()));
+        Ok(code)
+    }
+
+    /// Decides with each peer who lends the streams of a channel, and gives those that were quicker the
+    /// time to do so.
+    fn meet(&mut self, code: &Code, channel: u32) -> io::Result<()> {
+        let number = self.issued.get(&channel).copied().unwrap_or(0);
+        let mut coming = Vec::new();
+        for &peer in &code.peers {
+            let place = Place {
+                channel,
+                lane: lane(number),
+                peer,
+            };
+            let known = self.lanes.knows(place);
+            let secrets = self.control.secrets(peer);
+            if !self.claims.claim(channel, peer, secrets)? && !known {
+                coming.push(place);
+            }
+        }
+        let until = Instant::now() + ABOUT_TO_LEND;
+        while !coming.is_empty() && Instant::now() < until {
+            for place in &coming {
+                self.control.hear_all(place.peer);
+            }
+            self.attend();
+            coming.retain(|&place| !self.lanes.knows(place) && self.control.call(place.peer));
+            if !coming.is_empty() {
+                std::thread::yield_now();
+            }
+        }
+        Ok(())
+    }
+
+    /// Tokens without units and empty pairs for an issue.
+    fn supplies(&mut self, code: &Code) -> io::Result<(Vec<OwnedFd>, Vec<Pair>)> {
+        while self.spare_tokens.len() < code.tokens as usize {
+            self.spare_tokens.push(token()?);
+        }
+        while self.spare_pairs.len() < code.pairs as usize {
+            let (a, b) = sys::unix::pair(sys::unix::Kind::Stream)?;
+            self.spare_pairs.push([a.into(), b.into()]);
+        }
+        let tokens = self.spare_tokens.len() - code.tokens as usize;
+        let pairs = self.spare_pairs.len() - code.pairs as usize;
+        Ok((
+            self.spare_tokens.split_off(tokens),
+            self.spare_pairs.split_off(pairs),
+        ))
+    }
+
+    /// Why an issue can't come to its end, if that is known already.
+    fn doomed(&mut self, plan: &Plan, code: &Code, channel: u32, number: u64) -> Option<State> {
+        let mut why = None;
+        for peer in &code.peers {
+            if let Some(overs) = self.overs.get_mut(peer) {
+                why = why.or(overs.remove(&(channel, number)));
+            }
+        }
+        let lost = self.control.lost().any(|p| plan.needs(p));
+        why.or(lost.then_some(State::Lost))
+    }
+
+    /// Starts an issue if it is its turn and all streams are there.
+    fn start(&mut self, slot: usize) {
+        let Some(running) = self.slots.get_mut(slot).and_then(Option::take) else {
+            return;
+        };
+        let line = self.lines.get(&(running.channel, lane(running.number)));
+        let turn = line.and_then(VecDeque::front) == Some(&slot);
+        let waits = turn && running.failed.is_none() && !running.has_begun();
+        let streams = waits.then(|| self.streams(&running));
+        let running = self.slots[slot].insert(running);
+        let streams = match streams {
+            Some(Ok(Some(streams))) => streams,
+            Some(Err(Gone)) => return self.fail(slot, State::Lost),
+            Some(Ok(None)) | None => return,
+        };
+        running.streams = streams;
+        running.under_way = vec![true; running.code.chains.len()];
+        let mut pushed = Ok(());
+        for chain in 0..running.code.chains.len() {
+            let steps = running.steps(chain);
+            // SAFETY: the plan's buffers are valid while it is under way, as whoever made its nodes promised
+            // (`UserBuf`), and it is until the word says otherwise; descriptors are the issue's. The word is
+            // written and the issue let go in `finish` only, which comes after the last chain's completion
+            // (or by the kernel with END, after which its other chains touch no buffer of the program's).
+            let one = unsafe { self.uring.push(slot as u32, chain as u32, &steps) };
+            pushed = pushed.and(one);
+        }
+        if pushed.and_then(|()| self.uring.flush()).is_err() {
+            self.abandon(slot);
+        }
+    }
+
+    /// The streams of an issue, made where that is up to this process; `None` if some are still missing.
+    fn streams(&mut self, running: &Running) -> Result<Option<Vec<Rc<OwnedFd>>>, Gone> {
+        let mut streams = Vec::with_capacity(running.code.peers.len());
+        for &peer in &running.code.peers {
+            // Its end has to be heard of, whoever lends.
+            let there = self.control.call(peer);
+            let place = running.place(peer);
+            let mut found = self.lanes.find(place, running.number);
+            if there && found.is_none() && self.claims.holds(place.channel, peer) {
+                self.lend(place, running.number);
+                found = self.lanes.find(place, running.number);
+            }
+            // Whoever has left may have sent all that is needed before.
+            if found.is_none() && !there {
+                return Err(Gone);
+            }
+            streams.push(found);
+        }
+        Ok(streams.into_iter().collect())
+    }
+
+    /// Makes streams to a peer: this one, and those that the channel's other lanes will need.
+    fn lend(&mut self, wanted: Place, number: u64) {
+        for lane in 0..LANES {
+            let place = Place { lane, ..wanted };
+            if place != wanted && self.lanes.knows(place) {
+                continue;
+            }
+            let Ok(far) = self.lanes.make(place, number) else {
+                // Without descriptors nothing can be sent: as good as gone.
+                self.control.lose(wanted.peer);
+                return;
+            };
+            let (channel, peer) = (place.channel, place.peer);
+            self.control.lend(peer, channel, lane, number, far);
+        }
+    }
+
+    fn told(&mut self, completion: &Completion) {
+        match completion.name {
+            Name::Watch(id) => self.control.event(id, completion.more),
+            Name::Ask { slot, ask } => self.answer(slot as usize, ask),
+            Name::Chain { slot, chain, last } => {
+                let slot = slot as usize;
+                let Some(running) = self.slots.get_mut(slot).and_then(Option::as_mut) else {
+                    return;
+                };
+                if !running.chain_over(chain, last, completion.result) && running.failed.is_none() {
+                    self.explain(slot);
+                }
+                self.finish(slot);
+            }
+        }
+    }
+
+    /// A chain ended early: says why.
+    fn explain(&mut self, slot: usize) {
+        let Some(running) = self.slots[slot].as_ref() else {
+            return;
+        };
+        let code = running.code.clone();
+        // Whoever closed a stream said why before.
+        for &peer in &code.peers {
+            self.control.hear_all(peer);
+        }
+        self.hear();
+        self.fail(slot, State::Lost);
+    }
+
+    /// A chain waits for the rank.
+    fn answer(&mut self, slot: usize, ask: u32) {
+        let Some(running) = self.slots.get(slot).and_then(Option::as_ref) else {
+            return;
+        };
+        let Some(ask) = running.code.asks.get(ask as usize).copied() else {
+            return;
+        };
+        if running.failed.is_some() {
+            return;
+        }
+        match running.plan.graph().node(ask.node).kind {
+            cad::Kind::Copy => running.plan.copy(ask.node, ask.start, ask.bytes),
+            _ => running.plan.compute(ask.node),
+        }
+        let token = running.tokens.get(ask.answer as usize);
+        // A token that has no unit takes one.
+        let posted = token.map(|t| rustix::io::write(t, &1u64.to_ne_bytes()));
+        if !matches!(posted, Some(Ok(8))) {
+            self.fail(slot, State::Lost);
+        }
+    }
+
+    /// An issue ends early, unless it is over.
+    fn fail(&mut self, slot: usize, why: State) {
+        let Some(running) = self.slots.get_mut(slot).and_then(Option::as_mut) else {
+            return;
+        };
+        if running.failed.is_some() || (running.has_begun() && running.is_done()) {
+            return;
+        }
+        running.failed = Some(why);
+        self.cancel_chains(slot);
+        self.finish(slot);
+    }
+
+    fn cancel_chains(&mut self, slot: usize) {
+        let Some(running) = self.slots[slot].as_ref() else {
+            return;
+        };
+        for (chain, _) in running.under_way.iter().enumerate().filter(|(_, u)| **u) {
+            self.uring.cancel(slot as u32, chain as u32);
+        }
+    }
+
+    fn is_failing(&self) -> bool {
+        let failing = |r: &Running| r.failed.is_some();
+        self.slots.iter().flatten().any(failing)
+    }
+
+    /// A chain between two steps can't be cancelled, so it is tried until all have told.
+    fn cancel_again(&mut self) {
+        for slot in 0..self.slots.len() {
+            let failing = |r: &Running| r.failed.is_some();
+            if self.slots[slot].as_ref().is_some_and(failing) {
+                self.cancel_chains(slot);
+            }
+        }
+    }
+
+    /// The kernel has stopped taking submissions: what it took of an issue is cancelled, nothing follows.
+    fn abandon(&mut self, slot: usize) {
+        self.cancel_chains(slot);
+        if let Some(running) = self.slots[slot].as_mut() {
+            running.failed = Some(State::Lost);
+            running.under_way.fill(false);
+        }
+        self.finish(slot);
+    }
+
+    /// Ends an issue, if it is over and the kernel has let go of its buffers.
+    fn finish(&mut self, slot: usize) {
+        let over = |r: &Running| !r.is_busy() && (r.ended || r.failed.is_some());
+        if !self.slots[slot].as_ref().is_some_and(over) {
+            return;
+        }
+        let Some(running) = self.slots[slot].take() else {
+            return;
+        };
+        self.uring.release(slot as u32);
+        let line = (running.channel, lane(running.number));
+        if let Some(line) = self.lines.get_mut(&line) {
+            line.retain(|&s| s != slot);
+        }
+        if running.ended {
+            // All tokens are at zero and all pairs empty again.
+            self.spare_tokens.extend(running.tokens);
+            self.spare_pairs.extend(running.pairs);
+            self.counts.plans += 1;
+            self.counts.nodes += running.code.nodes;
+            self.counts.in_calls += running.code.in_calls;
+            return;
+        }
+        let why = running.failed.unwrap_or(State::Lost);
+        for &peer in &running.code.peers {
+            let (channel, number) = (running.channel, running.number);
+            self.control.tell_over(peer, channel, number, why);
+            self.lanes.spoil(running.place(peer), number);
+        }
+        running.word.store(why as u32, Ordering::Release);
+    }
+
+    /// Everything that follows from what was heard: until nothing does.
+    fn attend(&mut self) {
+        loop {
+            for slot in 0..self.slots.len() {
+                let waits = |r: &Running| !r.has_begun() && r.failed.is_none();
+                if self.slots[slot].as_ref().is_some_and(waits) {
+                    self.start(slot);
+                }
+            }
+            self.watch();
+            if !self.hear() {
+                return;
+            }
+        }
+    }
+
+    fn watch(&mut self) {
+        for id in self.control.ended() {
+            self.uring.unwatch(id);
+        }
+        for id in self.control.unwatched() {
+            if let Some(watch) = self.control.watch(id) {
+                // Where it fails the ring is broken, and nothing is issued any more.
+                let _ = self.uring.watch(watch.fd, watch.events, watch.id);
+            }
+        }
+    }
+
+    /// Acts on what others said and on who is gone; whether there was anything.
+    fn hear(&mut self) -> bool {
+        let mut some = false;
+        for (peer, news) in self.control.news() {
+            some = true;
+            match news {
+                News::Lane {
+                    channel,
+                    lane,
+                    from,
+                    socket,
+                } => {
+                    let place = Place {
+                        channel,
+                        lane,
+                        peer,
+                    };
+                    // If this process lends, the peer does not.
+                    let wrong = self.claims.holds(channel, peer);
+                    if wrong || !self.lanes.lend(place, from, socket) {
+                        self.control.lose(peer);
+                    }
+                }
+                News::Over {
+                    channel,
+                    number,
+                    why,
+                } => self.peer_is_over(peer, channel, number, why),
+                // Issues that still wait for a stream of its are looked at next.
+                News::Bye => {}
+            }
+        }
+        for peer in self.control.newly_lost() {
+            some = true;
+            for slot in 0..self.slots.len() {
+                let needs = |r: &Running| r.plan.needs(peer);
+                if self.slots[slot].as_ref().is_some_and(needs) {
+                    self.fail(slot, State::Lost);
+                }
+            }
+        }
+        some
+    }
+
+    /// A peer's part of an issue has ended early, and with it the stream.
+    fn peer_is_over(&mut self, peer: u32, channel: u32, number: u64, why: State) {
+        let place = Place {
+            channel,
+            lane: lane(number),
+            peer,
+        };
+        if number >= self.issued.get(&channel).copied().unwrap_or(0) {
+            let overs = self.overs.entry(peer).or_default();
+            overs.insert((channel, number), why);
+            if overs.len() > OVERS_MAX {
+                self.control.lose(peer);
+            }
+        }
+        let spoilt = self
+            .lanes
+            .good_from(place)
+            .is_some_and(|from| from <= number);
+        for slot in 0..self.slots.len() {
+            let hit = |r: &Running| {
+                let same = r.channel == channel && lane(r.number) == place.lane;
+                let late = r.number == number || (r.number > number && spoilt && r.has_begun());
+                same && late && r.code.peers.contains(&peer)
+            };
+            if self.slots[slot].as_ref().is_some_and(hit) {
+                self.fail(slot, why);
+            }
+        }
+        self.lanes.spoil(place, number);
+    }
+}
+
+/// Bytes that a pair of sockets takes while nobody receives; 0 if not worth it.
+fn copy_max() -> u64 {
+    let mut bytes = COPY_MAX;
+    while bytes >= 4096 {
+        let taken = sys::unix::pair(sys::unix::Kind::Stream)
+            .and_then(|(a, _b)| Ok(rustix::io::write(a, &vec![0; bytes as usize])?));
+        if taken.is_ok_and(|n| n as u64 == bytes) {
+            return bytes;
+        }
+        bytes /= 2;
+    }
+    0
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // A forked child has a copy of this, but not the requests.
+        if self.process != std::process::id() {
+            return;
+        }
+        for slot in 0..self.slots.len() {
+            self.fail(slot, State::Cancelled);
+        }
+        let end = Instant::now() + LEAVE;
+        while self.slots.iter().flatten().any(Running::is_busy) && Instant::now() < end {
+            if !self.progress() {
+                self.uring.wait(Some(Instant::now() + AGAIN));
+            }
+        }
+        self.control.leave();
+        for id in self.control.watches().collect::<Vec<_>>() {
+            self.uring.unwatch(id);
+        }
+    }
+}

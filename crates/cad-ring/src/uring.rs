@@ -1,0 +1,542 @@
+//! The ring itself: chains of steps go in, completions come out. The only unsafe module.
+//!
+//! Invariants:
+//! * A chain gives exactly one completion, whatever comes of it. Its last step alone announces success
+//!   (the others say `CQE_SKIP_SUCCESS`); the first that fails announces itself, and the kernel drops the
+//!   completions of those that it thereby cancels. The name that a completion bears says which of the
+//!   two it is. [`Act::Ask`] announces itself beside that.
+//! * A chain is handed over in one submission, since a link does not reach into the next.
+//! * What the kernel writes on its own account is either static or kept here until the chain that has it
+//!   has given its completion.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::time::{Duration, Instant};
+
+use boundary::UserBuf;
+use cad_run::State;
+use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::{MemfdFlags, OFlags};
+
+/// Steps that a chain may have: submissions that the ring takes at a time.
+pub(crate) const CHAIN_MAX: usize = 256;
+/// Completions that fit; the kernel keeps more for later, at some cost.
+const COMPLETIONS: u32 = 1024;
+
+/// What tokens are posted with, and what a message without data consists of.
+static ONE: u64 = 1;
+/// Where what nobody reads is written to.
+static NOWHERE: AtomicU64 = AtomicU64::new(0);
+
+/// What a completion is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Name {
+    /// A chain of an issue; whether it is about the last step.
+    Chain { slot: u32, chain: u32, last: bool },
+    /// A chain of an issue has come to this question.
+    Ask { slot: u32, ask: u32 },
+    /// A descriptor that is watched.
+    Watch(u32),
+}
+
+/// Issues that a name can tell apart.
+pub(crate) const SLOTS_MAX: usize = 1 << 30;
+
+impl Name {
+    fn bits(self) -> u64 {
+        match self {
+            Name::Chain { slot, chain, last } => {
+                u64::from(slot) << 32 | u64::from(chain) << 1 | u64::from(last)
+            }
+            Name::Ask { slot, ask } => 1 << 62 | u64::from(slot) << 32 | u64::from(ask),
+            Name::Watch(id) => 2 << 62 | u64::from(id),
+        }
+    }
+
+    fn of(bits: u64) -> Name {
+        let slot = (bits >> 32) as u32 & (SLOTS_MAX as u32 - 1);
+        let low = bits as u32;
+        match bits >> 62 {
+            0 => Name::Chain {
+                slot,
+                chain: low >> 1,
+                last: low & 1 == 1,
+            },
+            1 => Name::Ask { slot, ask: low },
+            _ => Name::Watch(low),
+        }
+    }
+}
+
+/// What a step does.
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    /// Sends all of this memory.
+    Send(UserBuf, u32),
+    /// Fills this memory with what comes.
+    Recv(UserBuf, u32),
+    /// Sends one byte of no meaning.
+    SendByte,
+    /// Receives one byte of no meaning.
+    RecvByte,
+    /// Takes a unit of a token, when there is one.
+    Take,
+    /// Adds a unit to a token.
+    Post,
+    /// Tells the rank that the chain has come this far.
+    Ask(u32),
+    /// Makes this word say [`State::Done`].
+    End(Arc<AtomicU32>),
+}
+
+/// A step of a chain, and what it is done to.
+#[derive(Clone, Debug)]
+pub(crate) struct Step<'a> {
+    pub act: Act,
+    pub fd: Option<BorrowedFd<'a>>,
+}
+
+/// A completion.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Completion {
+    pub name: Name,
+    /// As the system call's, or minus the error.
+    pub result: i32,
+    /// Whether a watch goes on.
+    pub more: bool,
+}
+
+/// Why this executor can't be used, in words for a person.
+#[derive(Debug)]
+pub struct Unusable(pub(crate) String);
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unusable {}
+
+/// A ring, for the thread that made it.
+pub(crate) struct Uring {
+    ring: IoUring,
+    /// A file whose first four bytes are [`State::Done`].
+    done: OwnedFd,
+    /// Words that chains under way will write, by the slot.
+    words: HashMap<u32, Arc<AtomicU32>>,
+    told: Vec<Completion>,
+    /// Set when the kernel took a part of a chain only: nothing is handed over any more, since
+    /// the rest would run as a chain of its own.
+    broken: bool,
+}
+
+impl Uring {
+    /// A ring that was tried out.
+    ///
+    /// # Errors
+    /// In words, what is missing.
+    pub fn new() -> Result<Uring, Unusable> {
+        let setup = IoUring::builder()
+            .setup_cqsize(COMPLETIONS)
+            .build(CHAIN_MAX as u32);
+        let ring = setup.map_err(|e| Unusable(refusal(&e)))?;
+        lacks(&ring).map_or(Ok(()), |what| Err(Unusable(what)))?;
+        let system = |e: io::Error| Unusable(format!("the system refuses a descriptor: {e}"));
+        let mut uring = Uring {
+            ring,
+            done: done_file().map_err(system)?,
+            words: HashMap::new(),
+            told: Vec::new(),
+            broken: false,
+        };
+        uring.try_out()?;
+        Ok(uring)
+    }
+
+    /// Puts a chain in line, to be handed over with [`flush`](Uring::flush) or before.
+    ///
+    /// # Errors
+    /// The kernel takes nothing any more, or the chain is longer than [`CHAIN_MAX`].
+    ///
+    /// # Safety
+    /// The memory of the steps is valid, and their descriptors stay open, until the chain's completion
+    /// was taken.
+    pub unsafe fn push(&mut self, slot: u32, chain: u32, steps: &[Step<'_>]) -> io::Result<()> {
+        if self.broken || steps.len() > CHAIN_MAX {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let queue = self.ring.submission();
+        let room = queue.capacity() - queue.len();
+        drop(queue);
+        if steps.len() > room {
+            self.flush()?;
+        }
+        for (i, step) in steps.iter().enumerate() {
+            let last = i + 1 == steps.len();
+            let mut name = Name::Chain { slot, chain, last };
+            let mut flags = squeue::Flags::empty();
+            if !last {
+                flags |= squeue::Flags::IO_LINK | squeue::Flags::SKIP_SUCCESS;
+            }
+            if let Act::Ask(ask) = step.act {
+                name = Name::Ask { slot, ask };
+                flags -= squeue::Flags::SKIP_SUCCESS;
+            }
+            if let Act::End(word) = &step.act {
+                self.words.insert(slot, word.clone());
+            }
+            let entry = self.entry(step).flags(flags).user_data(name.bits());
+            // SAFETY: the memory of the program's is the caller's contract; the rest is static, or the word
+            // that `words` keeps until the slot's chains are over (`release`). There is room, as was
+            // seen to above.
+            let pushed = unsafe { self.ring.submission().push(&entry) };
+            pushed.map_err(|_| io::Error::from(io::ErrorKind::WouldBlock))?;
+        }
+        Ok(())
+    }
+
+    fn entry(&self, step: &Step<'_>) -> squeue::Entry {
+        const ALL: i32 = libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
+        // A step without a descriptor that needs one fails, as it should.
+        let fd = Fd(step.fd.map_or(-1, |fd| fd.as_raw_fd()));
+        let one = (&raw const ONE).cast::<u8>();
+        let nowhere = NOWHERE.as_ptr().cast::<u8>();
+        match &step.act {
+            Act::Send(from, n) => opcode::Send::new(fd, from.as_mut_ptr(), *n)
+                .flags(ALL)
+                .build(),
+            Act::Recv(to, n) => opcode::Recv::new(fd, to.as_mut_ptr(), *n)
+                .flags(ALL)
+                .build(),
+            Act::SendByte => opcode::Send::new(fd, one, 1).flags(ALL).build(),
+            Act::RecvByte => opcode::Recv::new(fd, nowhere, 1).flags(ALL).build(),
+            Act::Take => opcode::Read::new(fd, nowhere, 8).build(),
+            Act::Post => opcode::Write::new(fd, one, 8).build(),
+            Act::Ask(_) => opcode::Nop::new().build(),
+            Act::End(word) => {
+                let done = Fd(self.done.as_raw_fd());
+                opcode::Read::new(done, word.as_ptr().cast(), 4).build()
+            }
+        }
+    }
+
+    /// The result with which a step succeeds.
+    pub fn success(act: &Act) -> i32 {
+        match act {
+            Act::Send(_, n) | Act::Recv(_, n) => i32::try_from(*n).unwrap_or(i32::MAX),
+            Act::SendByte | Act::RecvByte => 1,
+            Act::Take | Act::Post => 8,
+            Act::Ask(_) => 0,
+            Act::End(_) => 4,
+        }
+    }
+
+    /// Whether the kernel takes anything.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Hands over what is in line.
+    ///
+    /// # Errors
+    /// The kernel took none or a part of it; it takes nothing any more from now on.
+    pub fn flush(&mut self) -> io::Result<()> {
+        let all = self.ring.submission().len();
+        if all == 0 {
+            return Ok(());
+        }
+        if self.broken {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        loop {
+            match self.ring.submit() {
+                Ok(n) if n == all => return Ok(()),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                // Its completions have to be taken first.
+                Err(e) if e.raw_os_error() == Some(libc::EBUSY) => self.collect(),
+                other => {
+                    self.broken = true;
+                    let short = || io::Error::other("the kernel took a part of a submission");
+                    return Err(other.err().unwrap_or_else(short));
+                }
+            }
+        }
+    }
+
+    /// Tells of each event among `events` (as of `poll`) at a descriptor, until it is closed.
+    ///
+    /// # Errors
+    /// As of [`flush`](Uring::flush).
+    pub fn watch(&mut self, fd: BorrowedFd<'_>, events: i16, id: u32) -> io::Result<()> {
+        let poll = opcode::PollAdd::new(Fd(fd.as_raw_fd()), u32::from(events as u16)).multi(true);
+        let entry = poll.build().user_data(Name::Watch(id).bits());
+        if self.ring.submission().is_full() {
+            self.flush()?;
+        }
+        // SAFETY: a poll refers to no memory.
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        pushed.map_err(|_| io::Error::from(io::ErrorKind::WouldBlock))?;
+        self.flush()
+    }
+
+    /// Ends a watch, and with it the kernel's hold on the descriptor.
+    pub fn unwatch(&mut self, id: u32) {
+        let name = CancelBuilder::user_data(Name::Watch(id).bits()).all();
+        // There is none, if the watch has ended by itself.
+        let _ = self.ring.submitter().register_sync_cancel(None, name);
+    }
+
+    /// Cancels what a chain is at, if it is at something now. Its completion tells.
+    pub fn cancel(&mut self, slot: u32, chain: u32) {
+        for last in [false, true] {
+            let name = Name::Chain { slot, chain, last };
+            // That there is none is no error, and any other leaves it to be tried again.
+            let _ = self
+                .ring
+                .submitter()
+                .register_sync_cancel(None, CancelBuilder::user_data(name.bits()).all());
+        }
+    }
+
+    /// Lets go of a slot's word. To be called when all its chains have given their completions.
+    pub fn release(&mut self, slot: u32) {
+        self.words.remove(&slot);
+    }
+
+    /// Takes the completions that are there. No system call, unless there are more than fit.
+    pub fn take(&mut self, into: &mut Vec<Completion>) {
+        self.collect();
+        into.append(&mut self.told);
+    }
+
+    fn collect(&mut self) {
+        loop {
+            let all = self.ring.completion().map(|c| Completion {
+                name: Name::of(c.user_data()),
+                result: c.result(),
+                more: cqueue::more(c.flags()),
+            });
+            self.told.extend(all);
+            if !self.ring.submission().cq_overflow() || self.enter(0, None).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Sleeps until there is a completion, or the deadline passes; it may return early.
+    pub fn wait(&mut self, deadline: Option<Instant>) {
+        if self.told.is_empty() && self.enter(1, deadline).is_err() {
+            // Interrupted, or over its time: an early return like any other. Should the kernel refuse
+            // to wait at all, this keeps the caller from spinning.
+            std::thread::yield_now();
+        }
+    }
+
+    /// Enters the kernel without handing anything over.
+    fn enter(&mut self, completions: u32, deadline: Option<Instant>) -> io::Result<usize> {
+        let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
+        let span = left.map(Timespec::from);
+        let mut args = SubmitArgs::new();
+        if let Some(span) = &span {
+            args = args.timespec(span);
+        }
+        let flags = io_uring::EnterFlags::GETEVENTS | io_uring::EnterFlags::EXT_ARG;
+        // SAFETY: nothing is submitted; `EXT_ARG` says that the argument is such a structure, which
+        // lives during the call, as does the time that it points to.
+        unsafe {
+            self.ring
+                .submitter()
+                .enter(0, completions, flags.bits(), Some(&args))
+        }
+    }
+
+    /// Runs two chains that use every kind of step, one waiting for the other.
+    fn try_out(&mut self) -> Result<(), Unusable> {
+        let wrong = |what: &str| Unusable(format!("trying the ring out failed: {what}"));
+        let system = |e: io::Error| wrong(&e.to_string());
+        let (near, far) = sys::unix::pair(sys::unix::Kind::Stream).map_err(system)?;
+        let token = token().map_err(system)?;
+        let mut memory = Box::new([*b"chain", [0; 5]]);
+        let bufs = memory.each_mut().map(|m| UserBuf::of_array(m));
+        let word = Arc::new(AtomicU32::new(State::Pending as u32));
+        let step = |act, fd| Step { act, fd: Some(fd) };
+        let first = [
+            step(Act::Take, token.as_fd()),
+            step(Act::Recv(bufs[1], 5), near.as_fd()),
+            step(Act::RecvByte, near.as_fd()),
+            step(Act::End(word.clone()), near.as_fd()),
+        ];
+        let second = [
+            step(Act::Send(bufs[0], 5), far.as_fd()),
+            step(Act::SendByte, far.as_fd()),
+            step(Act::Ask(7), far.as_fd()),
+            step(Act::Post, token.as_fd()),
+        ];
+        // SAFETY: this function outlives the chains: it goes on when both have given their completion; where
+        // that can't be told, the memory is leaked (below). The descriptors are not closed before.
+        let pushed = unsafe {
+            self.push(0, 0, &first)
+                .and_then(|()| self.push(0, 1, &second))
+        };
+        let pushed = pushed.and_then(|()| self.flush());
+        let deadline = Instant::now() + Duration::from_secs(5);
+        let (mut seen, mut over) = (Vec::new(), 0);
+        while pushed.is_ok() && over < 2 {
+            let mut some = Vec::new();
+            self.take(&mut some);
+            over += some
+                .iter()
+                .filter(|c| !matches!(c.name, Name::Ask { .. }))
+                .count();
+            seen.extend(some.iter().map(|c| (c.name, c.result)));
+            if over < 2 && Instant::now() >= deadline {
+                self.cancel(0, 0);
+                self.cancel(0, 1);
+            }
+            if over < 2 {
+                self.wait(Some(Instant::now() + Duration::from_millis(100)));
+            }
+        }
+        if let Err(e) = pushed {
+            std::mem::forget(memory);
+            return Err(system(e));
+        }
+        self.release(0);
+        let name = |chain| Name::Chain {
+            slot: 0,
+            chain,
+            last: true,
+        };
+        let expected = [
+            (Name::Ask { slot: 0, ask: 7 }, 0),
+            (name(1), Uring::success(&Act::Post)),
+            (name(0), Uring::success(&Act::End(word.clone()))),
+        ];
+        let all = expected.iter().all(|e| seen.contains(e)) && seen.len() == expected.len();
+        let ended = word.load(std::sync::atomic::Ordering::Acquire) == State::Done as u32;
+        if all && ended && memory[0] == memory[1] {
+            return Ok(());
+        }
+        Err(wrong(&format!("two small chains ended with {seen:?}")))
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        // The kernel may still write the words of chains that nobody took the completions of.
+        std::mem::forget(std::mem::take(&mut self.words));
+    }
+}
+
+/// A token without units: what takes of it waits, each unit is taken by one.
+pub(crate) fn token() -> io::Result<OwnedFd> {
+    let flags = EventfdFlags::SEMAPHORE | EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
+    Ok(eventfd(0, flags)?)
+}
+
+/// The file that END reads from. It does not block, or the kernel would leave reading it to a thread.
+fn done_file() -> io::Result<OwnedFd> {
+    let file = rustix::fs::memfd_create("yamabiko-done", MemfdFlags::CLOEXEC)?;
+    let bytes = (State::Done as u32).to_ne_bytes();
+    if rustix::io::pwrite(&file, &bytes, 0)? != bytes.len() {
+        return Err(io::ErrorKind::WriteZero.into());
+    }
+    rustix::fs::fcntl_setfl(&file, OFlags::NONBLOCK)?;
+    Ok(file)
+}
+
+fn refusal(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::ENOSYS) => "this kernel has no io_uring".to_owned(),
+        Some(libc::EPERM) => {
+            "io_uring is forbidden here, by kernel.io_uring_disabled or by a seccomp \
+                              profile as containers have"
+                .to_owned()
+        }
+        _ => format!("making an io_uring failed: {error}"),
+    }
+}
+
+/// What a ring lacks, in words.
+fn lacks(ring: &IoUring) -> Option<String> {
+    let features = ring.params();
+    for (there, what) in [
+        (features.is_feature_ext_arg(), "waiting with a time limit"),
+        (
+            features.is_feature_skip_cqe_on_success(),
+            "chains that tell once",
+        ),
+        (features.is_feature_linked_file(), "files of linked steps"),
+        (features.is_feature_fast_poll(), "waiting without a thread"),
+        (features.is_feature_nodrop(), "keeping completions"),
+    ] {
+        if !there {
+            return Some(format!("this kernel's io_uring lacks {what}"));
+        }
+    }
+    let mut probe = Probe::new();
+    if let Err(e) = ring.submitter().register_probe(&mut probe) {
+        return Some(format!("io_uring does not tell what it can do: {e}"));
+    }
+    for (code, what) in [
+        (opcode::Nop::CODE, "NOP"),
+        (opcode::Read::CODE, "READ"),
+        (opcode::Write::CODE, "WRITE"),
+        (opcode::Send::CODE, "SEND"),
+        (opcode::Recv::CODE, "RECV"),
+        (opcode::PollAdd::CODE, "POLL_ADD"),
+    ] {
+        if !probe.is_supported(code) {
+            return Some(format!("this kernel's io_uring lacks {what}"));
+        }
+    }
+    let nothing = CancelBuilder::user_data(u64::MAX).all();
+    match ring.submitter().register_sync_cancel(None, nothing) {
+        Err(e) if e.raw_os_error() == Some(libc::ENOENT) => None,
+        Ok(()) => None,
+        Err(e) => Some(format!("this kernel's io_uring can't cancel at once: {e}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_back() {
+        for name in [
+            Name::Watch(u32::MAX),
+            Name::Ask {
+                slot: SLOTS_MAX as u32 - 1,
+                ask: 3,
+            },
+            Name::Chain {
+                slot: 5,
+                chain: 32_768,
+                last: true,
+            },
+            Name::Chain {
+                slot: 0,
+                chain: 0,
+                last: false,
+            },
+        ] {
+            assert_eq!(Name::of(name.bits()), name);
+        }
+    }
+
+    #[test]
+    fn refusals_are_told_in_words() {
+        let told = |code| refusal(&io::Error::from_raw_os_error(code));
+        assert!(told(libc::EPERM).contains("forbidden"));
+        assert!(told(libc::ENOSYS).contains("no io_uring"));
+        assert!(told(libc::ENOMEM).contains("failed"));
+    }
+}

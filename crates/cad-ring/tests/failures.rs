@@ -1,0 +1,198 @@
+//! Ranks that leave too early, parts that are taken back, and strangers.
+
+mod world;
+
+use cad_run::{Descriptor, Executor, Plan, State, UserBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use sys::unix;
+use world::{Rank, pipeline, run, soon};
+
+/// A message to and from the other rank, the second after the first: with both waiting, nobody begins.
+fn stuck(memory: &mut [u8], r: &Rank, size: u32) -> Rc<Plan> {
+    let (up, down) = ((r.rank + 1) % size, (r.rank + size - 1) % size);
+    let (buf, n) = (UserBuf::of_array(memory), memory.len() as u64);
+    let mut cad = Descriptor::new(r.rank, size, None);
+    let recv = cad.make_recv_node(buf, n, down).unwrap();
+    let send = cad.make_send_node(buf, n, up).unwrap();
+    cad.connect_node(recv, send).unwrap();
+    Rc::new(cad.plan().unwrap())
+}
+
+#[test]
+fn a_rank_that_leaves_in_the_middle_ends_what_needs_it_only() {
+    run(4, |mut r| {
+        // More than the sockets hold, so that nobody is done before the last has received.
+        let mut memory = vec![1u8; 3 << 20];
+        let plan = pipeline(&mut memory, r.rank, 4, 1 << 20);
+        assert_eq!(r.finish(&plan, 0), State::Done);
+        r.meet();
+        if r.rank == 3 {
+            // It has begun to receive, and goes.
+            let issued = r.ring.issue(&plan, 0).unwrap();
+            assert_eq!(issued.query(), State::Pending);
+            let Rank { ring, meeting, .. } = r;
+            drop(ring);
+            assert_eq!(issued.query(), State::Cancelled);
+            meeting.meet(4);
+            return;
+        }
+        if r.rank == 0 {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let first = r.finish(&plan, 0);
+        // Whoever drops its ring says that it has cancelled.
+        assert_eq!(first, State::Cancelled, "rank {}", r.rank);
+        assert_eq!(r.finish(&plan, 0), State::Lost);
+        let mut other = [r.rank as u8; 4];
+        let mut cad = Descriptor::new(r.rank, 4, Some(vec![0, 1, 2]));
+        let buf = UserBuf::of_array(&mut other);
+        match r.rank {
+            0 => drop(cad.make_send_node(buf, 4, 2).unwrap()),
+            2 => drop(cad.make_recv_node(buf, 4, 0).unwrap()),
+            _ => {}
+        }
+        let third = r.finish(&Rc::new(cad.plan().unwrap()), 7);
+        assert_eq!(third, State::Done);
+        assert_eq!(other[0], if r.rank == 2 { 0 } else { r.rank as u8 });
+        r.meet();
+    });
+}
+
+#[test]
+fn what_a_rank_has_sent_before_it_leaves_is_good() {
+    run(2, |mut r| {
+        let mut memory = vec![r.rank as u8; 50_000];
+        let plan = pipeline(&mut memory, r.rank, 2, 50_000);
+        assert_eq!(r.finish(&plan, 0), State::Done);
+        r.meet();
+        let Rank {
+            mut ring, meeting, ..
+        } = r;
+        if plan.graph().team().rank == 0 {
+            let issued = ring.issue(&plan, 0).unwrap();
+            assert_eq!(ring.wait(&issued, soon()), State::Done);
+            drop(ring);
+            meeting.meet(2);
+            return;
+        }
+        memory.fill(9);
+        meeting.meet(2);
+        let mut finish = || {
+            let issued = ring.issue(&plan, 0).unwrap();
+            ring.wait(&issued, soon())
+        };
+        assert_eq!(finish(), State::Done);
+        // Now there is nothing any more.
+        assert_eq!(finish(), State::Lost);
+        assert!(memory.iter().all(|&b| b == 0));
+    });
+}
+
+#[test]
+fn what_is_cancelled_ends_and_leaves_others_alone() {
+    run(3, |mut r| {
+        let (mut memory, mut never) = (vec![r.rank as u8; 50_000], [7u8; 8]);
+        let nobody = stuck(&mut never, &r, 3);
+        let plan = pipeline(&mut memory, r.rank, 3, 10_000);
+        for _ in 0..5 {
+            let begun = r.ring.issue(&nobody, 1).unwrap();
+            let good = r.ring.issue(&plan, 2).unwrap();
+            assert_eq!(r.ring.wait(&begun, Some(Instant::now())), State::Pending);
+            r.meet();
+            r.ring.cancel(&begun);
+            assert_eq!(r.ring.wait(&begun, soon()), State::Cancelled);
+            assert_eq!(r.ring.wait(&good, soon()), State::Done);
+            assert_eq!(never, [7; 8]);
+            // Too late for one that is over.
+            r.ring.cancel(&good);
+            assert_eq!(good.query(), State::Done);
+            r.meet();
+            // The channel serves again, with new connections on its lanes.
+            for _ in 0..3 {
+                assert_eq!(r.finish(&plan, 1), State::Done);
+            }
+            assert!(memory.iter().all(|&b| b == 0));
+            r.meet();
+        }
+    });
+}
+
+#[test]
+fn one_who_cancels_ends_it_for_all() {
+    run(3, |mut r| {
+        let mut never = [7u8; 8];
+        let plan = stuck(&mut never, &r, 3);
+        let issued = r.ring.issue(&plan, 1).unwrap();
+        r.meet();
+        if r.rank == 2 {
+            r.ring.cancel(&issued);
+        }
+        assert_eq!(r.ring.wait(&issued, soon()), State::Cancelled);
+        assert_eq!(never, [7; 8]);
+        r.meet();
+    });
+}
+
+#[test]
+fn a_part_that_was_taken_back_before_others_began_theirs_ends_them_at_once() {
+    run(2, |mut r| {
+        let mut memory = vec![r.rank as u8; 5000];
+        let plan = pipeline(&mut memory, r.rank, 2, 1000);
+        if r.rank == 0 {
+            let issued = r.ring.issue(&plan, 1).unwrap();
+            // It has sent everything already, or waits for room: both may be.
+            r.ring.cancel(&issued);
+            let late = r.ring.wait(&issued, soon());
+            assert!(matches!(late, State::Cancelled | State::Done));
+            r.meet();
+            r.meet();
+            return;
+        }
+        let mut never = [0u8; 8];
+        let nobody = {
+            let buf = UserBuf::of_array(&mut never);
+            let mut cad = Descriptor::new(1, 2, None);
+            cad.make_recv_node(buf, 8, 0).unwrap();
+            Rc::new(cad.plan().unwrap())
+        };
+        r.meet();
+        let first = r.finish(&plan, 1);
+        assert!(matches!(first, State::Cancelled | State::Done));
+        // The other has not issued this one, and ends.
+        let issued = r.ring.issue(&nobody, 1).unwrap();
+        r.meet();
+        assert_eq!(r.ring.wait(&issued, soon()), State::Lost);
+    });
+}
+
+#[test]
+fn strangers_do_not_disturb() {
+    run(2, |mut r| {
+        let mut memory = vec![r.rank as u8; 300_000];
+        let plan = pipeline(&mut memory, r.rank, 2, 10_000);
+        assert_eq!(r.finish(&plan, 0), State::Done);
+        r.meet();
+        // All listeners of this process; those of other tests among them.
+        let names = std::fs::read_to_string("/proc/net/unix").unwrap();
+        let names = names.lines().filter_map(|l| l.split_once("@yamabiko-cad-"));
+        let mut guests = Vec::new();
+        for (_, name) in names {
+            let name = format!("yamabiko-cad-{}", name.trim());
+            for hello in ["", "yamabiko-ring 0.1.0 0 00", "yamabiko-ring 0.1.0 x"] {
+                let guest = unix::connect(name.as_bytes(), unix::Kind::Packets, soon());
+                if let Ok(guest) = guest {
+                    // It may be hung up on already.
+                    let _ = guest.send_all(hello.as_bytes(), None, soon());
+                    guests.push(guest);
+                }
+            }
+        }
+        assert!(!guests.is_empty());
+        for _ in 0..3 {
+            assert_eq!(r.finish(&plan, 0), State::Done);
+        }
+        assert!(memory.iter().all(|&b| b == 0));
+        r.meet();
+    });
+}

@@ -1,0 +1,133 @@
+//! Ranks as threads of one process, each with a ring of its own.
+
+// Each test program uses a part of it.
+#![allow(dead_code)]
+
+use cad_ring::{Opening, Ring, usable};
+use cad_run::{Descriptor, END, Executor, Plan, START, State, UserBuf};
+use std::rc::Rc;
+use std::sync::{Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// How long anything may take.
+pub const LIMIT: Duration = Duration::from_secs(60);
+
+pub fn soon() -> Option<Instant> {
+    Some(Instant::now() + LIMIT)
+}
+
+/// A barrier that gives up, so that a failed rank does not hang the others.
+#[derive(Default)]
+pub struct Meeting {
+    came: Mutex<(u32, u32)>,
+    all: Condvar,
+}
+
+impl Meeting {
+    pub fn meet(&self, size: u32) {
+        let mut came = self.came.lock().unwrap();
+        let turn = came.1;
+        came.0 += 1;
+        if came.0 == size {
+            *came = (0, turn + 1);
+            self.all.notify_all();
+            return;
+        }
+        let waits = |c: &mut (u32, u32)| c.1 == turn;
+        let (came, late) = self.all.wait_timeout_while(came, LIMIT, waits).unwrap();
+        assert!(!late.timed_out(), "others did not come");
+        drop(came);
+    }
+}
+
+/// A rank.
+pub struct Rank<'a> {
+    pub ring: Ring,
+    pub rank: u32,
+    pub size: u32,
+    pub meeting: &'a Meeting,
+}
+
+impl Rank<'_> {
+    pub fn meet(&self) {
+        self.meeting.meet(self.size);
+    }
+
+    pub fn finish(&mut self, plan: &Rc<Plan>, channel: u32) -> State {
+        let issued = self.ring.issue(plan, channel).unwrap();
+        self.ring.wait(&issued, soon())
+    }
+}
+
+/// Whether this machine lets rings be; else there is nothing to be tested, for a reason that is known.
+pub fn possible() -> bool {
+    match usable() {
+        Ok(()) => true,
+        Err(why) => {
+            let why = why.to_string();
+            assert!(why.contains("io_uring"), "{why}");
+            false
+        }
+    }
+}
+
+/// Plays all ranks; `body` gets its own.
+pub fn run(size: u32, body: impl Fn(Rank) + Sync) {
+    if !possible() {
+        return;
+    }
+    let (meeting, cards) = (
+        Meeting::default(),
+        Mutex::new(vec![String::new(); size as usize]),
+    );
+    std::thread::scope(|scope| {
+        for rank in 0..size {
+            let (meeting, cards, body) = (&meeting, &cards, &body);
+            scope.spawn(move || {
+                let opening = Opening::new().unwrap();
+                cards.lock().unwrap()[rank as usize] = opening.card();
+                meeting.meet(size);
+                let cards = cards.lock().unwrap().clone();
+                let ring = opening.join(rank, &cards).unwrap();
+                body(Rank {
+                    ring,
+                    rank,
+                    size,
+                    meeting,
+                });
+            });
+        }
+    });
+}
+
+/// Passes chunks on from rank to rank, as the paper's example does.
+pub fn pipeline(memory: &mut [u8], rank: u32, size: u32, chunk: usize) -> Rc<Plan> {
+    let mut cad = Descriptor::new(rank, size, None);
+    for part in memory.chunks_mut(chunk) {
+        let (buf, n) = (UserBuf::of_array(part), part.len() as u64);
+        let mut last = START;
+        if rank > 0 {
+            let recv = cad.make_recv_node(buf, n, rank - 1).unwrap();
+            cad.connect_node(last, recv).unwrap();
+            last = recv;
+        }
+        if rank + 1 < size {
+            let send = cad.make_send_node(buf, n, rank + 1).unwrap();
+            cad.connect_node(last, send).unwrap();
+            last = send;
+        }
+        cad.connect_node(last, END).unwrap();
+    }
+    Rc::new(cad.plan().unwrap())
+}
+
+/// Names of the kernel's own threads in this process.
+pub fn workers() -> Vec<String> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let name = |e: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(e.unwrap().path().join("comm")).unwrap_or_default()
+    };
+    let mut names: Vec<String> = tasks.map(name).collect();
+    names.retain(|n| n.starts_with("iou-"));
+    names
+}
