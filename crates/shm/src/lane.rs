@@ -1,7 +1,7 @@
 //! The memory of one direction between two processes: a ring of cells and a pipe of chunks.
 //!
-//! A lane is one page of ring, then the credit words and the headers of the chunks, each on lines
-//! of its own; the chunks lie elsewhere in the segment. All `unsafe` of the data path is here.
+//! A lane is one page of ring, then the credit words, the headers of the chunks and the words of a split copy, each on
+//! lines of its own; the chunks lie elsewhere in the segment. All `unsafe` of the data path is here.
 //!
 //! Invariants: a lane's pointers stay valid while its segment lives; the protocol gives each byte to
 //! one side at a time, so the slices handed out are that side's alone. A peer that breaks the
@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use boundary::UserBuf;
 
 use crate::ring::{CELL, CELLS, Hostile, RingMemory, cell};
+use crate::split::Words;
 use crate::wire::{EAGER, HEADER, Header, INLINE, Kind, pack, unpack};
 
 /// Bytes of a chunk: with four of them both cores copy at full speed inside their caches.
@@ -26,6 +27,7 @@ const RING: usize = CELLS as usize * CELL;
 const CREDIT: usize = RING;
 const DRAINED: usize = RING + 2 * CELL;
 const CHUNK_HEADERS: usize = RING + 4 * CELL;
+const SPLIT: usize = CHUNK_HEADERS + CHUNKS as usize * CELL;
 
 /// One direction's memory.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +45,7 @@ pub(crate) struct ChunkHeader {
 
 impl Lane {
     /// Bytes of ring and control lines.
-    pub const BYTES: usize = CHUNK_HEADERS + CHUNKS as usize * CELL;
+    pub const BYTES: usize = SPLIT + size_of::<Words>();
 
     /// # Safety
     /// `ring` and `pipe` are valid for `BYTES` and `WINDOW` bytes, the first aligned to a line, for
@@ -163,6 +165,14 @@ impl Lane {
     #[inline]
     pub fn set_drained(&self, chunks: u32) {
         self.word(DRAINED).store(chunks, Ordering::Release);
+    }
+
+    /// The words of the split copy of a message that goes this way.
+    #[inline]
+    pub fn split(&self) -> &Words {
+        // SAFETY: inside the lane, aligned to a line as the lane and all before the words are, and only ever accessed as
+        // atomics; zeros, and whatever else is there, are valid.
+        unsafe { &*self.ring.add(SPLIT).cast::<Words>() }
     }
 
     fn chunk_header(chunk: u32) -> usize {

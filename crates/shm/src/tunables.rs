@@ -3,7 +3,7 @@
 
 use types::Tunable;
 
-use crate::{lane, ring, slots, wire};
+use crate::{lane, ring, slots, split, wire};
 
 /// The tunables of the fabric.
 pub const TUNABLES: [Tunable; 7] = [
@@ -40,7 +40,7 @@ pub const TUNABLES: [Tunable; 7] = [
     ),
     tunable(
         "shm.slots.split_min",
-        slots::SPLIT,
+        split::SPLIT,
         "bytes",
         "measured: from here on both sides copying between mapped buffers is faster",
     ),

@@ -6,11 +6,12 @@ use mtmi::slot::{Delivery, Landed, Slot, SlotTable, Slots};
 use mtmi::{Endpoint, Matched, Transport};
 
 use super::line::{Header, INLINE, LONGEST, Landing, Way};
-use super::split::{SPLIT, words};
+use super::split::words;
 use super::table::{Pipe, Receiving};
 use super::tests::ends;
 use crate::Shm;
 use crate::lane::ChunkHeader;
+use crate::split::SPLIT;
 use crate::wire::Kind;
 
 const COUNT: u32 = 4;
