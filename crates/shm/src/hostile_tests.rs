@@ -59,6 +59,7 @@ fn act(r: &mut Random, segment: &Segment, lane: &mut Lane, next: &mut u32, chunk
         }
         3..5 => {
             let header = ChunkHeader {
+                start: [0, 100, r.word() as usize][r.below(3) as usize],
                 len: [r.word() as usize, 32_768, 100][r.below(3) as usize],
                 target: r.word(),
             };

@@ -20,8 +20,12 @@ use crate::wire::{EAGER, HEADER, Header, INLINE, Kind, pack, unpack};
 pub(crate) const CHUNK: usize = 32 * 1024;
 /// Chunks of a pipe.
 pub(crate) const CHUNKS: u32 = 4;
-/// Bytes of a whole pipe.
+/// Bytes that a whole pipe holds.
 pub(crate) const WINDOW: usize = CHUNKS as usize * CHUNK;
+/// A chunk's data begin anywhere in its first so many bytes.
+const PLAY: usize = 4096;
+/// Bytes of a pipe's memory.
+pub(crate) const PIPE: usize = CHUNKS as usize * (CHUNK + PLAY);
 
 const RING: usize = CELLS as usize * CELL;
 const CREDIT: usize = RING;
@@ -36,9 +40,11 @@ pub(crate) struct Lane {
     pipe: *mut u8,
 }
 
-/// A chunk's header, as read: its length is bounded.
+/// A chunk's header, as read: start and length are bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkHeader {
+    /// Where in the chunk its bytes begin.
+    pub start: usize,
     pub len: usize,
     pub target: u64,
 }
@@ -48,7 +54,7 @@ impl Lane {
     pub const BYTES: usize = SPLIT + size_of::<Words>();
 
     /// # Safety
-    /// `ring` and `pipe` are valid for `BYTES` and `WINDOW` bytes, the first aligned to a line, for
+    /// `ring` and `pipe` are valid for `BYTES` and `PIPE` bytes, the first aligned to a line, for
     /// as long as the lane or a copy of it is used, and are used by lanes only.
     pub unsafe fn new(ring: *mut u8, pipe: *mut u8) -> Lane {
         debug_assert!(ring.align_offset(CELL) == 0);
@@ -189,18 +195,19 @@ impl Lane {
     pub fn read_chunk_header(&self, chunk: u32) -> Result<ChunkHeader, Hostile> {
         let at = Self::chunk_header(chunk);
         // SAFETY: inside the lane and aligned.
-        let (len, target) = unsafe {
+        let (len, target, start) = unsafe {
             let line = self.ring.add(at);
             (
                 line.add(4).cast::<u32>().read_volatile(),
                 line.add(8).cast::<u64>().read_volatile(),
+                line.add(16).cast::<u32>().read_volatile(),
             )
         };
-        let len = len as usize;
-        if len == 0 || len > CHUNK {
+        let (start, len) = (start as usize, len as usize);
+        if len == 0 || len > CHUNK || start >= PLAY {
             return Err(Hostile);
         }
-        Ok(ChunkHeader { len, target })
+        Ok(ChunkHeader { start, len, target })
     }
 
     /// Publishes a chunk whose bytes were written.
@@ -211,6 +218,9 @@ impl Lane {
             let line = self.ring.add(at);
             line.add(4).cast::<u32>().write_volatile(header.len as u32);
             line.add(8).cast::<u64>().write_volatile(header.target);
+            line.add(16)
+                .cast::<u32>()
+                .write_volatile(header.start as u32);
         }
         self.word(at)
             .store(chunk.wrapping_add(1), Ordering::Release);
@@ -219,21 +229,34 @@ impl Lane {
     #[inline]
     fn chunk(&self, chunk: u32) -> *mut u8 {
         // SAFETY: the number is reduced, so it is inside the pipe.
-        unsafe { self.pipe.add((chunk % CHUNKS) as usize * CHUNK) }
+        unsafe { self.pipe.add((chunk % CHUNKS) as usize * (CHUNK + PLAY)) }
     }
 
-    /// The first `len` bytes of a chunk that is being written.
-    pub fn chunk_mut(&mut self, chunk: u32, len: usize) -> &mut [u8] {
+    /// Copies the next `len` bytes of `from` into a chunk that is being written; where in it they begin.
+    ///
+    /// That is half a page away from where they come from, modulo a page: processors hold up loads for earlier stores to the
+    /// same place of another page, and `rep movsb` gets slower by ten times and more on some where the destination is that
+    /// way just behind the source. Buffers of two ranks mostly begin at the same place of a page, so this suits the
+    /// receiver's copy too.
+    pub fn fill_chunk(&mut self, chunk: u32, len: usize, from: &mut layout::Reader) -> usize {
         assert!(len <= CHUNK);
-        // SAFETY: inside the pipe; ours until published.
-        unsafe { std::slice::from_raw_parts_mut(self.chunk(chunk), len) }
+        let base = self.chunk(chunk);
+        let start = from.contiguous().map_or(0, |(buf, _)| {
+            (buf.addr() + PLAY / 2).wrapping_sub(base.addr()) % PLAY
+        });
+        // SAFETY: inside the chunk, as `start` is less than what it is longer than `CHUNK`; ours until published.
+        fill(
+            unsafe { std::slice::from_raw_parts_mut(base.add(start), len) },
+            from,
+        );
+        start
     }
 
-    /// The first `len` bytes of a chunk that was published to us.
-    pub fn chunk_bytes(&self, chunk: u32, len: usize) -> &[u8] {
-        assert!(len <= CHUNK);
-        // SAFETY: inside the pipe; ours until drained.
-        unsafe { std::slice::from_raw_parts(self.chunk(chunk), len) }
+    /// The bytes of a chunk that was published to us.
+    pub fn chunk_bytes(&self, chunk: u32, header: ChunkHeader) -> &[u8] {
+        assert!(header.len <= CHUNK && header.start < PLAY);
+        // SAFETY: inside the chunk; ours until drained.
+        unsafe { std::slice::from_raw_parts(self.chunk(chunk).add(header.start), header.len) }
     }
 }
 

@@ -4,6 +4,7 @@ use mtmi::{Completion, Outcome, Outgoing, SendMode, Submit};
 
 use crate::Shm;
 use crate::lane::WINDOW;
+use crate::pipe;
 use crate::state::{Queued, Send, Sending};
 use crate::wire::{EAGER, INLINE, Kind, cells};
 
@@ -66,6 +67,7 @@ impl Shm {
             mode,
             total,
             sent: 0,
+            chunk: pipe::chunk(total),
             data,
             reader: None,
             state: Sending::Queued,

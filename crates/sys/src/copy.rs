@@ -108,7 +108,7 @@ unsafe fn large(dst: *mut u8, src: *const u8, n: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         let has = features();
-        if n >= STRINGS && has & FAST_STRINGS != 0 {
+        if n >= STRINGS && has & FAST_STRINGS != 0 && !just_behind(dst, src) {
             // SAFETY: the caller's promise.
             return unsafe { strings(dst, src, n) };
         }
@@ -119,6 +119,15 @@ unsafe fn large(dst: *mut u8, src: *const u8, n: usize) {
     }
     // SAFETY: the caller's promise.
     unsafe { ptr::copy_nonoverlapping(src, dst, n) }
+}
+
+/// Whether the destination is, modulo a page, less than a line behind the source. That makes `rep movsb` two to thirty times
+/// slower on some processors (27 and 3 GB/s in place of 73 for distances of 16 and 1, measured on an EPYC of the fourth generation).
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn just_behind(dst: *mut u8, src: *const u8) -> bool {
+    let distance = dst.addr().wrapping_sub(src.addr()) % 4096;
+    (1..LINE).contains(&distance)
 }
 
 /// With `rep movsb`, whose destination is aligned to a line first.
