@@ -163,12 +163,13 @@ impl Shm {
         if message.from != from || !fits || !in_turn {
             return Err(Hostile);
         }
-        let bytes = peer.inward.chunk_bytes(peer.consumed, header);
-        match &mut message.sink {
-            Sink::Heap(buffer) => buffer.extend_from_slice(bytes),
-            Sink::User { writer, .. } => drain(bytes, writer),
-            Sink::Drop => {}
-        }
+        let sink = &mut message.sink;
+        peer.inward
+            .drain_chunk(peer.consumed, header, |bytes| match sink {
+                Sink::Heap(buffer) => buffer.extend_from_slice(bytes),
+                Sink::User { writer, .. } => drain(bytes, writer),
+                Sink::Drop => {}
+            });
         message.arrived += len;
         peer.due -= len;
         if early && message.arrived == message.early {

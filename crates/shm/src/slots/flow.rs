@@ -255,7 +255,9 @@ impl Shm {
         if len as u64 > sink.bytes - sink.arrived {
             return Err(Hostile);
         }
-        drain(pipe.lane.chunk_bytes(pipe.passed, header), &mut sink.writer);
+        pipe.lane.drain_chunk(pipe.passed, header, |bytes| {
+            drain(bytes, &mut sink.writer);
+        });
         sink.arrived += len as u64;
         pipe.passed = pipe.passed.wrapping_add(1);
         pipe.lane.set_drained(pipe.passed);
