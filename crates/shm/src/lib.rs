@@ -8,7 +8,7 @@
 //!   the rest waits until the receiver has matched the message and asks for it. So whatever is in a
 //!   pipe can be drained at once (unmatched data go to the heap, at most one pipe's worth per
 //!   message) and no message holds up another.
-//! * Above 32 KiB out of mapped memory: offered in the ring, and copied where it lies: by the receiver, or by both sides
+//! * More than a pipe holds, out of mapped memory: offered in the ring, and copied where it lies: by the receiver, or by both sides
 //!   if it goes to mapped memory too (`mapped`).
 //!
 //! Where the partner is known beforehand there are slots as well, without rings and queues: see `slots`.

@@ -1,6 +1,6 @@
 //! Messages out of mapped memory: copied where they lie.
 //!
-//! A long message whose data lie in the sender's arena is not sent but *offered*, by its place. When the receiver has
+//! A message that is longer than a pipe and whose data lie in the sender's arena is not sent but *offered*, by its place. When the receiver has
 //! matched it:
 //! * if its own memory is mapped too, both sides copy ([`split`](crate::split)): the receiver begins at once at the front
 //!   and asks the sender to join in from the back;
@@ -21,13 +21,15 @@ use layout::Data;
 use mtmi::{Outcome, Queues};
 
 use crate::Shm;
-use crate::lane::drain;
+use crate::lane::{WINDOW, drain};
 use crate::ring::Hostile;
 use crate::slots::SlotState;
-use crate::split::{LAST, SPLIT, Seen, can_split, chunks, range};
+use crate::split::{LAST, Seen, can_split, chunks, range};
 use crate::state::{Sending, Sink};
 use crate::wire::Kind;
 
+/// Longest message out of mapped memory that is sent all the same: what fits into a pipe completes without its receiver.
+pub(crate) const LONGEST_SENT: u64 = WINDOW as u64;
 /// Chunks copied for one peer before others get their turn.
 const TURN: u32 = 16;
 /// Bytes that the receiver copies at a time where it copies alone.
@@ -74,10 +76,10 @@ impl SlotState {
     /// Where data lie in this process's arena, if they are to be offered.
     pub fn mapped_at(&self, data: &Data) -> Option<u64> {
         let (buf, len) = data.contiguous()?;
-        if len < SPLIT {
-            return None;
+        match len > LONGEST_SENT {
+            true => self.arena.find(buf, len),
+            false => None,
         }
-        self.arena.find(buf, len)
     }
 }
 

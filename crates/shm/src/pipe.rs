@@ -10,7 +10,7 @@ use crate::state::{Sending, Sink};
 /// The target of chunks that come with an announcement.
 const EARLY: u64 = u64::MAX;
 /// Smallest chunk. Messages that fit into a pipe go in as many chunks as that has, so that both sides copy at once.
-const CHUNK_MIN: u64 = 4 << 10;
+pub(crate) const CHUNK_MIN: u64 = 4 << 10;
 /// Chunks moved for one peer before the next peer gets its turn.
 const TURN: u32 = 16;
 

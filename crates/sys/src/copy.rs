@@ -1,10 +1,10 @@
 //! Copying bytes, tuned for messages, and the two hints that go with waiting for them.
 //!
-//! Which kernel wins was measured on two virtual cores, one copying what the other wrote. `rep
-//! movsb` writes whole lines without first fetching them, so for large copies it beats loops of
-//! vector stores, two times between near cores and four times between distant ones. Between cores
-//! the kernels are alike from 256 bytes to 4 KiB; within one core `rep movsb` takes some 10 ns to
-//! start, which is why it begins at 512 bytes only.
+//! Which kernel wins was measured on two virtual cores of an EPYC of the fourth generation. Within one core's caches vectors
+//! are ahead up to a page (96 against 73 GB/s for 4 KiB) and level with `rep movsb` beyond. Between cores the state of the
+//! lines decides and not the kernel (see the drain of chunks in `shm`), as long as one case is avoided, in which `rep movsb`
+//! is up to thirty times slower: a destination just behind the source, modulo a page. For long copies `rep movsb` is preferred where it is fast, since it
+//! writes whole lines without fetching them first.
 
 use std::ptr;
 #[cfg(target_arch = "x86_64")]
