@@ -3,7 +3,9 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use boundary::UserBuf;
 use fabrics::{Fabrics, Place};
+use mtmi::slot::Slots;
 use mtmi::{Exchange, ExchangeError, Matched, Transport};
 use report::{Phase as ReportPhase, ReportPage};
 use types::{Fault, Result, consts, fault};
@@ -125,6 +127,18 @@ impl Engine {
         own.name.replace("MPI_COMM_SELF".to_string());
         self.comm_world.replace(Some(Rc::new(world)));
         self.comm_self.replace(Some(Rc::new(own)));
+    }
+
+    /// Memory that other ranks of this machine map; `None` where there is none.
+    pub(crate) fn alloc_mapped(&self, bytes: usize) -> Option<UserBuf> {
+        let mut world = self.world.borrow_mut();
+        world.as_mut()?.fabric.alloc_mapped(bytes)
+    }
+
+    /// Gives such memory back. False: it is not, and nothing was done.
+    pub(crate) fn free_mapped(&self, memory: UserBuf) -> bool {
+        let mut world = self.world.borrow_mut();
+        world.as_mut().is_some_and(|w| w.fabric.free_mapped(memory))
     }
 
     /// Ends MPI in this process, after all others have come as far.

@@ -186,8 +186,13 @@ impl Shm {
                 Ok(some) => moved |= some,
                 Err(_) => self.suspect(peer),
             }
+            match self.copy_mapped(queues, peer) {
+                Ok(some) => moved |= some,
+                Err(_) => self.suspect(peer),
+            }
             let entry = &mut self.peers[peer as usize];
-            if entry.queue.is_empty() && entry.streams.is_empty() && entry.due == 0 {
+            let idle = entry.queue.is_empty() && entry.streams.is_empty() && entry.due == 0;
+            if idle && entry.copies.is_empty() {
                 entry.busy = false;
                 self.busy.swap_remove(i);
             } else {

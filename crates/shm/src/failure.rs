@@ -30,7 +30,7 @@ impl Shm {
                 }
                 false
             }
-            Sending::Streams { .. } => false,
+            Sending::Streams { .. } | Sending::Splits => false,
         }
     }
 
@@ -81,6 +81,7 @@ impl Shm {
         entry.streams.clear();
         entry.early.clear();
         entry.due = 0;
+        entry.copies = Default::default();
         self.outward[peer as usize].tx.close();
         self.inward.retain(|i| i.peer != peer);
         let sends = self.sends.iter();

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use boundary::UserBuf;
 use layout::Data;
+use mtmi::slot::Slots;
 use mtmi::{
     Completion, Context, Cookie, Endpoint, Matched, SendMode, Source, Submit, TagSel, Transport,
 };
@@ -13,7 +14,9 @@ use crate::Shm;
 use crate::lane::{ChunkHeader, Lane};
 use crate::ring::{CELL, RingMemory, cell};
 use crate::segment::Segment;
+use crate::slots::Area;
 use crate::wire::{Header, Kind, encode};
+use sys::sparse::Sparse;
 
 struct Random(u64);
 
@@ -38,7 +41,17 @@ impl Random {
 
 /// One malicious (or, by chance, plausible) act of rank 1 towards rank 0.
 fn act(r: &mut Random, segment: &Segment, lane: &mut Lane, next: &mut u32, chunk: &mut u32) {
-    match r.below(10) {
+    match r.below(12) {
+        10 => {
+            let from = r.below(2) as u32;
+            let (number, copied) = (r.word() as u32, r.word() as u32);
+            let lane = segment.lane(from, 1 - from);
+            lane.split().set_copied(number, copied, r.below(2) == 0);
+        }
+        11 => {
+            let from = r.below(2) as u32;
+            segment.lane(from, 1 - from).split().begin(r.word() as u32);
+        }
         0 => segment.lane(0, 1).set_credit(r.word() as u32),
         1 => segment.lane(0, 1).set_drained(r.word() as u32),
         2 => {
@@ -46,6 +59,7 @@ fn act(r: &mut Random, segment: &Segment, lane: &mut Lane, next: &mut u32, chunk
         }
         3..5 => {
             let header = ChunkHeader {
+                start: [0, 100, r.word() as usize][r.below(3) as usize],
                 len: [r.word() as usize, 32_768, 100][r.below(3) as usize],
                 target: r.word(),
             };
@@ -65,8 +79,10 @@ fn act(r: &mut Random, segment: &Segment, lane: &mut Lane, next: &mut u32, chunk
                 Kind::SlotStream,
                 Kind::SlotWithdraw,
                 Kind::SlotReturned,
+                Kind::Offer,
+                Kind::Join,
             ];
-            let kind = kinds[r.below(11) as usize];
+            let kind = kinds[r.below(13) as usize];
             let len = match r.below(6) {
                 0 => r.below(0x1_0000) as usize,
                 1 => r.below(2049) as usize,
@@ -91,22 +107,28 @@ fn act(r: &mut Random, segment: &Segment, lane: &mut Lane, next: &mut u32, chunk
     }
 }
 
-fn attack(seed: u64) {
+/// The file of mapped memory, or none.
+fn area(mapped: bool) -> std::io::Result<Area> {
+    match mapped {
+        true => Area::new(Sparse::create("test", 1 << 27)?, 2, 0),
+        false => Err(std::io::ErrorKind::OutOfMemory.into()),
+    }
+}
+
+fn attack(seed: u64, mapped: bool) {
     let mut r = Random(seed);
     let (fd, mine) = Segment::create(2, "test").unwrap();
     let theirs = Segment::open(&fd, 2, "test").unwrap();
     theirs.senders(0)[0].fetch_or(2, Ordering::SeqCst);
-    let mut shm = Matched::new(Shm::new(
-        mine,
-        Err(std::io::ErrorKind::OutOfMemory.into()),
-        0,
-        vec![0, 1],
-        2,
-    ));
+    let mut shm = Matched::new(Shm::new(mine, area(mapped), 0, vec![0, 1], 2));
     let (mut lane, mut next, mut chunk) = (theirs.lane(1, 0), 1, 0);
     let mut buffer = vec![0u8; 300_000];
     // SAFETY: the buffer outlives the fabric's use of it in this function.
-    let at = unsafe { UserBuf::new(buffer.as_mut_ptr() as usize) };
+    let heap = unsafe { UserBuf::new(buffer.as_mut_ptr() as usize) };
+    let at = match mapped {
+        true => shm.alloc_mapped(300_000).unwrap(),
+        false => heap,
+    };
     let mut pending = HashSet::new();
     let mut done: Vec<Completion> = Vec::new();
     for id in 0..200 {
@@ -163,6 +185,9 @@ fn attack(seed: u64) {
 #[test]
 fn any_bytes_are_survived() {
     for seed in 0..3000 {
-        attack(seed);
+        attack(seed, false);
+    }
+    for seed in 0..500 {
+        attack(seed, true);
     }
 }

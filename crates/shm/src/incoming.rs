@@ -170,6 +170,8 @@ impl Shm {
         let words = decode(payload[0])?;
         match header.kind {
             Kind::Announce => self.take_announcement(queues, peer, header, words),
+            Kind::Offer => self.take_offer(queues, peer, header, words),
+            Kind::Join => self.take_join(queues, peer, words),
             Kind::Clear => self.take_clear(queues, peer, words[0], words[1], words[2]),
             Kind::Matched => self.take_reply(queues, peer, words[0], Outcome::Done),
             Kind::Cancelled => self.take_reply(queues, peer, words[0], Outcome::Cancelled),
@@ -229,7 +231,40 @@ impl Shm {
         header: &Header,
         [send, total, early, synchronous]: [u64; 4],
     ) -> Result<(), Hostile> {
-        if early > total.min(WINDOW as u64) || total > i64::MAX as u64 {
+        if early > total.min(WINDOW as u64) {
+            return Err(Hostile);
+        }
+        self.take_long(
+            queues,
+            peer,
+            header,
+            [send, total, early, synchronous],
+            None,
+        )
+    }
+
+    /// A message of which the sender says where the data lie.
+    fn take_offer(
+        &mut self,
+        queues: &mut Queues,
+        peer: u32,
+        header: &Header,
+        [send, total, offset, synchronous]: [u64; 4],
+    ) -> Result<(), Hostile> {
+        let words = [send, total, 0, synchronous];
+        self.take_long(queues, peer, header, words, Some(offset))
+    }
+
+    /// A message whose data don't come in the ring.
+    fn take_long(
+        &mut self,
+        queues: &mut Queues,
+        peer: u32,
+        header: &Header,
+        [send, total, early, synchronous]: [u64; 4],
+        offer: Option<u64>,
+    ) -> Result<(), Hostile> {
+        if total > i64::MAX as u64 {
             return Err(Hostile);
         }
         let (source, context) = (Endpoint(peer), Context(header.context));
@@ -256,6 +291,7 @@ impl Shm {
             arrived: 0,
             expected: early,
             synchronous: synchronous != 0,
+            offer,
             sink,
         });
         if early > 0 {
@@ -286,6 +322,12 @@ impl Shm {
         let (peer, send) = (message.from, message.send);
         if message.early < message.total {
             let wanted = message.total.min(capacity);
+            if message.offer.is_some() && wanted > 0 {
+                message.expected = wanted;
+                self.peers[peer as usize].copies.inward.push_back(id);
+                self.mark_busy(peer);
+                return;
+            }
             let more = wanted.saturating_sub(message.early);
             message.expected = message.early + more;
             let entry = &mut self.peers[peer as usize];
@@ -335,7 +377,12 @@ impl Shm {
     ) -> Result<(), Hostile> {
         let send = self.sends.get(id).ok_or(Hostile)?;
         let expected = match outcome {
-            Outcome::Done => send.state == Sending::AwaitsMatch,
+            Outcome::Done => match send.state {
+                Sending::AwaitsMatch => true,
+                // The receiver has copied it.
+                Sending::AwaitsClear => send.offered,
+                _ => false,
+            },
             _ => {
                 send.cancelling && matches!(send.state, Sending::AwaitsMatch | Sending::AwaitsClear)
             }

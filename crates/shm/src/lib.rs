@@ -8,6 +8,8 @@
 //!   the rest waits until the receiver has matched the message and asks for it. So whatever is in a
 //!   pipe can be drained at once (unmatched data go to the heap, at most one pipe's worth per
 //!   message) and no message holds up another.
+//! * More than a pipe holds, out of mapped memory: offered in the ring, and copied where it lies: by the receiver, or by both sides
+//!   if it goes to mapped memory too (`mapped`).
 //!
 //! Where the partner is known beforehand there are slots as well, without rings and queues: see `slots`.
 //!
@@ -28,6 +30,7 @@ mod failure;
 mod hostile_tests;
 mod incoming;
 mod lane;
+mod mapped;
 mod outgoing;
 mod pipe;
 mod places;
@@ -38,6 +41,9 @@ mod ring_loom;
 mod segment;
 mod send;
 mod slots;
+mod split;
+#[cfg(all(test, loom))]
+mod split_loom;
 mod state;
 mod tunables;
 mod waiting;

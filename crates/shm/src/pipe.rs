@@ -3,14 +3,22 @@
 use mtmi::{Outcome, Queues};
 
 use crate::Shm;
-use crate::lane::{CHUNK, CHUNKS, ChunkHeader, drain, fill};
+use crate::lane::{CHUNK, CHUNKS, ChunkHeader, drain};
 use crate::ring::Hostile;
 use crate::state::{Sending, Sink};
 
 /// The target of chunks that come with an announcement.
 const EARLY: u64 = u64::MAX;
+/// Smallest chunk. Messages that fit into a pipe go in as many chunks as that has, so that both sides copy at once.
+pub(crate) const CHUNK_MIN: u64 = 4 << 10;
 /// Chunks moved for one peer before the next peer gets its turn.
 const TURN: u32 = 16;
+
+/// Bytes of a chunk of a message of `total` bytes.
+pub(crate) fn chunk(total: u64) -> u64 {
+    let part = total.div_ceil(CHUNKS.into()).next_multiple_of(64);
+    part.clamp(CHUNK_MIN, CHUNK as u64)
+}
 
 impl Shm {
     /// Free chunks of the pipe to a peer.
@@ -45,12 +53,12 @@ impl Shm {
         let (Some(send), Some(peer)) = (self.sends.get(id), self.peers.get_mut(to as usize)) else {
             return;
         };
-        let len = (until - send.sent).min(CHUNK as u64) as usize;
+        let len = (until - send.sent).min(send.chunk) as usize;
         let reader = send.reader.get_or_insert_with(|| send.data.reader());
         let out = &mut self.outward[to as usize];
-        fill(out.lane.chunk_mut(peer.produced, len), reader);
+        let start = out.lane.fill_chunk(peer.produced, len, reader);
         send.sent += len as u64;
-        let header = ChunkHeader { len, target };
+        let header = ChunkHeader { start, len, target };
         out.lane.publish_chunk(peer.produced, header);
         peer.produced = peer.produced.wrapping_add(1);
         out.bell.get().ring();
@@ -58,7 +66,7 @@ impl Shm {
 
     /// Sends the first `early` bytes of a send through the idle pipe, where they fit.
     pub(crate) fn push_early(&mut self, id: u64, to: u32, early: u64) {
-        for _ in 0..early.div_ceil(CHUNK as u64) {
+        while self.sends.get(id).is_some_and(|s| s.sent < early) {
             self.push_chunk(id, to, EARLY, early);
         }
     }
@@ -155,12 +163,13 @@ impl Shm {
         if message.from != from || !fits || !in_turn {
             return Err(Hostile);
         }
-        let bytes = peer.inward.chunk_bytes(peer.consumed, header.len);
-        match &mut message.sink {
-            Sink::Heap(buffer) => buffer.extend_from_slice(bytes),
-            Sink::User { writer, .. } => drain(bytes, writer),
-            Sink::Drop => {}
-        }
+        let sink = &mut message.sink;
+        peer.inward
+            .drain_chunk(peer.consumed, header, |bytes| match sink {
+                Sink::Heap(buffer) => buffer.extend_from_slice(bytes),
+                Sink::User { writer, .. } => drain(bytes, writer),
+                Sink::Drop => {}
+            });
         message.arrived += len;
         peer.due -= len;
         if early && message.arrived == message.early {

@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sys::doorbell::Doorbell;
 use sys::memfd::{Mapping, create_sealed, open_sealed};
 
-use crate::lane::{CHUNK, CHUNKS, Lane};
+use crate::lane::{Lane, PIPE};
 
 /// "ymbkshm" and the layout's number.
-const MAGIC: u64 = u64::from_be_bytes(*b"ymbkshm\x02");
+const MAGIC: u64 = u64::from_be_bytes(*b"ymbkshm\x03");
 /// Bytes for the version's name.
 pub(crate) const VERSION: usize = 48;
 const HEADER: usize = 4096;
@@ -56,7 +56,7 @@ impl Map {
         let bells = HEADER + (n * 8).next_multiple_of(2 * LINE);
         let lanes = (bells + n * rank_bytes).next_multiple_of(PAGE);
         let pipes = (lanes + n * n * Lane::BYTES).next_multiple_of(PAGE);
-        let boards = (pipes + n * n * CHUNKS as usize * CHUNK).next_multiple_of(PAGE);
+        let boards = (pipes + n * n * PIPE).next_multiple_of(PAGE);
         Map {
             ranks: n,
             bells,
@@ -243,8 +243,7 @@ impl Segment {
         let lane = self
             .mapping
             .range(self.map.lanes + pair * Lane::BYTES, Lane::BYTES);
-        let bytes = CHUNKS as usize * CHUNK;
-        let pipe = self.mapping.range(self.map.pipes + pair * bytes, bytes);
+        let pipe = self.mapping.range(self.map.pipes + pair * PIPE, PIPE);
         match (lane, pipe) {
             // SAFETY: both ranges lie inside the mapping and belong to this pair alone; the caller
             // (`Shm`) drops its lanes before the segment.
@@ -266,7 +265,7 @@ mod tests {
             assert!(map.rank(ranks) <= map.lanes);
             let last = map.pair(ranks - 1, ranks - 1) + 1;
             assert!(map.lanes + last * Lane::BYTES <= map.pipes);
-            assert!(map.pipes + last * CHUNKS as usize * CHUNK <= map.boards);
+            assert!(map.pipes + last * PIPE <= map.boards);
             assert_eq!(map.boards + ranks as usize * BOARD, map.total);
             assert_eq!((map.pipes % PAGE, map.boards % PAGE), (0, 0));
         }

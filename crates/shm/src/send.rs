@@ -4,6 +4,7 @@ use mtmi::{Completion, Outcome, Outgoing, SendMode, Submit};
 
 use crate::Shm;
 use crate::lane::WINDOW;
+use crate::pipe;
 use crate::state::{Queued, Send, Sending};
 use crate::wire::{EAGER, INLINE, Kind, cells};
 
@@ -66,10 +67,12 @@ impl Shm {
             mode,
             total,
             sent: 0,
+            chunk: pipe::chunk(total),
             data,
             reader: None,
             state: Sending::Queued,
             cancelling: false,
+            offered: false,
         });
         if self.peers[to.index()].queue.is_empty() {
             match self.start(id) {
@@ -118,7 +121,7 @@ impl Shm {
         }
     }
 
-    /// Announces a long message; what fits into an idle pipe goes at once.
+    /// Announces a long message; what fits into an idle pipe goes at once, and what lies in mapped memory stays there.
     fn announce(&mut self, id: u64, to: u32) -> Started {
         if !self.room(to, 1) {
             return Started::NoRoom;
@@ -133,6 +136,14 @@ impl Shm {
             0
         };
         let synchronous = send.mode == SendMode::Synchronous;
+        if let Some(offset) = self.slots.mapped_at(&send.data) {
+            let kind = (Kind::Offer, send.context, send.tag);
+            let words = [id, send.total, offset, u64::from(synchronous)];
+            send.state = Sending::AwaitsClear;
+            send.offered = true;
+            self.push_words(to, kind, words);
+            return Started::Pending;
+        }
         let kind = (Kind::Announce, send.context, send.tag);
         let words = [id, send.total, early, u64::from(synchronous)];
         let whole = early == send.total;

@@ -11,7 +11,7 @@
 //! receive), so a reply with the next receive posted before it costs one cache line.
 //! * Up to 24 bytes ride in the landing.
 //! * Into mapped memory the sender stores directly; from 32 KiB on, if its own memory is mapped too, both sides copy
-//!   ([`split`]).
+//!   (`split`).
 //! * Everything else streams through a pipe of the pair, as long messages do ([`flow`]). So it does where a mapping is refused.
 //!
 //! A receive is taken back by a message in the ring, which its sender answers ([`ask`]).
@@ -42,5 +42,4 @@ mod tests;
 
 pub(crate) use area::{Area, size};
 pub(crate) use line::{INLINE, Line};
-pub(crate) use split::SPLIT;
 pub(crate) use table::SlotState;

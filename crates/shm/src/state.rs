@@ -8,6 +8,7 @@ use layout::{Data, Reader, Writer};
 use mtmi::{Completion, Context, Cookie, Endpoint, Names, Outcome, Patience, SendMode};
 
 use crate::lane::Lane;
+use crate::mapped::Copies;
 use crate::places::Mover;
 use crate::ring::{Rx, Tx};
 use crate::segment::{BellRef, Segment, SendersRef};
@@ -79,6 +80,8 @@ pub(crate) struct Peer {
     pub consumed: u32,
     /// Bytes to come through the peer's pipe.
     pub due: u64,
+    /// Messages that are copied where they lie.
+    pub copies: Copies,
     /// The lane from the peer.
     pub inward: Lane,
     /// Its place in the segment.
@@ -105,12 +108,16 @@ pub(crate) struct Send {
     pub mode: SendMode,
     pub total: u64,
     pub sent: u64,
+    /// Bytes of a chunk.
+    pub chunk: u64,
     pub data: Data,
     /// Made when the data begin to move.
     pub reader: Option<Reader>,
     pub state: Sending,
     /// The receiver was asked to drop the message.
     pub cancelling: bool,
+    /// The receiver was told where the data lie.
+    pub offered: bool,
 }
 
 /// How far a send is.
@@ -124,6 +131,8 @@ pub(crate) enum Sending {
     AwaitsClear,
     /// Streams up to byte `until` to the receiver's entry `target`.
     Streams { target: u64, until: u64 },
+    /// Both sides copy.
+    Splits,
 }
 
 /// A message whose data come through the pipe.
@@ -139,6 +148,8 @@ pub(crate) struct Announced {
     /// Bytes that come in all, as things stand.
     pub expected: u64,
     pub synchronous: bool,
+    /// Where the data lie in the sender's arena.
+    pub offer: Option<u64>,
     pub sink: Sink,
 }
 
@@ -223,6 +234,7 @@ impl Shm {
                 early: VecDeque::new(),
                 consumed: 0,
                 due: 0,
+                copies: Copies::default(),
                 inward: segment.lane(place(from).unwrap_or(local), local),
                 slot: place(from).unwrap_or(local),
                 announced: false,

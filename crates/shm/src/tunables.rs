@@ -3,10 +3,10 @@
 
 use types::Tunable;
 
-use crate::{lane, ring, slots, wire};
+use crate::{lane, mapped, pipe, ring, slots, split, wire};
 
 /// The tunables of the fabric.
-pub const TUNABLES: [Tunable; 7] = [
+pub const TUNABLES: [Tunable; 9] = [
     tunable(
         "shm.ring.cells",
         ring::CELLS as u64,
@@ -33,14 +33,26 @@ pub const TUNABLES: [Tunable; 7] = [
         "measured with the size of a chunk",
     ),
     tunable(
+        "shm.pipe.chunk_min",
+        pipe::CHUNK_MIN,
+        "bytes",
+        "a page; messages that fit into a pipe use all its chunks down to this",
+    ),
+    tunable(
+        "shm.mapped.sent_max",
+        mapped::LONGEST_SENT,
+        "bytes",
+        "a pipe, as what fits completes without its receiver",
+    ),
+    tunable(
         "shm.slots.inline_max",
         slots::INLINE as u64,
         "bytes",
         "a cache line less a header and the words of a landing",
     ),
     tunable(
-        "shm.slots.split_min",
-        slots::SPLIT,
+        "shm.split_min",
+        split::SPLIT,
         "bytes",
         "measured: from here on both sides copying between mapped buffers is faster",
     ),

@@ -62,7 +62,10 @@ impl Shm {
 
     fn has_busy_work(&self) -> bool {
         self.busy.iter().any(|&peer| {
-            self.queue_ready(peer) || self.stream_ready(peer) || self.chunk_ready(peer)
+            self.queue_ready(peer)
+                || self.stream_ready(peer)
+                || self.chunk_ready(peer)
+                || self.copy_ready(peer)
         })
     }
 

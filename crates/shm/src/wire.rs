@@ -40,6 +40,10 @@ pub(crate) enum Kind {
     SlotWithdraw,
     /// Agrees to that.
     SlotReturned,
+    /// Announces a message whose data lie in mapped memory.
+    Offer,
+    /// Asks the sender of such a message to copy its part.
+    Join,
 }
 
 /// A message's header, as read: kind known, length bounded.
@@ -72,6 +76,8 @@ pub(crate) fn unpack(word: u32) -> Result<(Kind, usize), Hostile> {
         8 => Kind::SlotStream,
         9 => Kind::SlotWithdraw,
         10 => Kind::SlotReturned,
+        11 => Kind::Offer,
+        12 => Kind::Join,
         _ => return Err(Hostile),
     };
     let len = (word & 0xffff) as usize;
@@ -120,12 +126,12 @@ mod tests {
 
     #[test]
     fn words_come_back() {
-        for kind in [Kind::Eager, Kind::Announce, Kind::Kept, Kind::SlotReturned] {
+        for kind in [Kind::Eager, Kind::Announce, Kind::Kept, Kind::Join] {
             assert_eq!(unpack(pack(kind, 77)), Ok((kind, 77)));
         }
         assert_eq!(pack(Kind::Eager, 5), 5);
         assert_eq!(unpack(pack(Kind::Eager, EAGER + 1)), Err(Hostile));
-        assert_eq!(unpack(11 << 16), Err(Hostile));
+        assert_eq!(unpack(13 << 16), Err(Hostile));
         assert_eq!(
             decode(&encode([1, 2, 3, u64::MAX])),
             Ok([1, 2, 3, u64::MAX])

@@ -1,6 +1,7 @@
 //! The fabric between processes: ranks are forked, and nothing but `mtmi` and `shm` is linked.
 
 mod common;
+mod mapped;
 mod protocol;
 mod slots;
 mod traffic;
@@ -12,6 +13,7 @@ fn main() {
         ("protocol", protocol::all),
         ("traffic", traffic::all),
         ("slots", slots::all),
+        ("mapped", mapped::all),
         ("beyond-4-gib", protocol::beyond_4_gib),
     ];
     for (name, group) in groups {

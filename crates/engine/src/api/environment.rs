@@ -60,7 +60,11 @@ pub fn is_thread_main(e: &Engine, flag: &mut bool) -> Result<()> {
     Ok(())
 }
 
-/// `MPI_Alloc_mem`. Hints are read and ignored.
+/// `MPI_Alloc_mem` of so many bytes gives memory that ranks of this machine map, so that long messages between two such
+/// buffers are copied by both ranks. What is shorter than a page never is a long message.
+const MAPPED: usize = 4096;
+
+/// `MPI_Alloc_mem`. Hints are read and ignored. Where mapped memory is refused, ordinary memory does as well.
 pub fn alloc_mem(e: &Engine, size: i64, info: Handle, baseptr: &mut usize) -> Result<()> {
     e.hints(info)?;
     let bytes = usize::try_from(size).map_err(|_| {
@@ -69,14 +73,22 @@ pub fn alloc_mem(e: &Engine, size: i64, info: Handle, baseptr: &mut usize) -> Re
             format!("the size is {size}; it must be 0 or more"),
         )
     })?;
-    *baseptr = memory::alloc(bytes)
+    let mapped = match bytes {
+        MAPPED.. => e.alloc_mapped(bytes),
+        _ => None,
+    };
+    *baseptr = mapped
+        .map(|buf| buf.addr())
+        .or_else(|| memory::alloc(bytes))
         .ok_or_else(|| fault(consts::ERR_NO_MEM, format!("no memory for {size} bytes")))?;
     Ok(())
 }
 
 /// `MPI_Free_mem`.
-pub fn free_mem(_e: &Engine, base: UserBuf) -> Result<()> {
-    memory::free(base);
+pub fn free_mem(e: &Engine, base: UserBuf) -> Result<()> {
+    if !e.free_mapped(base) {
+        memory::free(base);
+    }
     Ok(())
 }
 

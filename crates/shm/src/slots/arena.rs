@@ -1,7 +1,8 @@
 //! Mapped memory of this process, and windows into that of its peers.
 //!
 //! Blocks of the arena are mapped one by one, so that a limit on address space is met only by what is used, and given back
-//! whole when nothing in them is in use. Inside a block, first fit.
+//! whole when nothing in them is in use. Inside a block, first fit. What is still in use at the end stays mapped, as the
+//! program may read it after MPI has ended.
 
 use boundary::UserBuf;
 use sys::memfd::Mapping;
@@ -19,6 +20,7 @@ const WINDOWS: usize = 1024;
 /// Mapped memory that this process gives out.
 #[derive(Default)]
 pub(crate) struct Arena {
+    /// In the order of their addresses.
     blocks: Vec<Block>,
     /// Ranges of the arena that were given back, and where it was never used.
     holes: Vec<(u64, u64)>,
@@ -68,25 +70,25 @@ impl Arena {
             clean: 0,
         };
         let given = block.alloc(bytes);
-        self.blocks.push(block);
+        let place = self.blocks.partition_point(|b| b.at < at);
+        self.blocks.insert(place, block);
         given
     }
 
     /// Gives memory back; false if it is none of ours.
     pub fn free(&mut self, area: &Area, memory: UserBuf) -> bool {
-        let found = self.blocks.iter_mut().enumerate().find_map(|(i, b)| {
-            let start = memory.addr().checked_sub(b.at)?;
-            let place = b.used.iter().position(|u| u.0 == start)?;
-            Some((i, place))
-        });
-        let Some((i, place)) = found else {
+        let Some(i) = self.block_of(memory) else {
             return false;
         };
         let block = &mut self.blocks[i];
+        let start = memory.addr() - block.at;
+        let Some(place) = block.used.iter().position(|u| u.0 == start) else {
+            return false;
+        };
         let range = block.used.swap_remove(place);
         block.give_back(range);
         if block.used.is_empty() {
-            let block = self.blocks.swap_remove(i);
+            let block = self.blocks.remove(i);
             let len = block.mapping.len() as u64;
             drop(block.mapping);
             area.release(block.offset, len);
@@ -117,11 +119,28 @@ impl Arena {
     /// Where `len` bytes at `buf` are in the arena, if they are.
     #[inline]
     pub fn find(&self, buf: UserBuf, len: u64) -> Option<u64> {
-        self.blocks.iter().find_map(|b| {
-            let start = buf.addr().checked_sub(b.at)? as u64;
-            let end = start.checked_add(len)?;
-            (end <= b.mapping.len() as u64).then_some(b.offset + start)
-        })
+        let block = &self.blocks[self.block_of(buf)?];
+        let start = (buf.addr() - block.at) as u64;
+        let end = start.checked_add(len)?;
+        (end <= block.mapping.len() as u64).then_some(block.offset + start)
+    }
+
+    /// The last block that doesn't begin behind an address.
+    #[inline]
+    fn block_of(&self, buf: UserBuf) -> Option<usize> {
+        self.blocks
+            .partition_point(|b| b.at <= buf.addr())
+            .checked_sub(1)
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        for block in self.blocks.drain(..) {
+            if !block.used.is_empty() {
+                std::mem::forget(block.mapping);
+            }
+        }
     }
 }
 

@@ -5,9 +5,9 @@ use mtmi::slot::{Delivery, Slot, SlotError};
 
 use super::line::{Header, INLINE, LONGEST, Landing, Payload, Way};
 use super::receive::place;
-use super::split::SPLIT;
 use super::table::{Deliver, Lines, Pair};
 use crate::Shm;
+use crate::split::SPLIT;
 
 impl Shm {
     /// The length of the receive that the next delivery would go to.

@@ -11,12 +11,11 @@ use super::line::{LONGEST, Landing, Way};
 use super::receive::{outcome, place};
 use super::table::{Flow, Pipe, Place, Receiving, Sink, number};
 use crate::Shm;
-use crate::lane::{CHUNK, CHUNKS, ChunkHeader, Lane, drain, fill};
+use crate::lane::{CHUNKS, ChunkHeader, Lane, drain};
+use crate::pipe;
 use crate::ring::Hostile;
 use crate::wire::Kind;
 
-/// Short messages go in smaller chunks, so that both sides copy at once.
-const CHUNK_MIN: usize = 4 << 10;
 /// Chunks moved for one peer before others get their turn.
 const TURN: u32 = 64;
 
@@ -92,13 +91,12 @@ impl Shm {
             sent: data.len().min(LONGEST),
             immediate,
         };
-        let part = bytes.div_ceil(u64::from(CHUNKS)).min(CHUNK as u64) as usize;
         let flow = Flow {
             place: place(slot),
             target,
             reader: data.reader(),
             bytes,
-            chunk: part.next_multiple_of(64).clamp(CHUNK_MIN, CHUNK),
+            chunk: pipe::chunk(bytes),
         };
         let link = &mut self.slots.links[peer as usize];
         link.flows.push_back(flow);
@@ -135,8 +133,9 @@ impl Shm {
         moved
     }
 
-    /// Copies the next bytes that go to a peer into the next chunk, if one is free; returns how many.
-    fn fill_chunk(&mut self, peer: u32) -> Option<usize> {
+    /// Copies the next bytes that go to a peer into the next chunk, if one is free; returns
+    /// where in it and how many.
+    fn fill_chunk(&mut self, peer: u32) -> Option<(usize, usize)> {
         let link = &mut self.slots.links[peer as usize];
         let (Some(flow), Some(pipe)) = (link.flows.front_mut(), &mut link.outward) else {
             return None;
@@ -150,20 +149,20 @@ impl Shm {
             }
         }
         let left = flow.bytes - flow.reader.position();
-        let len = left.min(flow.chunk as u64) as usize;
-        fill(pipe.lane.chunk_mut(pipe.passed, len), &mut flow.reader);
-        Some(len)
+        let len = left.min(flow.chunk) as usize;
+        let start = pipe.lane.fill_chunk(pipe.passed, len, &mut flow.reader);
+        Some((start, len))
     }
 
     /// Publishes the chunk that was filled.
-    fn publish_chunk(&mut self, peer: u32, len: usize) {
+    fn publish_chunk(&mut self, peer: u32, (start, len): (usize, usize)) {
         let link = &mut self.slots.links[peer as usize];
         let (Some(flow), Some(pipe)) = (link.flows.front_mut(), &mut link.outward) else {
             return;
         };
         let target = flow.target;
         pipe.lane
-            .publish_chunk(pipe.passed, ChunkHeader { len, target });
+            .publish_chunk(pipe.passed, ChunkHeader { start, len, target });
         pipe.passed = pipe.passed.wrapping_add(1);
         if flow.reader.position() == flow.bytes {
             let (place, bytes) = (flow.place, flow.bytes);
@@ -205,7 +204,7 @@ impl Shm {
             if sink.is_none_or(|s| s.target != header.target) {
                 self.begin_sink(peer, header.target)?;
             }
-            self.take_chunk_of(peer, header.len)?;
+            self.take_chunk_of(peer, header)?;
             moved = true;
         }
         Ok(moved)
@@ -247,7 +246,8 @@ impl Shm {
     }
 
     /// Copies the next chunk to where its stream goes.
-    fn take_chunk_of(&mut self, peer: u32, len: usize) -> Result<(), Hostile> {
+    fn take_chunk_of(&mut self, peer: u32, header: ChunkHeader) -> Result<(), Hostile> {
+        let len = header.len;
         let link = &mut self.slots.links[peer as usize];
         let (Some(sink), Some(pipe)) = (&mut link.sink, &mut link.inward) else {
             return Err(Hostile);
@@ -255,7 +255,9 @@ impl Shm {
         if len as u64 > sink.bytes - sink.arrived {
             return Err(Hostile);
         }
-        drain(pipe.lane.chunk_bytes(pipe.passed, len), &mut sink.writer);
+        pipe.lane.drain_chunk(pipe.passed, header, |bytes| {
+            drain(bytes, &mut sink.writer);
+        });
         sink.arrived += len as u64;
         pipe.passed = pipe.passed.wrapping_add(1);
         pipe.lane.set_drained(pipe.passed);

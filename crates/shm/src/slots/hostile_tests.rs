@@ -6,11 +6,12 @@ use mtmi::slot::{Delivery, Landed, Slot, SlotTable, Slots};
 use mtmi::{Endpoint, Matched, Transport};
 
 use super::line::{Header, INLINE, LONGEST, Landing, Way};
-use super::split::{SPLIT, words};
+use super::split::words;
 use super::table::{Pipe, Receiving};
 use super::tests::ends;
 use crate::Shm;
 use crate::lane::ChunkHeader;
+use crate::split::SPLIT;
 use crate::wire::Kind;
 
 const COUNT: u32 = 4;
@@ -97,6 +98,7 @@ fn lie(r: &mut Random, liar: &mut Shm) {
                 return;
             };
             let header = ChunkHeader {
+                start: [0, 100, r.word() as usize][r.below(3) as usize],
                 len: [r.word() as usize, 4096, 32_768][r.below(3) as usize],
                 target: 7 << 32 | r.below(COUNT as u64 + 1),
             };
@@ -249,6 +251,7 @@ fn lies_are_found_out() {
         ("a stream of nothing", |liar| {
             let pipe = liar.outward_pipe(0).unwrap();
             let header = ChunkHeader {
+                start: 0,
                 len: 10,
                 target: 7 << 32 | 1,
             };

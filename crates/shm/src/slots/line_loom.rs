@@ -1,4 +1,4 @@
-//! The lines and the words of a split copy under loom: the production code, in every order that the memory model allows.
+//! The lines under loom: the production code, in every order that the memory model allows.
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p shm --lib loom`.
 
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -9,7 +9,6 @@ use loom::sync::atomic::AtomicU32;
 use loom::thread;
 
 use super::line::{Header, Landing, Line, Way};
-use super::split::{Seen, Words};
 
 /// A slot between a receiver and a sender: the line that each writes, the receive's memory, and the ring's messages with
 /// which a receive is asked back.
@@ -196,62 +195,5 @@ fn loom_slots_taken_back() {
             thread::yield_now();
         }
         sender.join().unwrap();
-    });
-}
-
-/// Both sides copy: every chunk once, and neither side is done before all of them are.
-#[test]
-fn loom_slots_split() {
-    const CHUNKS: u32 = 2;
-    loom::model(|| {
-        let words = Arc::new(Words::new());
-        let memory = Arc::new([UnsafeCell::new(0u32), UnsafeCell::new(0)]);
-        let begun = Arc::new(AtomicU32::new(0));
-        let copy = |words: &Words, memory: &[UnsafeCell<u32>; 2], back: bool| {
-            let mut copied = 0;
-            while let Some(i) = words.take(3, CHUNKS, back) {
-                let at = if back { CHUNKS - 1 - i } else { i } as usize;
-                // SAFETY: whoever took a chunk is the only one to write it; loom checks that.
-                memory[at].with_mut(|m| unsafe { *m += 1 });
-                copied += 1;
-                words.set_copied(3, copied, back);
-            }
-            copied
-        };
-        let receiver = {
-            let (words, memory, begun) = (words.clone(), memory.clone(), begun.clone());
-            thread::spawn(move || {
-                while begun.load(Acquire) == 0 {
-                    thread::yield_now();
-                }
-                let mine = copy(&words, &memory, false);
-                loop {
-                    let Seen::Taken(front, back) = words.seen(3) else {
-                        panic!("no other has begun");
-                    };
-                    assert_eq!(front, mine);
-                    if front + back == CHUNKS && words.has_copied(3, back, true) {
-                        break;
-                    }
-                    thread::yield_now();
-                }
-                for chunk in memory.iter() {
-                    // SAFETY: all chunks were copied; loom checks that nobody writes any more.
-                    assert_eq!(chunk.with(|m| unsafe { *m }), 1);
-                }
-            })
-        };
-        words.begin(3);
-        begun.store(1, Release);
-        copy(&words, &memory, true);
-        loop {
-            if let Seen::Taken(front, _) = words.seen(3)
-                && words.has_copied(3, front, false)
-            {
-                break;
-            }
-            thread::yield_now();
-        }
-        receiver.join().unwrap();
     });
 }

@@ -215,7 +215,7 @@ pub(crate) struct Flow {
     pub reader: Reader,
     /// Bytes that go through the pipe in all.
     pub bytes: u64,
-    pub chunk: usize,
+    pub chunk: u64,
 }
 
 /// A receive that streams.
