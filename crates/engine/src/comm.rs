@@ -16,6 +16,7 @@ use crate::attr::Attributes;
 use crate::errhandler::Errhandler;
 use crate::group::Group;
 use crate::info::Info;
+use crate::numbers::Numbers;
 
 /// Bits of a context id that count within one owner.
 const COUNTER_BITS: u32 = 14;
@@ -97,6 +98,8 @@ pub struct Comm {
     /// Its hints.
     pub info: RefCell<Info>,
     collectives: Cell<u32>,
+    /// The numbers of its persistent collectives.
+    pub(crate) numbers: Numbers,
     _lease: Option<ContextLease>,
 }
 
@@ -127,6 +130,7 @@ impl Comm {
             attributes: Attributes::default(),
             info: RefCell::default(),
             collectives: Cell::new(0),
+            numbers: Numbers::default(),
             _lease: lease,
         }
     }

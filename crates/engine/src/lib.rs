@@ -21,6 +21,8 @@ mod failure;
 mod graphs;
 mod group;
 mod info;
+mod internal;
+mod numbers;
 mod ops;
 mod progress;
 mod request;

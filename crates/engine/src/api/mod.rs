@@ -7,6 +7,7 @@ pub mod attribute;
 pub mod bsend;
 pub mod coll;
 mod coll_args;
+pub mod coll_init;
 pub mod coll_reduce;
 pub mod comm;
 pub mod completion;
