@@ -125,7 +125,8 @@ static void alltoall(const World *w, int n, int shape, int form, int in_place)
     int *out = ints(room(s, total)), *in = ints(room(rs, total));
     for (int r = 0; r < w->size; r++)
         put(in_place ? in : out, s, (size_t)r * (size_t)n, (size_t)n, w->rank, (size_t)r * 1000003);
-    CALL(form, MPI_Alltoall, MPI_Ialltoall, in_place ? MPI_IN_PLACE : out, units(s, n), s.type, in, units(rs, n), rs.type, w->comm);
+    CALL(form, MPI_Alltoall, MPI_Ialltoall, in_place ? MPI_IN_PLACE : out, units(s, n), s.type, in, units(rs, n), rs.type,
+         w->comm);
     for (int r = 0; r < w->size; r++)
         SEE(w, in, rs, (size_t)r * (size_t)n, (size_t)n, r, (size_t)w->rank * 1000003);
     EDGES(w, in, rs, total);
@@ -171,8 +172,8 @@ static void alltoallv(const World *w, int n, int shape, int form, int in_place, 
         CALL(form, MPI_Alltoallw, MPI_Ialltoallw, send, out_counts, out_places, out_types, in, in_counts, in_places, in_types,
              w->comm);
     else
-        CALL(form, MPI_Alltoallv, MPI_Ialltoallv, send, out_counts, out_places, out_types[0], in, in_counts, in_places, in_types[0],
-             w->comm);
+        CALL(form, MPI_Alltoallv, MPI_Ialltoallv, send, out_counts, out_places, out_types[0], in, in_counts, in_places,
+             in_types[0], w->comm);
     for (int r = 0; r < w->size; r++)
         SEE(w, in + in_from[r], in_shapes[r], 0, (size_t)pair_share(r, w->rank, n), r, (size_t)w->rank * 1000003);
     SAME(in[in_total], -77777);

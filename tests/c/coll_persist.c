@@ -144,7 +144,8 @@ static void init_moving(Case *c, MPI_Comm comm, MPI_Info info)
     MPI_Datatype t = c->shape.type;
     const void *out = here(c) && c->kind != SCATTER && c->kind != SCATTERV ? MPI_IN_PLACE : c->out;
     void *in = here(c) && (c->kind == SCATTER || c->kind == SCATTERV) ? MPI_IN_PLACE : c->in;
-    int n = units(c->shape, c->n), mine_out = units(c->shape, share(c, w->rank, 0)), mine_in = units(c->shape, share(c, 0, w->rank));
+    int n = units(c->shape, c->n);
+    int mine_out = units(c->shape, share(c, w->rank, 0)), mine_in = units(c->shape, share(c, 0, w->rank));
     switch (c->kind) {
     case BARRIER:
         OK(MPI_Barrier_init(comm, info, &c->request));

@@ -72,7 +72,7 @@ pub(crate) enum Tags {
 impl Tags {
     /// The tag of a collective's messages, and which bits of a node's tag go into it.
     fn resolve(&self, comm: &Comm) -> (i32, i32) {
-        let above = |number: u32| (number % NUMBERS << NODE_TAG_BITS) as i32;
+        let above = |number: u32| ((number % NUMBERS) << NODE_TAG_BITS) as i32;
         match self {
             Tags::Next => (above(comm.next_collective()), cad::MAX_TAG as i32),
             Tags::Kept(lease) => (

@@ -17,6 +17,7 @@ use crate::errhandler::Errhandler;
 use crate::group::Group;
 use crate::info::Info;
 use crate::numbers::Numbers;
+use crate::topology::Topology;
 
 /// Bits of a context id that count within one owner.
 const COUNTER_BITS: u32 = 14;
@@ -95,6 +96,8 @@ pub struct Comm {
     pub errhandler: RefCell<Rc<Errhandler>>,
     /// Its cached attributes.
     pub attributes: Attributes,
+    /// Its virtual topology.
+    pub topology: Option<Rc<Topology>>,
     /// Its hints.
     pub info: RefCell<Info>,
     collectives: Cell<u32>,
@@ -128,6 +131,7 @@ impl Comm {
             name: RefCell::new(String::new()),
             errhandler: RefCell::new(errhandler),
             attributes: Attributes::default(),
+            topology: None,
             info: RefCell::default(),
             collectives: Cell::new(0),
             numbers: Numbers::default(),

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use boundary::{AlignedBuf, UserBuf};
-use cad::{Graph, Shape, Team};
+use cad::{Block, Graph, Shape, Team};
 use types::{Handle, Result, consts, fault};
 
 use crate::coll::{Call, Tags, Then, team};
@@ -125,6 +125,48 @@ impl Engine {
         self.start_collective(self.own_call(comm, comm.group.clone(), graph, memory, Some(then)))
     }
 
+    /// Sends `parts[r]` to each rank `r`; gives what arrives, in order of rank.
+    pub(crate) fn internal_exchange(&self, comm: &Rc<Comm>, parts: &[Vec<u8>]) -> Result<Vec<u8>> {
+        let lengths: Vec<u64> = parts.iter().map(|p| p.len() as u64).collect();
+        let part = cad::Part {
+            count: 8,
+            ty: Shape::BYTE,
+        };
+        let graph = cad::alltoall::graph(&cad::alltoall::Params {
+            team: team(comm),
+            send: part,
+            recv: part,
+            in_place: false,
+        });
+        let bytes: Vec<u8> = lengths.iter().flat_map(|n| n.to_le_bytes()).collect();
+        let mut theirs = vec![0; bytes.len()];
+        self.two_sided(comm, graph, &bytes, &mut theirs)?;
+        let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |w, &b| w << 8 | u64::from(b));
+        let theirs: Vec<u64> = theirs.chunks_exact(8).map(word).collect();
+        let mut arrived = room_for(&theirs)?;
+        let graph = cad::alltoall::graph_v(&cad::alltoall::ParamsV {
+            team: team(comm),
+            send: &side_by_side(&lengths),
+            send_ty: Shape::BYTE,
+            recv: &side_by_side(&theirs),
+            recv_ty: Shape::BYTE,
+            in_place: false,
+        });
+        self.two_sided(comm, graph, &parts.concat(), &mut arrived)?;
+        Ok(arrived)
+    }
+
+    /// Runs a collective from `send` to `out`, which have bytes.
+    fn two_sided(&self, comm: &Rc<Comm>, graph: Graph, send: &[u8], out: &mut [u8]) -> Result<()> {
+        let mut memory = own_memory(out.len() + send.len())?;
+        let recv = memory.buf();
+        let from = recv.offset(out.len() as i64);
+        from.write(send);
+        let mut call = self.own_call(comm, comm.group.clone(), graph, memory, None);
+        call.send = from;
+        self.finish_own(MAKING, call, recv, out)
+    }
+
     /// The bits that are set in `bits` of any rank, all of equal length, into `bits`.
     pub(crate) fn internal_union(&self, comm: &Rc<Comm>, bits: &mut [u8]) -> Result<()> {
         let mut memory = own_memory(bits.len())?;
@@ -185,4 +227,32 @@ fn byte_bcast(team: Team, root: u32, bytes: u64) -> Graph {
         count: bytes,
         ty: Shape::BYTE,
     })
+}
+
+/// Blocks of these lengths, one behind the other.
+fn side_by_side(lengths: &[u64]) -> Vec<Block> {
+    let mut at = 0;
+    let block = |&count: &u64| {
+        let disp = at;
+        at += count as i64;
+        Block { count, disp }
+    };
+    lengths.iter().map(block).collect()
+}
+
+/// Room for as many bytes as others announced.
+fn room_for(lengths: &[u64]) -> Result<Vec<u8>> {
+    let total = lengths.iter().try_fold(0u64, |sum, &n| sum.checked_add(n));
+    let mut room = Vec::new();
+    let fits = total
+        .and_then(|n| usize::try_from(n).ok())
+        .filter(|&n| n <= isize::MAX as usize / 2 && room.try_reserve_exact(n).is_ok());
+    let Some(n) = fits else {
+        return Err(fault(
+            consts::ERR_NO_MEM,
+            "no memory for what the other processes send",
+        ));
+    };
+    room.resize(n, 0);
+    Ok(room)
 }

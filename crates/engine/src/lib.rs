@@ -28,6 +28,7 @@ mod progress;
 mod request;
 mod short;
 mod state;
+mod topology;
 mod typeobj;
 mod wait;
 mod world;

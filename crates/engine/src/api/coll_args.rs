@@ -1,7 +1,7 @@
 //! The checked arguments of collectives that move data, made into the [`Call`] that runs them.
 //!
 //! Arguments that the standard calls significant only at the root are looked at only there. Used by
-//! `api::coll` and `api::coll_init`.
+//! `api::coll` and `api::coll_init`, and in part by `api::neighbor_args`.
 
 use std::rc::Rc;
 
@@ -28,7 +28,7 @@ pub(crate) struct Side {
 }
 
 /// A side whose arguments don't count here.
-const NOWHERE: Side = Side {
+pub(super) const NOWHERE: Side = Side {
     buf: UserBuf::NULL,
     datatype: None,
     part: Part {
@@ -49,7 +49,7 @@ pub(crate) fn shape(datatype: &TypeObj) -> Shape {
 }
 
 /// Checks one side with equal blocks.
-fn side(e: &Engine, buf: UserBuf, count: i64, datatype: Handle) -> Result<Side> {
+pub(super) fn side(e: &Engine, buf: UserBuf, count: i64, datatype: Handle) -> Result<Side> {
     let datatype = check_buffer(e, buf, count, datatype)?;
     let part = Part {
         count: count as u64,
@@ -63,7 +63,7 @@ fn side(e: &Engine, buf: UserBuf, count: i64, datatype: Handle) -> Result<Side> 
 }
 
 /// Checks one side with `n` blocks, and reads its counts and displacements.
-fn blocks(
+pub(super) fn blocks(
     e: &Engine,
     n: usize,
     buf: UserBuf,
@@ -121,7 +121,7 @@ pub(crate) fn check_root(comm: &Comm, root: i32) -> Result<u32> {
 }
 
 /// A call of all of `comm`.
-fn call(comm: &Rc<Comm>, graph: impl Into<Rc<Graph>>, send: Side, recv: Side) -> Call {
+pub(super) fn call(comm: &Rc<Comm>, graph: impl Into<Rc<Graph>>, send: Side, recv: Side) -> Call {
     Call {
         graph: graph.into(),
         comm: comm.clone(),
@@ -497,7 +497,7 @@ pub(crate) fn prepare_alltoallv(
 }
 
 /// Reads one side of an alltoallw: `n` blocks, each with its type.
-fn typed_blocks(
+pub(super) fn typed_blocks(
     e: &Engine,
     n: usize,
     buf: UserBuf,
@@ -512,7 +512,13 @@ fn typed_blocks(
         ));
     }
     let read = |i: usize| {
-        let datatype = check_buffer(e, buf, counts.get(i), types.get(i))?;
+        // With MPI_BOTTOM displacements are addresses, for basic types too.
+        let at = if buf.is_null() {
+            buf.offset(displs.get(i))
+        } else {
+            buf
+        };
+        let datatype = check_buffer(e, at, counts.get(i), types.get(i))?;
         let block = BlockW {
             count: counts.get(i) as u64,
             disp: displs.get(i),

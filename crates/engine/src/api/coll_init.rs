@@ -10,7 +10,7 @@ use crate::coll::Call;
 use crate::state::Engine;
 
 /// Makes the request of a checked call. No hint is known that would change how it runs.
-fn keep(e: &Engine, call: Call, info: Handle, request: &mut Handle) -> Result<()> {
+pub(super) fn keep(e: &Engine, call: Call, info: Handle, request: &mut Handle) -> Result<()> {
     e.hints(info)?;
     *request = e.keep_collective(call)?;
     Ok(())
