@@ -1,6 +1,7 @@
 /* Virtual topologies: grids, graphs and distributed graphs of all shapes that fit, and what is asked about them.
  *
- * Argument: all (default) | errors
+ * Argument: all (default) | whole | errors
+ * ("whole" always asks for all neighbours: MPICH 5.0.2 refuses to give some.)
  */
 #include "check.h"
 
@@ -9,6 +10,7 @@ enum { MOST = 16, EDGES = 64, DIMS = 4 };
 /* MPI_UNWEIGHTED and MPI_WEIGHTS_EMPTY: gcc warns of constant addresses that are passed for arrays. */
 static int *volatile unweighted, *volatile no_weights;
 static unsigned seed;
+static int parts = 1;
 
 /* The same numbers on all ranks. */
 static int pick(int below)
@@ -230,7 +232,7 @@ static void compare(MPI_Comm comm, Edge *all, int n, int weighted)
         for (int i = 0; i < n; i++)
             CHECK(all[i].seen || (out ? all[i].from : all[i].to) != rank);
     }
-    if (ins > 1 && outs > 1) {
+    if (parts && ins > 1 && outs > 1) {
         int few[2] = {-1, -1}, other[2] = {-1, -1};
         OK(MPI_Dist_graph_neighbors(comm, 1, few, unweighted, 1, other, unweighted));
         SAME(few[0], sources[0]);
@@ -368,6 +370,7 @@ int main(int argc, char **argv)
         errors();
         return t_done("topology");
     }
+    parts = argc <= 1 || strcmp(argv[1], "whole") != 0;
     MPI_Comm half;
     everything(MPI_COMM_WORLD);
     OK(MPI_Comm_split(MPI_COMM_WORLD, t_rank % 2, -t_rank, &half));
