@@ -1,5 +1,5 @@
 /* What the collective tests share: data that says whose it is, layouts, and the wait that makes one
- * body serve the blocking and the non-blocking form.
+ * body serve the blocking, the non-blocking and the persistent form.
  */
 #ifndef COLL_H
 #define COLL_H
@@ -92,14 +92,24 @@ static inline void edges(const char *file, int line, const World *w, const int *
 
 #define EDGES(w, memory, s, n) edges(__FILE__, __LINE__, w, memory, s, n)
 
-/* One of the two forms of a collective.  ARGS is the parenthesised common argument list without the
- * closing request: CALL(nb, MPI_Bcast, MPI_Ibcast, buf, n, MPI_INT, root, comm). */
-#define CALL(nb, blocking, nonblocking, ...) \
+/* The forms of a collective. */
+enum { BLOCKING, NONBLOCKING, PERSISTENT, FORMS };
+
+/* One of its forms, with the arguments that all have:
+ * CALL(form, MPI_Bcast, MPI_Ibcast, buf, n, MPI_INT, root, comm).  coll_persist.c starts persistent ones again and again. */
+#define CALL(form, blocking, nonblocking, ...) \
     do { \
-        if (nb) { \
-            MPI_Request request_ = MPI_REQUEST_NULL; \
+        MPI_Request request_ = MPI_REQUEST_NULL; \
+        if ((form) == PERSISTENT) { \
+            OK(blocking##_init(__VA_ARGS__, MPI_INFO_NULL, &request_)); \
+            OK(MPI_Start(&request_)); \
+            coll_wait(&request_); \
+            CHECK(request_ != MPI_REQUEST_NULL); \
+            OK(MPI_Request_free(&request_)); \
+        } else if ((form) == NONBLOCKING) { \
             OK(nonblocking(__VA_ARGS__, &request_)); \
             coll_wait(&request_); \
+            CHECK(request_ == MPI_REQUEST_NULL); \
         } else { \
             OK(blocking(__VA_ARGS__)); \
         } \
@@ -115,7 +125,6 @@ static inline void coll_wait(MPI_Request *request)
         while (!flag)
             OK(MPI_Test(request, &flag, MPI_STATUS_IGNORE));
     }
-    CHECK(*request == MPI_REQUEST_NULL);
 }
 
 static inline void coll_types(void)

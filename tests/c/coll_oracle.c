@@ -1,4 +1,4 @@
-/* Every collective that moves data, blocking and non-blocking, against what it has to deliver:
+/* Every collective that moves data, blocking, non-blocking and persistent, against what it has to deliver:
  * all roots, sizes from nothing to the cap, contiguous and derived types, in place, on the world and
  * on communicators with other groups and orders.  coll_reduce.c does the same for the reductions.
  *
@@ -26,19 +26,19 @@ static void place_shares(const World *w, int n, int *counts, int *displacements,
     *total = at;
 }
 
-static void bcast(const World *w, int n, int root, int shape, int nb)
+static void bcast(const World *w, int n, int root, int shape, int form)
 {
     Shape s = shape_of(shape, w->rank);
     int *data = ints(room(s, (size_t)n));
     if (w->rank == root)
         put(data, s, 0, (size_t)n, root, 0);
-    CALL(nb, MPI_Bcast, MPI_Ibcast, data, units(s, n), s.type, root, w->comm);
+    CALL(form, MPI_Bcast, MPI_Ibcast, data, units(s, n), s.type, root, w->comm);
     SEE(w, data, s, 0, (size_t)n, root, 0);
     EDGES(w, data, s, (size_t)n);
     free(data);
 }
 
-static void gather(const World *w, int n, int root, int shape, int nb, int in_place, int v)
+static void gather(const World *w, int n, int root, int shape, int form, int in_place, int v)
 {
     Shape s = shape_of(shape, w->rank), rs = shape_of(shape, root);
     int counts[64], places[64], me = w->rank == root;
@@ -54,9 +54,9 @@ static void gather(const World *w, int n, int root, int shape, int nb, int in_pl
         send = MPI_IN_PLACE;
     }
     if (v)
-        CALL(nb, MPI_Gatherv, MPI_Igatherv, send, units(s, mine), s.type, in, counts, places, rs.type, root, w->comm);
+        CALL(form, MPI_Gatherv, MPI_Igatherv, send, units(s, mine), s.type, in, counts, places, rs.type, root, w->comm);
     else
-        CALL(nb, MPI_Gather, MPI_Igather, send, units(s, n), s.type, in, units(rs, n), rs.type, root, w->comm);
+        CALL(form, MPI_Gather, MPI_Igather, send, units(s, n), s.type, in, units(rs, n), rs.type, root, w->comm);
     if (me) {
         for (int r = 0; r < w->size; r++)
             SEE(w, in, rs, v ? (size_t)places[r] * (rs.gaps ? 3 : 1) : (size_t)r * (size_t)n, (size_t)(v ? share(r, n) : n), r, 0);
@@ -66,7 +66,7 @@ static void gather(const World *w, int n, int root, int shape, int nb, int in_pl
     free(in);
 }
 
-static void scatter(const World *w, int n, int root, int shape, int nb, int in_place, int v)
+static void scatter(const World *w, int n, int root, int shape, int form, int in_place, int v)
 {
     Shape s = shape_of(shape, w->rank), rs = shape_of(shape, root);
     int counts[64], places[64], me = w->rank == root;
@@ -81,9 +81,9 @@ static void scatter(const World *w, int n, int root, int shape, int nb, int in_p
                 (size_t)r * 1000003);
     void *receive = me && in_place ? MPI_IN_PLACE : in;
     if (v)
-        CALL(nb, MPI_Scatterv, MPI_Iscatterv, out, counts, places, rs.type, receive, units(s, mine), s.type, root, w->comm);
+        CALL(form, MPI_Scatterv, MPI_Iscatterv, out, counts, places, rs.type, receive, units(s, mine), s.type, root, w->comm);
     else
-        CALL(nb, MPI_Scatter, MPI_Iscatter, out, units(rs, n), rs.type, receive, units(s, n), s.type, root, w->comm);
+        CALL(form, MPI_Scatter, MPI_Iscatter, out, units(rs, n), rs.type, receive, units(s, n), s.type, root, w->comm);
     if (receive == in) {
         SEE(w, in, s, 0, (size_t)mine, root, (size_t)w->rank * 1000003);
         EDGES(w, in, s, (size_t)mine);
@@ -92,7 +92,7 @@ static void scatter(const World *w, int n, int root, int shape, int nb, int in_p
     free(in);
 }
 
-static void allgather(const World *w, int n, int shape, int nb, int in_place, int v)
+static void allgather(const World *w, int n, int shape, int form, int in_place, int v)
 {
     Shape s = shape_of(shape, w->rank), rs = shape_of(shape, v && same_types ? 1 : w->rank + 1);
     int counts[64], places[64];
@@ -108,9 +108,9 @@ static void allgather(const World *w, int n, int shape, int nb, int in_place, in
         send = MPI_IN_PLACE;
     }
     if (v)
-        CALL(nb, MPI_Allgatherv, MPI_Iallgatherv, send, units(s, mine), s.type, in, counts, places, rs.type, w->comm);
+        CALL(form, MPI_Allgatherv, MPI_Iallgatherv, send, units(s, mine), s.type, in, counts, places, rs.type, w->comm);
     else
-        CALL(nb, MPI_Allgather, MPI_Iallgather, send, units(s, n), s.type, in, units(rs, n), rs.type, w->comm);
+        CALL(form, MPI_Allgather, MPI_Iallgather, send, units(s, n), s.type, in, units(rs, n), rs.type, w->comm);
     for (int r = 0; r < w->size; r++)
         SEE(w, in, rs, v ? (size_t)places[r] * (rs.gaps ? 3 : 1) : (size_t)r * (size_t)n, (size_t)(v ? share(r, n) : n), r, 0);
     EDGES(w, in, rs, total);
@@ -118,14 +118,15 @@ static void allgather(const World *w, int n, int shape, int nb, int in_place, in
     free(in);
 }
 
-static void alltoall(const World *w, int n, int shape, int nb, int in_place)
+static void alltoall(const World *w, int n, int shape, int form, int in_place)
 {
     Shape s = shape_of(shape, w->rank), rs = in_place ? s : shape_of(shape, w->rank + 1);
     size_t total = (size_t)n * (size_t)w->size;
     int *out = ints(room(s, total)), *in = ints(room(rs, total));
     for (int r = 0; r < w->size; r++)
         put(in_place ? in : out, s, (size_t)r * (size_t)n, (size_t)n, w->rank, (size_t)r * 1000003);
-    CALL(nb, MPI_Alltoall, MPI_Ialltoall, in_place ? MPI_IN_PLACE : out, units(s, n), s.type, in, units(rs, n), rs.type, w->comm);
+    CALL(form, MPI_Alltoall, MPI_Ialltoall, in_place ? MPI_IN_PLACE : out, units(s, n), s.type, in, units(rs, n), rs.type,
+         w->comm);
     for (int r = 0; r < w->size; r++)
         SEE(w, in, rs, (size_t)r * (size_t)n, (size_t)n, r, (size_t)w->rank * 1000003);
     EDGES(w, in, rs, total);
@@ -139,7 +140,7 @@ static int pair_share(int from, int to, int n)
     return (from + to + (int)sequence) % 4 == 0 ? 0 : (from * to) % 2 ? n / 6 * 3 : n;
 }
 
-static void alltoallv(const World *w, int n, int shape, int nb, int in_place, int with_types)
+static void alltoallv(const World *w, int n, int shape, int form, int in_place, int with_types)
 {
     int out_counts[64], in_counts[64], out_places[64], in_places[64];
     size_t out_from[64], in_from[64], out_total = 0, in_total = 0;
@@ -168,11 +169,11 @@ static void alltoallv(const World *w, int n, int shape, int nb, int in_place, in
             (size_t)r * 1000003);
     const void *send = in_place ? MPI_IN_PLACE : out;
     if (with_types)
-        CALL(nb, MPI_Alltoallw, MPI_Ialltoallw, send, out_counts, out_places, out_types, in, in_counts, in_places, in_types,
+        CALL(form, MPI_Alltoallw, MPI_Ialltoallw, send, out_counts, out_places, out_types, in, in_counts, in_places, in_types,
              w->comm);
     else
-        CALL(nb, MPI_Alltoallv, MPI_Ialltoallv, send, out_counts, out_places, out_types[0], in, in_counts, in_places, in_types[0],
-             w->comm);
+        CALL(form, MPI_Alltoallv, MPI_Ialltoallv, send, out_counts, out_places, out_types[0], in, in_counts, in_places,
+             in_types[0], w->comm);
     for (int r = 0; r < w->size; r++)
         SEE(w, in + in_from[r], in_shapes[r], 0, (size_t)pair_share(r, w->rank, n), r, (size_t)w->rank * 1000003);
     SAME(in[in_total], -77777);
@@ -183,9 +184,9 @@ static void alltoallv(const World *w, int n, int shape, int nb, int in_place, in
 static void barriers(const World *w)
 {
     for (int i = 0; i < 20; i++)
-        CALL(i % 2, MPI_Barrier, MPI_Ibarrier, w->comm);
+        CALL(i % FORMS, MPI_Barrier, MPI_Ibarrier, w->comm);
     /* A barrier really waits: the last to come is late. */
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < FORMS; i++) {
         double before = 0, after = 0, latest = 0;
         if (w->rank == w->size - 1)
             t_sleep_ms(20);
@@ -263,34 +264,34 @@ static void everything(const World *w, long cap)
         while ((long)block * 4 * w->size > 2 * 8388608L)
             block = block / 6 * 3;
         for (int shape = 0; shape < SHAPES; shape++)
-            for (int nb = 0; nb < 2; nb++) {
-                if (brief && shape == MIXED && nb)
+            for (int form = 0; form < FORMS; form++) {
+                if (brief && shape == MIXED && form)
                     continue;
                 for (int root = 0; root < w->size; root++) {
                     if (brief && root != 0 && root != w->size - 1 && root != w->size / 2)
                         continue;
                     sequence++;
-                    bcast(w, n, root, shape, nb);
+                    bcast(w, n, root, shape, form);
                     for (int variant = 0; variant < 4; variant++) {
-                        if (brief && variant == 1 + nb)
+                        if (brief && variant == 1 + form)
                             continue;
                         sequence++;
-                        gather(w, block, root, shape, nb, variant & 1, variant >> 1);
+                        gather(w, block, root, shape, form, variant & 1, variant >> 1);
                         sequence++;
-                        scatter(w, block, root, shape, nb, variant & 1, variant >> 1);
+                        scatter(w, block, root, shape, form, variant & 1, variant >> 1);
                     }
                 }
                 for (int in_place = 0; in_place < 2; in_place++) {
                     sequence++;
-                    allgather(w, block, shape, nb, in_place, 0);
+                    allgather(w, block, shape, form, in_place, 0);
                     sequence++;
-                    allgather(w, block, shape, nb, in_place, 1);
+                    allgather(w, block, shape, form, in_place, 1);
                     sequence++;
-                    alltoall(w, block, shape, nb, in_place);
+                    alltoall(w, block, shape, form, in_place);
                     sequence++;
-                    alltoallv(w, block, shape, nb, in_place, 0);
+                    alltoallv(w, block, shape, form, in_place, 0);
                     sequence++;
-                    alltoallv(w, block, shape, nb, in_place, 1);
+                    alltoallv(w, block, shape, form, in_place, 1);
                 }
             }
         sequence++;

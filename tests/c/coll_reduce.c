@@ -1,4 +1,4 @@
-/* The reductions, blocking and non-blocking: reduce, allreduce, reduce_scatter(_block), scan, exscan
+/* The reductions, blocking, non-blocking and persistent: reduce, allreduce, reduce_scatter(_block), scan, exscan
  * and reduce_local, with predefined operations and with a user-defined one that does not commute
  * (product of 2x2 matrices), for contiguous and derived types, in place, every root.
  *
@@ -99,38 +99,38 @@ static void verify(const char *file, int line, const World *w, const Kind *k, co
 
 #define VERIFY_SUM(memory, first, n, last) verify(__FILE__, __LINE__, w, k, memory, first, n, last)
 
-static void reduce(const World *w, const Kind *k, int n, int root, int nb, int in_place)
+static void reduce(const World *w, const Kind *k, int n, int root, int form, int in_place)
 {
     size_t un = (size_t)n;
     uint32_t *out = elements(k, un), *in = elements(k, un);
     int here = in_place && w->rank == root;
     contribute(k, here ? in : out, un, w->rank);
-    CALL(nb, MPI_Reduce, MPI_Ireduce, here ? MPI_IN_PLACE : out, w->rank == root ? in : NULL, n, k->type, k->op, root, w->comm);
+    CALL(form, MPI_Reduce, MPI_Ireduce, here ? MPI_IN_PLACE : out, w->rank == root ? in : NULL, n, k->type, k->op, root, w->comm);
     if (w->rank == root)
         VERIFY_SUM(in, 0, un, w->size - 1);
     free(out);
     free(in);
 }
 
-static void to_all(const World *w, const Kind *k, int n, int nb, int in_place)
+static void to_all(const World *w, const Kind *k, int n, int form, int in_place)
 {
     size_t un = (size_t)n;
     uint32_t *out = elements(k, un), *in = elements(k, un);
     const void *send = in_place ? MPI_IN_PLACE : out;
     contribute(k, in_place ? in : out, un, w->rank);
-    CALL(nb, MPI_Allreduce, MPI_Iallreduce, send, in, n, k->type, k->op, w->comm);
+    CALL(form, MPI_Allreduce, MPI_Iallreduce, send, in, n, k->type, k->op, w->comm);
     VERIFY_SUM(in, 0, un, w->size - 1);
     free(in);
     in = elements(k, un);
     if (in_place)
         contribute(k, in, un, w->rank);
-    CALL(nb, MPI_Scan, MPI_Iscan, send, in, n, k->type, k->op, w->comm);
+    CALL(form, MPI_Scan, MPI_Iscan, send, in, n, k->type, k->op, w->comm);
     VERIFY_SUM(in, 0, un, w->rank);
     free(in);
     in = elements(k, un);
     if (in_place)
         contribute(k, in, un, w->rank);
-    CALL(nb, MPI_Exscan, MPI_Iexscan, send, in, n, k->type, k->op, w->comm);
+    CALL(form, MPI_Exscan, MPI_Iexscan, send, in, n, k->type, k->op, w->comm);
     if (w->rank > 0)
         VERIFY_SUM(in, 0, un, w->rank - 1);
     free(out);
@@ -138,7 +138,7 @@ static void to_all(const World *w, const Kind *k, int n, int nb, int in_place)
 }
 
 /* In place the receive buffer holds the whole input, and the result comes at its start. */
-static void reduce_scatter(const World *w, const Kind *k, int n, int nb, int in_place)
+static void reduce_scatter(const World *w, const Kind *k, int n, int form, int in_place)
 {
     int counts[64];
     size_t total = 0, first = 0, words = (size_t)k->stride;
@@ -156,9 +156,9 @@ static void reduce_scatter(const World *w, const Kind *k, int n, int nb, int in_
         const void *send = in_place ? MPI_IN_PLACE : out;
         contribute(k, in_place ? in : out, total, w->rank);
         if (block)
-            CALL(nb, MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, send, in, n, k->type, k->op, w->comm);
+            CALL(form, MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, send, in, n, k->type, k->op, w->comm);
         else
-            CALL(nb, MPI_Reduce_scatter, MPI_Ireduce_scatter, send, in, counts, k->type, k->op, w->comm);
+            CALL(form, MPI_Reduce_scatter, MPI_Ireduce_scatter, send, in, counts, k->type, k->op, w->comm);
         if (in_place && mine < total)
             in[mine * words] = (uint32_t)-77777; /* what stands behind the result is not specified */
         VERIFY_SUM(in, first, mine, w->size - 1);
@@ -220,20 +220,20 @@ static void everything(MPI_Comm comm, const char *name, long cap)
                 continue;
             while ((long)part * k->words * 4 * w->size > 8388608)
                 part /= 2;
-            for (int nb = 0; nb < 2; nb++) {
+            for (int form = 0; form < FORMS; form++) {
                 for (int in_place = 0; in_place < 2; in_place++) {
-                    if (brief && in_place == nb)
+                    if (brief && in_place == (form == BLOCKING))
                         continue;
                     for (int root = 0; root < w->size; root++) {
                         if (brief && root != 0 && root != w->size - 1)
                             continue;
                         sequence++;
-                        reduce(w, k, n, root, nb, in_place);
+                        reduce(w, k, n, root, form, in_place);
                     }
                     sequence++;
-                    to_all(w, k, n, nb, in_place);
+                    to_all(w, k, n, form, in_place);
                     sequence++;
-                    reduce_scatter(w, k, part, nb, in_place);
+                    reduce_scatter(w, k, part, form, in_place);
                 }
             }
             sequence++;

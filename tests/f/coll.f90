@@ -2,7 +2,7 @@
 program coll
   implicit none
   include 'mpif.h'
-  integer :: rank, nranks, ierr, i, root, request, total, two(2), best(2)
+  integer :: rank, nranks, ierr, i, root, request, start, total, two(2), best(2)
   integer, allocatable :: all(:), mine(:), counts(:), places(:), types(:), wide(:)
   double precision :: x
 
@@ -101,5 +101,26 @@ program coll
   call check(total == nranks - 1, 'MPI_IALLREDUCE in place')
   call MPI_IBARRIER(MPI_COMM_WORLD, request, ierr)
   call MPI_WAIT(request, MPI_STATUS_IGNORE, ierr)
+  ! Persistent ones; their arrays of types are read when they are made.
+  call MPI_ALLTOALLW_INIT(mine, counts, places, types, all, counts, places, types, MPI_COMM_WORLD, MPI_INFO_NULL, request, ierr)
+  do start = 1, 3
+     mine = [(100 * rank + i + start, i = 1, nranks)]
+     all = 0
+     call MPI_START(request, ierr)
+     call MPI_WAIT(request, MPI_STATUS_IGNORE, ierr)
+     do i = 1, nranks
+        call check(all(i) == 100 * (i - 1) + rank + 1 + start, 'MPI_ALLTOALLW_INIT')
+     end do
+  end do
+  call MPI_REQUEST_FREE(request, ierr)
+  call MPI_ALLREDUCE_INIT(MPI_IN_PLACE, total, 1, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, request, ierr)
+  do start = 1, 3
+     total = rank + start
+     call MPI_START(request, ierr)
+     call MPI_WAIT(request, MPI_STATUS_IGNORE, ierr)
+     call check(total == nranks * (nranks - 1) / 2 + nranks * start, 'MPI_ALLREDUCE_INIT')
+  end do
+  call MPI_REQUEST_FREE(request, ierr)
+  call check(request == MPI_REQUEST_NULL, 'MPI_REQUEST_FREE')
   call done('coll')
 end program coll

@@ -257,7 +257,7 @@ pub struct BlockW {
 }
 
 impl BlockW {
-    fn region(&self, buf: BufId, ty: TypeSlot) -> Region {
+    pub(crate) fn region(&self, buf: BufId, ty: TypeSlot) -> Region {
         Region {
             buf,
             offset: self.disp,

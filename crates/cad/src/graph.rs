@@ -41,9 +41,9 @@ pub enum TypeSlot {
     Send,
     /// The receive type; the one type of a broadcast or reduction, whatever the buffer.
     Recv,
-    /// The send type for this peer (alltoallw).
+    /// The send type for this peer (alltoallw), or this neighbour.
     SendOf(u32),
-    /// The receive type for this peer (alltoallw).
+    /// The receive type for this peer (alltoallw), or this neighbour.
     RecvOf(u32),
 }
 
@@ -131,6 +131,8 @@ pub struct Graph {
     next: Vec<NodeId>,
     indegree: Vec<u32>,
     temps: Vec<Temp>,
+    /// How many types [`TypeSlot::SendOf`] and [`TypeSlot::RecvOf`] tell apart.
+    types: u32,
     send: Limit,
     recv: Limit,
 }
@@ -329,7 +331,7 @@ impl Graph {
             return true;
         }
         let shape = match (region.ty, self.shape(region.ty)) {
-            (TypeSlot::SendOf(i) | TypeSlot::RecvOf(i), _) => return i < self.team.size,
+            (TypeSlot::SendOf(i) | TypeSlot::RecvOf(i), _) => return i < self.types,
             (_, Some(shape)) => shape,
             (_, None) => return false,
         };
@@ -363,11 +365,17 @@ impl Builder {
                 next: Vec::new(),
                 indegree: Vec::new(),
                 temps: Vec::new(),
+                types: team.size,
                 send: Limit::NONE,
                 recv: Limit::NONE,
             },
             edges: Vec::new(),
         }
+    }
+
+    /// There are so many types for [`TypeSlot::SendOf`] and [`TypeSlot::RecvOf`], if not one for each process.
+    pub fn types(&mut self, types: u32) {
+        self.graph.types = types;
     }
 
     /// The send buffer holds `count` elements of `ty`.

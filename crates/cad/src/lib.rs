@@ -21,6 +21,7 @@ mod dot;
 mod fold;
 pub mod gather;
 pub mod graph;
+pub mod neighbor;
 mod picture;
 pub mod reduce;
 pub mod reduce_scatter;

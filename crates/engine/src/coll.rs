@@ -4,26 +4,33 @@
 //! graph advances whenever one of its transfers completes, inside whatever MPI call makes
 //! progress. Messages travel in the communicator's collective context; their tag is the number of
 //! the collective on this communicator and the node's own tag, so collectives that are under way
-//! together don't mix.
+//! together don't mix. A persistent collective keeps everything from start to start: its graph, its
+//! temporary buffers, its number; see [`crate::numbers`].
 
 use std::rc::Rc;
 
 use boundary::{AlignedBuf, UserBuf};
-use cad::{BufId, Graph, NodeId, Region, Run, Shape, Team, TypeSlot};
+use cad::{BufId, Graph, NodeId, Region, Run, Team, TypeSlot};
 use layout::{Data, transfer};
 use mtmi::{Completion, Context, Endpoint, Outcome, SendMode, Source, Submit, TagSel, Transport};
 use types::{Handle, Result, Status, consts, fault};
 
 use crate::comm::Comm;
 use crate::group::Group;
+use crate::numbers::{Lease, NUMBERS};
 use crate::ops::Op;
-use crate::request::{Body, Kind, Request, cookie};
+use crate::request::{Body, Kind, Persistent, Request, cookie};
 use crate::state::Engine;
 use crate::typeobj::TypeObj;
 use crate::wait::Waiting;
 
-/// Bits of a message tag that the graph uses; the collective's number fills the rest.
+/// Bits of a message tag that the graph uses; the collective's number comes above them.
 const NODE_TAG_BITS: u32 = cad::MAX_TAG.count_ones();
+/// Tells the numbers of persistent collectives from the others'.
+const PERSISTENT_TAG: u32 = NUMBERS << NODE_TAG_BITS;
+/// Set in tags that stand alone, without a number.
+const LONE_TAG: i32 = i32::MIN;
+const _: () = assert!(PERSISTENT_TAG == 1 << 30);
 
 /// Largest alignment of a basic type, to which temporary elements are placed.
 const ALIGN: i64 = 16;
@@ -47,20 +54,45 @@ pub(crate) struct Call {
     /// Alltoallw: the types per peer.
     pub types: Option<PeerTypes>,
     pub op: Option<Rc<Op>>,
-    /// A message tag that replaces the collective's number, where only part of the communicator
-    /// takes part.
-    pub tag: Option<i32>,
+    pub tags: Tags,
     /// Memory of ours that stands for the receive buffer, and what to do with it at the end.
     pub own: Option<(AlignedBuf, Option<Then>)>,
 }
 
-/// A collective under way.
+/// What tells a collective's messages from those of others on its communicator.
+pub(crate) enum Tags {
+    /// The communicator's next number.
+    Next,
+    /// A persistent collective's number.
+    Kept(Lease),
+    /// This tag, chosen by the program, for all messages: only part of the communicator takes part.
+    Lone(i32),
+}
+
+impl Tags {
+    /// The tag of a collective's messages, and which bits of a node's tag go into it.
+    fn resolve(&self, comm: &Comm) -> (i32, i32) {
+        let above = |number: u32| ((number % NUMBERS) << NODE_TAG_BITS) as i32;
+        match self {
+            Tags::Next => (above(comm.next_collective()), cad::MAX_TAG as i32),
+            Tags::Kept(lease) => (
+                PERSISTENT_TAG as i32 | above(lease.number()),
+                cad::MAX_TAG as i32,
+            ),
+            Tags::Lone(tag) => (tag | LONE_TAG, 0),
+        }
+    }
+}
+
+/// A collective under way, or a persistent one.
 pub struct Running {
     call: Call,
     run: Run,
     /// Whether a process it needs is gone: nothing more is moved, and it ends with an error.
     failed: bool,
     tag: i32,
+    /// The bits of a node's tag that go into its messages'.
+    node_tag: i32,
     temps: Vec<(AlignedBuf, UserBuf)>,
 }
 
@@ -92,19 +124,23 @@ enum Step {
 impl Running {
     fn new(call: Call) -> Result<Running> {
         let run = Run::new(&call.graph);
-        let tag = call.tag.unwrap_or_else(|| {
-            let number = call.comm.next_collective();
-            (number << NODE_TAG_BITS & i32::MAX as u32) as i32
-        });
+        let (tag, node_tag) = call.tags.resolve(&call.comm);
         let mut running = Running {
             call,
             run,
             failed: false,
             tag,
+            node_tag,
             temps: Vec::new(),
         };
         running.temps = running.allocate()?;
         Ok(running)
+    }
+
+    /// Back at the start, for a persistent collective.
+    fn rewind(&mut self) {
+        self.failed = false;
+        self.run.reset(&self.call.graph);
     }
 
     /// Memory for the graph's temporaries, each with the address that its regions count from.
@@ -168,10 +204,7 @@ impl Running {
         let id = self.run.next_ready()?;
         let node = *self.call.graph.node(id);
         let peer = || Endpoint(self.call.group.endpoint(node.peer));
-        let tag = match self.call.tag {
-            Some(tag) => tag,
-            None => self.tag | node.tag as i32,
-        };
+        let tag = self.tag | node.tag as i32 & self.node_tag;
         let step = match node.kind {
             cad::Kind::Send => Step::Send {
                 to: peer(),
@@ -213,6 +246,32 @@ impl Engine {
         request.body.replace(Body::Collective(Box::new(running)));
         self.advance(handle, request);
         Ok(handle)
+    }
+
+    /// Makes the inactive request of a persistent collective.
+    pub(crate) fn keep_collective(&self, mut call: Call) -> Result<Handle> {
+        self.check_whole(&call.comm)?;
+        let comm = call.comm.clone();
+        call.tags = Tags::Kept(self.collective_number(&comm)?);
+        let running = Running::new(call)?;
+        let (handle, request) = self.new_request(Kind::Collective, 0, Some(comm))?;
+        request.active.set(false);
+        request.persistent.replace(Some(Persistent::Collective));
+        request.body.replace(Body::Collective(Box::new(running)));
+        Ok(handle)
+    }
+
+    /// Starts an inactive persistent collective.
+    pub(crate) fn restart_collective(&self, handle: Handle, request: &Request) -> Result<()> {
+        if let Body::Collective(running) = &mut *request.body.borrow_mut() {
+            self.check_whole(&running.call.comm)?;
+            running.rewind();
+        }
+        request.active.set(true);
+        request.status.set(Status::EMPTY);
+        request.parts.set(1);
+        self.advance(handle, request);
+        Ok(())
     }
 
     /// Runs a collective to its end.
@@ -405,146 +464,17 @@ impl Engine {
     }
 
     fn end_collective(&self, handle: Handle, request: &Request) {
+        if request.is_persistent() {
+            // The next start needs it again.
+            request.parts.set(0);
+            return;
+        }
         if let Body::Collective(mut running) = request.body.take()
             && let Some((mut memory, Some(then))) = running.call.own.take()
         {
             then(self, &mut memory);
         }
         self.part_done(handle, request);
-    }
-
-    /// A collective over bytes in memory of ours, for the engine's own use.
-    fn own_call(
-        &self,
-        comm: &Rc<Comm>,
-        group: Rc<Group>,
-        graph: Graph,
-        own: AlignedBuf,
-        then: Option<Then>,
-    ) -> Call {
-        let mut own = own;
-        let recv = own.buf();
-        Call {
-            graph: Rc::new(graph),
-            comm: comm.clone(),
-            group,
-            send: recv,
-            recv,
-            send_type: None,
-            recv_type: None,
-            types: None,
-            op: None,
-            tag: None,
-            own: Some((own, then)),
-        }
-    }
-
-    /// Each rank's `mine`, of equal length, in order of rank, into `out`.
-    pub(crate) fn internal_allgather(
-        &self,
-        comm: &Rc<Comm>,
-        mine: &[u8],
-        out: &mut [u8],
-    ) -> Result<()> {
-        let mut memory = own_memory(out.len())?;
-        memory
-            .buf()
-            .offset((comm.rank as usize * mine.len()) as i64)
-            .write(mine);
-        let part = cad::Part {
-            count: mine.len() as u64,
-            ty: Shape::BYTE,
-        };
-        let params = cad::allgather::Params {
-            team: team(comm),
-            send: part,
-            recv: part,
-            in_place: true,
-        };
-        let graph = cad::allgather::graph(&params);
-        let recv = memory.buf();
-        let call = self.own_call(
-            comm,
-            comm.group.clone(),
-            graph,
-            memory,
-            Some(Box::new(|_, _| ())),
-        );
-        self.finish_own(call, recv, out)
-    }
-
-    /// `data` of rank `root` to all ranks.
-    pub(crate) fn internal_bcast(&self, comm: &Rc<Comm>, root: u32, data: &mut [u8]) -> Result<()> {
-        let mut memory = own_memory(data.len())?;
-        memory.buf().write(data);
-        let graph = byte_bcast(team(comm), root, data.len() as u64);
-        let recv = memory.buf();
-        let call = self.own_call(comm, comm.group.clone(), graph, memory, None);
-        self.finish_own(call, recv, data)
-    }
-
-    /// `data` of `group`'s rank 0 to all of `group`, which is part of the communicator's; only its
-    /// members call.
-    pub(crate) fn internal_group_bcast(
-        &self,
-        comm: &Rc<Comm>,
-        group: &Group,
-        tag: i32,
-        data: &mut [u8],
-    ) -> Result<()> {
-        let me = comm.group.endpoint(comm.rank);
-        let Some(rank) = group.rank_of(me) else {
-            return Err(fault(
-                consts::ERR_GROUP,
-                "the calling process is not a member of the group",
-            ));
-        };
-        let mut memory = own_memory(data.len())?;
-        memory.buf().write(data);
-        let graph = byte_bcast(
-            Team {
-                rank,
-                size: group.size(),
-            },
-            0,
-            data.len() as u64,
-        );
-        let recv = memory.buf();
-        let members = Rc::new(Group::new(group.members().to_vec()));
-        let mut call = self.own_call(comm, members, graph, memory, None);
-        call.tag = Some(tag | i32::MIN);
-        self.finish_own(call, recv, data)
-    }
-
-    /// As [`Engine::internal_bcast`], without waiting; `then` sees the data at the end.
-    pub(crate) fn internal_ibcast(
-        &self,
-        comm: &Rc<Comm>,
-        root: u32,
-        bytes: u64,
-        memory: AlignedBuf,
-        then: Then,
-    ) -> Result<Handle> {
-        let graph = byte_bcast(team(comm), root, bytes);
-        self.start_collective(self.own_call(comm, comm.group.clone(), graph, memory, Some(then)))
-    }
-
-    /// Runs a collective whose receive buffer is memory of ours and copies that out.
-    fn finish_own(&self, mut call: Call, recv: UserBuf, out: &mut [u8]) -> Result<()> {
-        // The memory outlives the run: it is taken back out of the call by the closing step, which
-        // keeps it in `kept` until the bytes are copied.
-        let kept: Rc<std::cell::RefCell<Option<AlignedBuf>>> = Rc::default();
-        let keep = kept.clone();
-        if let Some((_, then)) = call.own.as_mut() {
-            *then = Some(Box::new(move |_, memory| {
-                keep.replace(Some(std::mem::take(memory)));
-            }));
-        }
-        self.run_collective("communicator construction", call)?;
-        if kept.borrow().is_some() {
-            recv.read(out);
-        }
-        Ok(())
     }
 }
 
@@ -554,18 +484,4 @@ pub(crate) fn team(comm: &Comm) -> Team {
         rank: comm.rank,
         size: comm.size(),
     }
-}
-
-fn own_memory(bytes: usize) -> Result<AlignedBuf> {
-    AlignedBuf::new(bytes)
-        .ok_or_else(|| fault(consts::ERR_NO_MEM, format!("no memory for {bytes} bytes")))
-}
-
-fn byte_bcast(team: Team, root: u32, bytes: u64) -> Graph {
-    cad::bcast::graph(&cad::bcast::Params {
-        team,
-        root,
-        count: bytes,
-        ty: Shape::BYTE,
-    })
 }

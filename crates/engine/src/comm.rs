@@ -16,6 +16,8 @@ use crate::attr::Attributes;
 use crate::errhandler::Errhandler;
 use crate::group::Group;
 use crate::info::Info;
+use crate::numbers::Numbers;
+use crate::topology::Topology;
 
 /// Bits of a context id that count within one owner.
 const COUNTER_BITS: u32 = 14;
@@ -102,9 +104,13 @@ pub struct Comm {
     pub errhandler: RefCell<Rc<Errhandler>>,
     /// Its cached attributes.
     pub attributes: Attributes,
+    /// Its virtual topology.
+    pub topology: Option<Rc<Topology>>,
     /// Its hints.
     pub info: RefCell<Info>,
     collectives: Cell<u32>,
+    /// The numbers of its persistent collectives.
+    pub(crate) numbers: Numbers,
     _lease: Option<ContextLease>,
 }
 
@@ -133,8 +139,10 @@ impl Comm {
             name: RefCell::new(String::new()),
             errhandler: RefCell::new(errhandler),
             attributes: Attributes::default(),
+            topology: None,
             info: RefCell::default(),
             collectives: Cell::new(0),
+            numbers: Numbers::default(),
             _lease: lease,
         }
     }

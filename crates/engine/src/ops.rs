@@ -87,7 +87,8 @@ impl Engine {
             Op::User {
                 function, large, ..
             } => {
-                let handle = (self.hooks.callback.handle)(datatype.handle.get());
+                let (named, lent) = self.handle_for_callback(datatype);
+                let handle = (self.hooks.callback.handle)(named);
                 let extent = datatype.datatype.extent();
                 let step = if *large { i64::MAX } else { i32::MAX as i64 };
                 let (mut done, count) = (0i64, count as i64);
@@ -97,7 +98,23 @@ impl Engine {
                     function.call_op(invec.offset(at), inout.offset(at), n, handle, *large);
                     done += n;
                 }
+                if lent {
+                    self.types.remove(named.0);
+                }
             }
+        }
+    }
+
+    /// The handle by which a callback knows `datatype`, and whether it is lent: a collective that was started, or is
+    /// persistent, still uses a type whose own handle the program has freed.
+    fn handle_for_callback(&self, datatype: &Rc<TypeObj>) -> (Handle, bool) {
+        let own = datatype.handle.get();
+        if own != consts::DATATYPE_NULL {
+            return (own, false);
+        }
+        match self.types.insert(datatype.clone()) {
+            Some(lent) => (Handle(lent), true),
+            None => (own, false),
         }
     }
 }

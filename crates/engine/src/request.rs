@@ -36,7 +36,16 @@ pub enum Kind {
 
 /// What a persistent request does when started.
 #[derive(Clone)]
-pub struct Persistent {
+pub enum Persistent {
+    /// A send or a receive.
+    PointToPoint(Box<PointToPoint>),
+    /// The collective that its body holds, again.
+    Collective,
+}
+
+/// A send or receive that can be started again.
+#[derive(Clone)]
+pub struct PointToPoint {
     /// How it sends; `None` for a receive.
     pub mode: Option<SendKind>,
     /// The buffer.
@@ -87,7 +96,7 @@ pub enum Body {
     Scratch(AlignedBuf),
     /// A buffered send's memory and the pool it counts against.
     Buffered(AlignedBuf, PoolKey, u64),
-    /// A collective under way.
+    /// A collective under way, or a persistent one.
     Collective(Box<Running>),
     /// A generalised request's callbacks.
     Generalized(Box<Grequest>),
@@ -116,7 +125,7 @@ pub struct Request {
     /// The communicator.
     pub comm: RefCell<Option<Rc<Comm>>>,
     /// What to do when started, for a persistent one.
-    pub persistent: RefCell<Option<Box<Persistent>>>,
+    pub persistent: RefCell<Option<Persistent>>,
     /// What it owns.
     pub body: RefCell<Body>,
 }

@@ -5,64 +5,64 @@ use crate::abi::prelude::*;
 
 entry! { PMPI_Cart_coords "MPI_Cart_coords" Running [comm.neutral()]
     (comm: Comm, rank: i32, maxdims: i32, coords: *mut i32)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::topology::cart_coords(e, comm.neutral(), values::rank_in(rank), non_negative(maxdims, "maxdims", consts::ERR_ARG)?, narrow_of(coords, maxdims, "coords")?) }
 entry! { PMPI_Cart_create "MPI_Cart_create" Running [comm_old.neutral()]
     (comm_old: Comm, ndims: i32, dims: *const i32, periods: *const i32, reorder: i32, comm_cart: *mut Comm)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::topology::cart_create(e, comm_old.neutral(), ndims, narrow_of(dims, ndims, "dims")?, narrow_of(periods, ndims, "periods")?, reorder != 0, &mut *handle_out(comm_cart, "comm_cart")?) }
 entry! { PMPI_Cart_get "MPI_Cart_get" Running [comm.neutral()]
     (comm: Comm, maxdims: i32, dims: *mut i32, periods: *mut i32, coords: *mut i32)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::topology::cart_get(e, comm.neutral(), non_negative(maxdims, "maxdims", consts::ERR_ARG)?, narrow_of(dims, maxdims, "dims")?, narrow_of(periods, maxdims, "periods")?, narrow_of(coords, maxdims, "coords")?) }
 entry! { PMPI_Cart_map "MPI_Cart_map" Running [comm.neutral()]
     (comm: Comm, ndims: i32, dims: *const i32, periods: *const i32, newrank: *mut i32)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::topology::cart_map(e, comm.neutral(), ndims, narrow_of(dims, ndims, "dims")?, narrow_of(periods, ndims, "periods")?, &mut *mapped_out(newrank, "newrank", values::rank_out)?) }
 entry! { PMPI_Cart_rank "MPI_Cart_rank" Running [comm.neutral()]
     (comm: Comm, coords: *const i32, rank: *mut i32)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::topology::cart_rank(e, comm.neutral(), narrow(coords), &mut *mapped_out(rank, "rank", values::rank_out)?) }
 entry! { PMPI_Cart_shift "MPI_Cart_shift" Running [comm.neutral()]
     (comm: Comm, direction: i32, disp: i32, rank_source: *mut i32, rank_dest: *mut i32)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::topology::cart_shift(e, comm.neutral(), direction, disp, &mut *mapped_out(rank_source, "rank_source", values::rank_out)?, &mut *mapped_out(rank_dest, "rank_dest", values::rank_out)?) }
 entry! { PMPI_Cart_sub "MPI_Cart_sub" Running [comm.neutral()]
     (comm: Comm, remain_dims: *const i32, newcomm: *mut Comm)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::topology::cart_sub(e, comm.neutral(), narrow(remain_dims), &mut *handle_out(newcomm, "newcomm")?) }
 entry! { PMPI_Cartdim_get "MPI_Cartdim_get" Running [comm.neutral()]
     (comm: Comm, ndims: *mut i32)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::topology::cartdim_get(e, comm.neutral(), int_out(ndims, "ndims")?) }
 entry! { PMPI_Dims_create "MPI_Dims_create" Running []
     (nnodes: i32, ndims: i32, dims: *mut i32)
     |e| api::dims::dims_create(e, nnodes, ndims, narrow_of(dims, ndims, "dims")?) }
 entry! { PMPI_Dist_graph_create "MPI_Dist_graph_create" Running [comm_old.neutral()]
     (comm_old: Comm, n: i32, sources: *const i32, degrees: *const i32, destinations: *const i32, weights: *const i32, info: Info, reorder: i32, comm_dist_graph: *mut Comm)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::dist_graph::dist_graph_create(e, comm_old.neutral(), non_negative(n, "n", consts::ERR_COUNT)?, narrow_of(sources, n, "sources")?, narrow_of(degrees, n, "degrees")?, narrow(destinations), weight_array(weights), info.neutral(), reorder != 0, &mut *handle_out(comm_dist_graph, "comm_dist_graph")?) }
 entry! { PMPI_Dist_graph_create_adjacent "MPI_Dist_graph_create_adjacent" Running [comm_old.neutral()]
     (comm_old: Comm, indegree: i32, sources: *const i32, sourceweights: *const i32, outdegree: i32, destinations: *const i32, destweights: *const i32, info: Info, reorder: i32, comm_dist_graph: *mut Comm)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::dist_graph::dist_graph_create_adjacent(e, comm_old.neutral(), indegree, narrow_of(sources, indegree, "sources")?, weight_array(sourceweights), outdegree, narrow_of(destinations, outdegree, "destinations")?, weight_array(destweights), info.neutral(), reorder != 0, &mut *handle_out(comm_dist_graph, "comm_dist_graph")?) }
 entry! { PMPI_Dist_graph_neighbors "MPI_Dist_graph_neighbors" Running [comm.neutral()]
     (comm: Comm, maxindegree: i32, sources: *mut i32, sourceweights: *mut i32, maxoutdegree: i32, destinations: *mut i32, destweights: *mut i32)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::dist_graph::dist_graph_neighbors(e, comm.neutral(), non_negative(maxindegree, "maxindegree", consts::ERR_COUNT)?, narrow_of(sources, maxindegree, "sources")?, weight_array(sourceweights), non_negative(maxoutdegree, "maxoutdegree", consts::ERR_COUNT)?, narrow_of(destinations, maxoutdegree, "destinations")?, weight_array(destweights)) }
 entry! { PMPI_Dist_graph_neighbors_count "MPI_Dist_graph_neighbors_count" Running [comm.neutral()]
     (comm: Comm, indegree: *mut i32, outdegree: *mut i32, weighted: *mut i32)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::dist_graph::dist_graph_neighbors_count(e, comm.neutral(), int_out(indegree, "indegree")?, int_out(outdegree, "outdegree")?, &mut *bool_out(weighted, "weighted")?) }
 entry! { PMPI_Get_hw_resource_info "MPI_Get_hw_resource_info" Running []
     (hw_info: *mut Info)
     |e| api::environment::get_hw_resource_info(e, &mut *handle_out(hw_info, "hw_info")?) }
 entry! { PMPI_Graph_create "MPI_Graph_create" Running [comm_old.neutral()]
     (comm_old: Comm, nnodes: i32, index: *const i32, edges: *const i32, reorder: i32, comm_graph: *mut Comm)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::topology::graph_create(e, comm_old.neutral(), nnodes, narrow_of(index, nnodes, "index")?, narrow(edges), reorder != 0, &mut *handle_out(comm_graph, "comm_graph")?) }
 entry! { PMPI_Graph_get "MPI_Graph_get" Running [comm.neutral()]
     (comm: Comm, maxindex: i32, maxedges: i32, index: *mut i32, edges: *mut i32)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::topology::graph_get(e, comm.neutral(), non_negative(maxindex, "maxindex", consts::ERR_ARG)?, non_negative(maxedges, "maxedges", consts::ERR_ARG)?, narrow_of(index, maxindex, "index")?, narrow_of(edges, maxedges, "edges")?) }
 entry! { PMPI_Graph_map "MPI_Graph_map" Running [comm.neutral()]
     (comm: Comm, nnodes: i32, index: *const i32, edges: *const i32, newrank: *mut i32)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::topology::graph_map(e, comm.neutral(), non_negative(nnodes, "nnodes", consts::ERR_ARG)?, narrow_of(index, nnodes, "index")?, narrow(edges), &mut *mapped_out(newrank, "newrank", values::rank_out)?) }
 entry! { PMPI_Graph_neighbors "MPI_Graph_neighbors" Running [comm.neutral()]
     (comm: Comm, rank: i32, maxneighbors: i32, neighbors: *mut i32)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::topology::graph_neighbors(e, comm.neutral(), values::rank_in(rank), non_negative(maxneighbors, "maxneighbors", consts::ERR_ARG)?, narrow_of(neighbors, maxneighbors, "neighbors")?) }
 entry! { PMPI_Graph_neighbors_count "MPI_Graph_neighbors_count" Running [comm.neutral()]
     (comm: Comm, rank: i32, nneighbors: *mut i32)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::topology::graph_neighbors_count(e, comm.neutral(), values::rank_in(rank), int_out(nneighbors, "nneighbors")?) }
 entry! { PMPI_Graphdims_get "MPI_Graphdims_get" Running [comm.neutral()]
     (comm: Comm, nnodes: *mut i32, nedges: *mut i32)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::topology::graphdims_get(e, comm.neutral(), int_out(nnodes, "nnodes")?, int_out(nedges, "nedges")?) }
 entry! { PMPI_Topo_test "MPI_Topo_test" Running [comm.neutral()]
     (comm: Comm, status: *mut i32)
-    |e| api::comm::topo_test(e, comm.neutral(), &mut *mapped_out(status, "status", values::topology_out)?) }
+    |e| api::topology::topo_test(e, comm.neutral(), &mut *mapped_out(status, "status", values::topology_out)?) }

@@ -5,91 +5,91 @@ use crate::abi::prelude::*;
 
 entry! { PMPI_Ineighbor_allgather "MPI_Ineighbor_allgather" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i32, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i32, recvtype: Datatype, comm: Comm, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::neighbor::ineighbor_allgather(e, user_buffer(sendbuf), count_beside(user_buffer(sendbuf), sendcount as i64, "sendcount")?, sendtype.neutral(), user_buffer(recvbuf), count_beside(user_buffer(recvbuf), recvcount as i64, "recvcount")?, recvtype.neutral(), comm.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Ineighbor_allgather_c "MPI_Ineighbor_allgather_c" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, comm: Comm, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::neighbor::ineighbor_allgather(e, user_buffer(sendbuf), count_beside(user_buffer(sendbuf), sendcount, "sendcount")?, sendtype.neutral(), user_buffer(recvbuf), count_beside(user_buffer(recvbuf), recvcount, "recvcount")?, recvtype.neutral(), comm.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Ineighbor_allgatherv "MPI_Ineighbor_allgatherv" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i32, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const i32, displs: *const i32, recvtype: Datatype, comm: Comm, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::neighbor::ineighbor_allgatherv(e, user_buffer(sendbuf), count_beside(user_buffer(sendbuf), sendcount as i64, "sendcount")?, sendtype.neutral(), user_buffer(recvbuf), narrow(recvcounts), narrow(displs), recvtype.neutral(), comm.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Ineighbor_allgatherv_c "MPI_Ineighbor_allgatherv_c" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const i64, recvtype: Datatype, comm: Comm, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::neighbor::ineighbor_allgatherv(e, user_buffer(sendbuf), count_beside(user_buffer(sendbuf), sendcount, "sendcount")?, sendtype.neutral(), user_buffer(recvbuf), wide(recvcounts), wide(displs), recvtype.neutral(), comm.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Ineighbor_alltoall "MPI_Ineighbor_alltoall" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i32, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i32, recvtype: Datatype, comm: Comm, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::neighbor::ineighbor_alltoall(e, user_buffer(sendbuf), count_beside(user_buffer(sendbuf), sendcount as i64, "sendcount")?, sendtype.neutral(), user_buffer(recvbuf), count_beside(user_buffer(recvbuf), recvcount as i64, "recvcount")?, recvtype.neutral(), comm.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Ineighbor_alltoall_c "MPI_Ineighbor_alltoall_c" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, comm: Comm, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::neighbor::ineighbor_alltoall(e, user_buffer(sendbuf), count_beside(user_buffer(sendbuf), sendcount, "sendcount")?, sendtype.neutral(), user_buffer(recvbuf), count_beside(user_buffer(recvbuf), recvcount, "recvcount")?, recvtype.neutral(), comm.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Ineighbor_alltoallv "MPI_Ineighbor_alltoallv" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcounts: *const i32, sdispls: *const i32, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const i32, rdispls: *const i32, recvtype: Datatype, comm: Comm, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::neighbor::ineighbor_alltoallv(e, user_buffer(sendbuf), narrow(sendcounts), narrow(sdispls), sendtype.neutral(), user_buffer(recvbuf), narrow(recvcounts), narrow(rdispls), recvtype.neutral(), comm.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Ineighbor_alltoallv_c "MPI_Ineighbor_alltoallv_c" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const i64, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const i64, recvtype: Datatype, comm: Comm, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::neighbor::ineighbor_alltoallv(e, user_buffer(sendbuf), wide(sendcounts), wide(sdispls), sendtype.neutral(), user_buffer(recvbuf), wide(recvcounts), wide(rdispls), recvtype.neutral(), comm.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Ineighbor_alltoallw "MPI_Ineighbor_alltoallw" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcounts: *const i32, sdispls: *const i64, sendtypes: *const Datatype, recvbuf: *mut c_void, recvcounts: *const i32, rdispls: *const i64, recvtypes: *const Datatype, comm: Comm, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::neighbor::ineighbor_alltoallw(e, user_buffer(sendbuf), narrow(sendcounts), wide(sdispls), handle_array(sendtypes, -1i32, "sendtypes")?, user_buffer(recvbuf), narrow(recvcounts), wide(rdispls), handle_array(recvtypes, -1i32, "recvtypes")?, comm.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Ineighbor_alltoallw_c "MPI_Ineighbor_alltoallw_c" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const i64, sendtypes: *const Datatype, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const i64, recvtypes: *const Datatype, comm: Comm, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::neighbor::ineighbor_alltoallw(e, user_buffer(sendbuf), wide(sendcounts), wide(sdispls), handle_array(sendtypes, -1i32, "sendtypes")?, user_buffer(recvbuf), wide(recvcounts), wide(rdispls), handle_array(recvtypes, -1i32, "recvtypes")?, comm.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Neighbor_allgather "MPI_Neighbor_allgather" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i32, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i32, recvtype: Datatype, comm: Comm)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::neighbor::neighbor_allgather(e, user_buffer(sendbuf), count_beside(user_buffer(sendbuf), sendcount as i64, "sendcount")?, sendtype.neutral(), user_buffer(recvbuf), count_beside(user_buffer(recvbuf), recvcount as i64, "recvcount")?, recvtype.neutral(), comm.neutral()) }
 entry! { PMPI_Neighbor_allgather_c "MPI_Neighbor_allgather_c" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, comm: Comm)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::neighbor::neighbor_allgather(e, user_buffer(sendbuf), count_beside(user_buffer(sendbuf), sendcount, "sendcount")?, sendtype.neutral(), user_buffer(recvbuf), count_beside(user_buffer(recvbuf), recvcount, "recvcount")?, recvtype.neutral(), comm.neutral()) }
 entry! { PMPI_Neighbor_allgather_init "MPI_Neighbor_allgather_init" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i32, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i32, recvtype: Datatype, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::neighbor::neighbor_allgather_init(e, user_buffer(sendbuf), count_beside(user_buffer(sendbuf), sendcount as i64, "sendcount")?, sendtype.neutral(), user_buffer(recvbuf), count_beside(user_buffer(recvbuf), recvcount as i64, "recvcount")?, recvtype.neutral(), comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Neighbor_allgather_init_c "MPI_Neighbor_allgather_init_c" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::neighbor::neighbor_allgather_init(e, user_buffer(sendbuf), count_beside(user_buffer(sendbuf), sendcount, "sendcount")?, sendtype.neutral(), user_buffer(recvbuf), count_beside(user_buffer(recvbuf), recvcount, "recvcount")?, recvtype.neutral(), comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Neighbor_allgatherv "MPI_Neighbor_allgatherv" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i32, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const i32, displs: *const i32, recvtype: Datatype, comm: Comm)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::neighbor::neighbor_allgatherv(e, user_buffer(sendbuf), count_beside(user_buffer(sendbuf), sendcount as i64, "sendcount")?, sendtype.neutral(), user_buffer(recvbuf), narrow(recvcounts), narrow(displs), recvtype.neutral(), comm.neutral()) }
 entry! { PMPI_Neighbor_allgatherv_c "MPI_Neighbor_allgatherv_c" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const i64, recvtype: Datatype, comm: Comm)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::neighbor::neighbor_allgatherv(e, user_buffer(sendbuf), count_beside(user_buffer(sendbuf), sendcount, "sendcount")?, sendtype.neutral(), user_buffer(recvbuf), wide(recvcounts), wide(displs), recvtype.neutral(), comm.neutral()) }
 entry! { PMPI_Neighbor_allgatherv_init "MPI_Neighbor_allgatherv_init" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i32, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const i32, displs: *const i32, recvtype: Datatype, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::neighbor::neighbor_allgatherv_init(e, user_buffer(sendbuf), count_beside(user_buffer(sendbuf), sendcount as i64, "sendcount")?, sendtype.neutral(), user_buffer(recvbuf), narrow(recvcounts), narrow(displs), recvtype.neutral(), comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Neighbor_allgatherv_init_c "MPI_Neighbor_allgatherv_init_c" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const i64, recvtype: Datatype, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::neighbor::neighbor_allgatherv_init(e, user_buffer(sendbuf), count_beside(user_buffer(sendbuf), sendcount, "sendcount")?, sendtype.neutral(), user_buffer(recvbuf), wide(recvcounts), wide(displs), recvtype.neutral(), comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Neighbor_alltoall "MPI_Neighbor_alltoall" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i32, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i32, recvtype: Datatype, comm: Comm)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::neighbor::neighbor_alltoall(e, user_buffer(sendbuf), count_beside(user_buffer(sendbuf), sendcount as i64, "sendcount")?, sendtype.neutral(), user_buffer(recvbuf), count_beside(user_buffer(recvbuf), recvcount as i64, "recvcount")?, recvtype.neutral(), comm.neutral()) }
 entry! { PMPI_Neighbor_alltoall_c "MPI_Neighbor_alltoall_c" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, comm: Comm)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::neighbor::neighbor_alltoall(e, user_buffer(sendbuf), count_beside(user_buffer(sendbuf), sendcount, "sendcount")?, sendtype.neutral(), user_buffer(recvbuf), count_beside(user_buffer(recvbuf), recvcount, "recvcount")?, recvtype.neutral(), comm.neutral()) }
 entry! { PMPI_Neighbor_alltoall_init "MPI_Neighbor_alltoall_init" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i32, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i32, recvtype: Datatype, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::neighbor::neighbor_alltoall_init(e, user_buffer(sendbuf), count_beside(user_buffer(sendbuf), sendcount as i64, "sendcount")?, sendtype.neutral(), user_buffer(recvbuf), count_beside(user_buffer(recvbuf), recvcount as i64, "recvcount")?, recvtype.neutral(), comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Neighbor_alltoall_init_c "MPI_Neighbor_alltoall_init_c" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::neighbor::neighbor_alltoall_init(e, user_buffer(sendbuf), count_beside(user_buffer(sendbuf), sendcount, "sendcount")?, sendtype.neutral(), user_buffer(recvbuf), count_beside(user_buffer(recvbuf), recvcount, "recvcount")?, recvtype.neutral(), comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Neighbor_alltoallv "MPI_Neighbor_alltoallv" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcounts: *const i32, sdispls: *const i32, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const i32, rdispls: *const i32, recvtype: Datatype, comm: Comm)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::neighbor::neighbor_alltoallv(e, user_buffer(sendbuf), narrow(sendcounts), narrow(sdispls), sendtype.neutral(), user_buffer(recvbuf), narrow(recvcounts), narrow(rdispls), recvtype.neutral(), comm.neutral()) }
 entry! { PMPI_Neighbor_alltoallv_c "MPI_Neighbor_alltoallv_c" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const i64, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const i64, recvtype: Datatype, comm: Comm)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::neighbor::neighbor_alltoallv(e, user_buffer(sendbuf), wide(sendcounts), wide(sdispls), sendtype.neutral(), user_buffer(recvbuf), wide(recvcounts), wide(rdispls), recvtype.neutral(), comm.neutral()) }
 entry! { PMPI_Neighbor_alltoallv_init "MPI_Neighbor_alltoallv_init" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcounts: *const i32, sdispls: *const i32, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const i32, rdispls: *const i32, recvtype: Datatype, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::neighbor::neighbor_alltoallv_init(e, user_buffer(sendbuf), narrow(sendcounts), narrow(sdispls), sendtype.neutral(), user_buffer(recvbuf), narrow(recvcounts), narrow(rdispls), recvtype.neutral(), comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Neighbor_alltoallv_init_c "MPI_Neighbor_alltoallv_init_c" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const i64, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const i64, recvtype: Datatype, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::neighbor::neighbor_alltoallv_init(e, user_buffer(sendbuf), wide(sendcounts), wide(sdispls), sendtype.neutral(), user_buffer(recvbuf), wide(recvcounts), wide(rdispls), recvtype.neutral(), comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Neighbor_alltoallw "MPI_Neighbor_alltoallw" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcounts: *const i32, sdispls: *const i64, sendtypes: *const Datatype, recvbuf: *mut c_void, recvcounts: *const i32, rdispls: *const i64, recvtypes: *const Datatype, comm: Comm)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::neighbor::neighbor_alltoallw(e, user_buffer(sendbuf), narrow(sendcounts), wide(sdispls), handle_array(sendtypes, -1i32, "sendtypes")?, user_buffer(recvbuf), narrow(recvcounts), wide(rdispls), handle_array(recvtypes, -1i32, "recvtypes")?, comm.neutral()) }
 entry! { PMPI_Neighbor_alltoallw_c "MPI_Neighbor_alltoallw_c" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const i64, sendtypes: *const Datatype, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const i64, recvtypes: *const Datatype, comm: Comm)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::neighbor::neighbor_alltoallw(e, user_buffer(sendbuf), wide(sendcounts), wide(sdispls), handle_array(sendtypes, -1i32, "sendtypes")?, user_buffer(recvbuf), wide(recvcounts), wide(rdispls), handle_array(recvtypes, -1i32, "recvtypes")?, comm.neutral()) }
 entry! { PMPI_Neighbor_alltoallw_init "MPI_Neighbor_alltoallw_init" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcounts: *const i32, sdispls: *const i64, sendtypes: *const Datatype, recvbuf: *mut c_void, recvcounts: *const i32, rdispls: *const i64, recvtypes: *const Datatype, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::neighbor::neighbor_alltoallw_init(e, user_buffer(sendbuf), narrow(sendcounts), wide(sdispls), handle_array(sendtypes, -1i32, "sendtypes")?, user_buffer(recvbuf), narrow(recvcounts), wide(rdispls), handle_array(recvtypes, -1i32, "recvtypes")?, comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Neighbor_alltoallw_init_c "MPI_Neighbor_alltoallw_init_c" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const i64, sendtypes: *const Datatype, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const i64, recvtypes: *const Datatype, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::neighbor::neighbor_alltoallw_init(e, user_buffer(sendbuf), wide(sendcounts), wide(sdispls), handle_array(sendtypes, -1i32, "sendtypes")?, user_buffer(recvbuf), wide(recvcounts), wide(rdispls), handle_array(recvtypes, -1i32, "recvtypes")?, comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }

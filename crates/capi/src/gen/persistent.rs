@@ -5,100 +5,100 @@ use crate::abi::prelude::*;
 
 entry! { PMPI_Allgather_init "MPI_Allgather_init" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i32, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i32, recvtype: Datatype, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::allgather_init(e, user_buffer(sendbuf), count_beside(user_buffer(sendbuf), sendcount as i64, "sendcount")?, sendtype.neutral(), user_buffer(recvbuf), count_beside(user_buffer(recvbuf), recvcount as i64, "recvcount")?, recvtype.neutral(), comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Allgather_init_c "MPI_Allgather_init_c" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::allgather_init(e, user_buffer(sendbuf), count_beside(user_buffer(sendbuf), sendcount, "sendcount")?, sendtype.neutral(), user_buffer(recvbuf), count_beside(user_buffer(recvbuf), recvcount, "recvcount")?, recvtype.neutral(), comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Allgatherv_init "MPI_Allgatherv_init" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i32, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const i32, displs: *const i32, recvtype: Datatype, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::allgatherv_init(e, user_buffer(sendbuf), count_beside(user_buffer(sendbuf), sendcount as i64, "sendcount")?, sendtype.neutral(), user_buffer(recvbuf), narrow(recvcounts), narrow(displs), recvtype.neutral(), comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Allgatherv_init_c "MPI_Allgatherv_init_c" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const i64, recvtype: Datatype, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::allgatherv_init(e, user_buffer(sendbuf), count_beside(user_buffer(sendbuf), sendcount, "sendcount")?, sendtype.neutral(), user_buffer(recvbuf), wide(recvcounts), wide(displs), recvtype.neutral(), comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Allreduce_init "MPI_Allreduce_init" Running [comm.neutral()]
     (sendbuf: *const c_void, recvbuf: *mut c_void, count: i32, datatype: Datatype, op: Op, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::allreduce_init(e, user_buffer(sendbuf), user_buffer(recvbuf), non_negative(count as i64, "count", consts::ERR_COUNT)?, datatype.neutral(), op.neutral(), comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Allreduce_init_c "MPI_Allreduce_init_c" Running [comm.neutral()]
     (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: Datatype, op: Op, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::allreduce_init(e, user_buffer(sendbuf), user_buffer(recvbuf), non_negative(count, "count", consts::ERR_COUNT)?, datatype.neutral(), op.neutral(), comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Alltoall_init "MPI_Alltoall_init" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i32, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i32, recvtype: Datatype, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::alltoall_init(e, user_buffer(sendbuf), count_beside(user_buffer(sendbuf), sendcount as i64, "sendcount")?, sendtype.neutral(), user_buffer(recvbuf), count_beside(user_buffer(recvbuf), recvcount as i64, "recvcount")?, recvtype.neutral(), comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Alltoall_init_c "MPI_Alltoall_init_c" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::alltoall_init(e, user_buffer(sendbuf), count_beside(user_buffer(sendbuf), sendcount, "sendcount")?, sendtype.neutral(), user_buffer(recvbuf), count_beside(user_buffer(recvbuf), recvcount, "recvcount")?, recvtype.neutral(), comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Alltoallv_init "MPI_Alltoallv_init" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcounts: *const i32, sdispls: *const i32, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const i32, rdispls: *const i32, recvtype: Datatype, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::alltoallv_init(e, user_buffer(sendbuf), narrow(sendcounts), narrow(sdispls), sendtype.neutral(), user_buffer(recvbuf), narrow(recvcounts), narrow(rdispls), recvtype.neutral(), comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Alltoallv_init_c "MPI_Alltoallv_init_c" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const i64, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const i64, recvtype: Datatype, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::alltoallv_init(e, user_buffer(sendbuf), wide(sendcounts), wide(sdispls), sendtype.neutral(), user_buffer(recvbuf), wide(recvcounts), wide(rdispls), recvtype.neutral(), comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Alltoallw_init "MPI_Alltoallw_init" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcounts: *const i32, sdispls: *const i32, sendtypes: *const Datatype, recvbuf: *mut c_void, recvcounts: *const i32, rdispls: *const i32, recvtypes: *const Datatype, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::alltoallw_init(e, user_buffer(sendbuf), narrow(sendcounts), narrow(sdispls), handle_array(sendtypes, -1i32, "sendtypes")?, user_buffer(recvbuf), narrow(recvcounts), narrow(rdispls), handle_array(recvtypes, -1i32, "recvtypes")?, comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Alltoallw_init_c "MPI_Alltoallw_init_c" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const i64, sendtypes: *const Datatype, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const i64, recvtypes: *const Datatype, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::alltoallw_init(e, user_buffer(sendbuf), wide(sendcounts), wide(sdispls), handle_array(sendtypes, -1i32, "sendtypes")?, user_buffer(recvbuf), wide(recvcounts), wide(rdispls), handle_array(recvtypes, -1i32, "recvtypes")?, comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Barrier_init "MPI_Barrier_init" Running [comm.neutral()]
     (comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::barrier_init(e, comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Bcast_init "MPI_Bcast_init" Running [comm.neutral()]
     (buffer: *mut c_void, count: i32, datatype: Datatype, root: i32, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::bcast_init(e, user_buffer(buffer), non_negative(count as i64, "count", consts::ERR_COUNT)?, datatype.neutral(), root, comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Bcast_init_c "MPI_Bcast_init_c" Running [comm.neutral()]
     (buffer: *mut c_void, count: i64, datatype: Datatype, root: i32, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::bcast_init(e, user_buffer(buffer), non_negative(count, "count", consts::ERR_COUNT)?, datatype.neutral(), root, comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Exscan_init "MPI_Exscan_init" Running [comm.neutral()]
     (sendbuf: *const c_void, recvbuf: *mut c_void, count: i32, datatype: Datatype, op: Op, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::exscan_init(e, user_buffer(sendbuf), user_buffer(recvbuf), non_negative(count as i64, "count", consts::ERR_COUNT)?, datatype.neutral(), op.neutral(), comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Exscan_init_c "MPI_Exscan_init_c" Running [comm.neutral()]
     (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: Datatype, op: Op, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::exscan_init(e, user_buffer(sendbuf), user_buffer(recvbuf), non_negative(count, "count", consts::ERR_COUNT)?, datatype.neutral(), op.neutral(), comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Gather_init "MPI_Gather_init" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i32, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i32, recvtype: Datatype, root: i32, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::gather_init(e, user_buffer(sendbuf), count_beside(user_buffer(sendbuf), sendcount as i64, "sendcount")?, sendtype.neutral(), user_buffer(recvbuf), recvcount as i64, recvtype.neutral(), root, comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Gather_init_c "MPI_Gather_init_c" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, root: i32, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::gather_init(e, user_buffer(sendbuf), count_beside(user_buffer(sendbuf), sendcount, "sendcount")?, sendtype.neutral(), user_buffer(recvbuf), recvcount, recvtype.neutral(), root, comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Gatherv_init "MPI_Gatherv_init" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i32, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const i32, displs: *const i32, recvtype: Datatype, root: i32, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::gatherv_init(e, user_buffer(sendbuf), count_beside(user_buffer(sendbuf), sendcount as i64, "sendcount")?, sendtype.neutral(), user_buffer(recvbuf), narrow(recvcounts), narrow(displs), recvtype.neutral(), root, comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Gatherv_init_c "MPI_Gatherv_init_c" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const i64, recvtype: Datatype, root: i32, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::gatherv_init(e, user_buffer(sendbuf), count_beside(user_buffer(sendbuf), sendcount, "sendcount")?, sendtype.neutral(), user_buffer(recvbuf), wide(recvcounts), wide(displs), recvtype.neutral(), root, comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Reduce_init "MPI_Reduce_init" Running [comm.neutral()]
     (sendbuf: *const c_void, recvbuf: *mut c_void, count: i32, datatype: Datatype, op: Op, root: i32, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::reduce_init(e, user_buffer(sendbuf), user_buffer(recvbuf), non_negative(count as i64, "count", consts::ERR_COUNT)?, datatype.neutral(), op.neutral(), root, comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Reduce_init_c "MPI_Reduce_init_c" Running [comm.neutral()]
     (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: Datatype, op: Op, root: i32, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::reduce_init(e, user_buffer(sendbuf), user_buffer(recvbuf), non_negative(count, "count", consts::ERR_COUNT)?, datatype.neutral(), op.neutral(), root, comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Reduce_scatter_block_init "MPI_Reduce_scatter_block_init" Running [comm.neutral()]
     (sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: i32, datatype: Datatype, op: Op, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::reduce_scatter_block_init(e, user_buffer(sendbuf), user_buffer(recvbuf), count_beside(user_buffer(recvbuf), recvcount as i64, "recvcount")?, datatype.neutral(), op.neutral(), comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Reduce_scatter_block_init_c "MPI_Reduce_scatter_block_init_c" Running [comm.neutral()]
     (sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: i64, datatype: Datatype, op: Op, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::reduce_scatter_block_init(e, user_buffer(sendbuf), user_buffer(recvbuf), count_beside(user_buffer(recvbuf), recvcount, "recvcount")?, datatype.neutral(), op.neutral(), comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Reduce_scatter_init "MPI_Reduce_scatter_init" Running [comm.neutral()]
     (sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const i32, datatype: Datatype, op: Op, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::reduce_scatter_init(e, user_buffer(sendbuf), user_buffer(recvbuf), narrow(recvcounts), datatype.neutral(), op.neutral(), comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Reduce_scatter_init_c "MPI_Reduce_scatter_init_c" Running [comm.neutral()]
     (sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const i64, datatype: Datatype, op: Op, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::reduce_scatter_init(e, user_buffer(sendbuf), user_buffer(recvbuf), wide(recvcounts), datatype.neutral(), op.neutral(), comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Scan_init "MPI_Scan_init" Running [comm.neutral()]
     (sendbuf: *const c_void, recvbuf: *mut c_void, count: i32, datatype: Datatype, op: Op, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::scan_init(e, user_buffer(sendbuf), user_buffer(recvbuf), non_negative(count as i64, "count", consts::ERR_COUNT)?, datatype.neutral(), op.neutral(), comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Scan_init_c "MPI_Scan_init_c" Running [comm.neutral()]
     (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: Datatype, op: Op, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::scan_init(e, user_buffer(sendbuf), user_buffer(recvbuf), non_negative(count, "count", consts::ERR_COUNT)?, datatype.neutral(), op.neutral(), comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Scatter_init "MPI_Scatter_init" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i32, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i32, recvtype: Datatype, root: i32, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::scatter_init(e, user_buffer(sendbuf), sendcount as i64, sendtype.neutral(), user_buffer(recvbuf), count_beside(user_buffer(recvbuf), recvcount as i64, "recvcount")?, recvtype.neutral(), root, comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Scatter_init_c "MPI_Scatter_init_c" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, root: i32, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::scatter_init(e, user_buffer(sendbuf), sendcount, sendtype.neutral(), user_buffer(recvbuf), count_beside(user_buffer(recvbuf), recvcount, "recvcount")?, recvtype.neutral(), root, comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Scatterv_init "MPI_Scatterv_init" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcounts: *const i32, displs: *const i32, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i32, recvtype: Datatype, root: i32, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::scatterv_init(e, user_buffer(sendbuf), narrow(sendcounts), narrow(displs), sendtype.neutral(), user_buffer(recvbuf), count_beside(user_buffer(recvbuf), recvcount as i64, "recvcount")?, recvtype.neutral(), root, comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Scatterv_init_c "MPI_Scatterv_init_c" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcounts: *const i64, displs: *const i64, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, root: i32, comm: Comm, info: Info, request: *mut Request)
-    |e| unsupported(consts::ERR_UNSUPPORTED_OPERATION) }
+    |e| api::coll_init::scatterv_init(e, user_buffer(sendbuf), wide(sendcounts), wide(displs), sendtype.neutral(), user_buffer(recvbuf), count_beside(user_buffer(recvbuf), recvcount, "recvcount")?, recvtype.neutral(), root, comm.neutral(), info.neutral(), &mut *handle_out(request, "request")?) }

@@ -1,7 +1,7 @@
 //! The checked arguments of collectives that move data, made into the [`Call`] that runs them.
 //!
 //! Arguments that the standard calls significant only at the root are looked at only there. Used by
-//! `api::coll` alone.
+//! `api::coll` and `api::coll_init`, and in part by `api::neighbor_args`.
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ use cad::{
 use types::{Handle, Result, consts, fault};
 
 use super::p2p::check_buffer;
-use crate::coll::{Call, team};
+use crate::coll::{Call, Tags, team};
 use crate::comm::{Comm, counted};
 use crate::graphs::Plan;
 use crate::state::Engine;
@@ -28,7 +28,7 @@ pub(crate) struct Side {
 }
 
 /// A side whose arguments don't count here.
-const NOWHERE: Side = Side {
+pub(super) const NOWHERE: Side = Side {
     buf: UserBuf::NULL,
     datatype: None,
     part: Part {
@@ -49,7 +49,7 @@ pub(crate) fn shape(datatype: &TypeObj) -> Shape {
 }
 
 /// Checks one side with equal blocks.
-fn side(e: &Engine, buf: UserBuf, count: i64, datatype: Handle) -> Result<Side> {
+pub(super) fn side(e: &Engine, buf: UserBuf, count: i64, datatype: Handle) -> Result<Side> {
     let datatype = check_buffer(e, buf, count, datatype)?;
     let part = Part {
         count: count as u64,
@@ -62,16 +62,16 @@ fn side(e: &Engine, buf: UserBuf, count: i64, datatype: Handle) -> Result<Side> 
     })
 }
 
-/// Checks one side with a block per rank, and reads its counts and displacements.
-fn blocks(
+/// Checks one side with `n` blocks, and reads its counts and displacements.
+pub(super) fn blocks(
     e: &Engine,
-    comm: &Comm,
+    n: usize,
     buf: UserBuf,
     counts: Ints,
     displs: Ints,
     datatype: Handle,
 ) -> Result<(Side, Vec<Block>)> {
-    if counts.is_null() || displs.is_null() {
+    if n > 0 && (counts.is_null() || displs.is_null()) {
         return Err(fault(
             consts::ERR_ARG,
             "the array of counts or displacements is NULL",
@@ -80,16 +80,14 @@ fn blocks(
     let read = |i: usize| match counts.get(i) {
         n if n < 0 => Err(fault(
             consts::ERR_COUNT,
-            format!("the count for rank {i} is {n}, which is negative"),
+            format!("count {i} is {n}, which is negative"),
         )),
         n => Ok(Block {
             count: n as u64,
             disp: displs.get(i),
         }),
     };
-    let list = (0..comm.size() as usize)
-        .map(read)
-        .collect::<Result<Vec<_>>>()?;
+    let list = (0..n).map(read).collect::<Result<Vec<_>>>()?;
     let most = list.iter().map(|b| b.count).max().unwrap_or(0);
     let side = side(e, buf, most as i64, datatype)?;
     Ok((side, list))
@@ -122,7 +120,8 @@ pub(crate) fn check_root(comm: &Comm, root: i32) -> Result<u32> {
         })
 }
 
-fn call(comm: &Rc<Comm>, graph: impl Into<Rc<Graph>>, send: Side, recv: Side) -> Call {
+/// A call of all of `comm`.
+pub(super) fn call(comm: &Rc<Comm>, graph: impl Into<Rc<Graph>>, send: Side, recv: Side) -> Call {
     Call {
         graph: graph.into(),
         comm: comm.clone(),
@@ -133,7 +132,7 @@ fn call(comm: &Rc<Comm>, graph: impl Into<Rc<Graph>>, send: Side, recv: Side) ->
         recv_type: recv.datatype,
         types: None,
         op: None,
-        tag: None,
+        tags: Tags::Next,
         own: None,
     }
 }
@@ -248,7 +247,14 @@ pub(crate) fn prepare_gatherv(
         side(e, sendbuf, sendcount, sendtype)?
     };
     let (recv, list) = match at_root {
-        true => blocks(e, &comm, recvbuf, recvcounts, displs, recvtype)?,
+        true => blocks(
+            e,
+            comm.size() as usize,
+            recvbuf,
+            recvcounts,
+            displs,
+            recvtype,
+        )?,
         false => (NOWHERE, Vec::new()),
     };
     let params = gather_graphs::ParamsV {
@@ -316,7 +322,14 @@ pub(crate) fn prepare_scatterv(
     let at_root = comm.rank == root;
     let in_place = at_root && recvbuf.is_in_place();
     let (send, list) = match at_root {
-        true => blocks(e, &comm, sendbuf, sendcounts, displs, sendtype)?,
+        true => blocks(
+            e,
+            comm.size() as usize,
+            sendbuf,
+            sendcounts,
+            displs,
+            sendtype,
+        )?,
         false => (NOWHERE, Vec::new()),
     };
     let recv = if in_place {
@@ -382,7 +395,14 @@ pub(crate) fn prepare_allgatherv(
 ) -> Result<Call> {
     let comm = e.comm(comm)?;
     let in_place = sendbuf.is_in_place();
-    let (recv, list) = blocks(e, &comm, recvbuf, recvcounts, displs, recvtype)?;
+    let (recv, list) = blocks(
+        e,
+        comm.size() as usize,
+        recvbuf,
+        recvcounts,
+        displs,
+        recvtype,
+    )?;
     let send = if in_place {
         NOWHERE
     } else {
@@ -446,10 +466,24 @@ pub(crate) fn prepare_alltoallv(
 ) -> Result<Call> {
     let comm = e.comm(comm)?;
     let in_place = sendbuf.is_in_place();
-    let (recv, theirs) = blocks(e, &comm, recvbuf, recvcounts, rdispls, recvtype)?;
+    let (recv, theirs) = blocks(
+        e,
+        comm.size() as usize,
+        recvbuf,
+        recvcounts,
+        rdispls,
+        recvtype,
+    )?;
     let (send, mine) = match in_place {
         true => (NOWHERE, Vec::new()),
-        false => blocks(e, &comm, sendbuf, sendcounts, sdispls, sendtype)?,
+        false => blocks(
+            e,
+            comm.size() as usize,
+            sendbuf,
+            sendcounts,
+            sdispls,
+            sendtype,
+        )?,
     };
     let params = alltoall_graphs::ParamsV {
         team: team(&comm),
@@ -462,23 +496,29 @@ pub(crate) fn prepare_alltoallv(
     Ok(call(&comm, alltoall_graphs::graph_v(&params), send, recv))
 }
 
-/// Reads one side of an alltoallw: a block and a type per rank.
-fn typed_blocks(
+/// Reads one side of an alltoallw: `n` blocks, each with its type.
+pub(super) fn typed_blocks(
     e: &Engine,
-    comm: &Comm,
+    n: usize,
     buf: UserBuf,
     counts: Ints,
     displs: Ints,
     types: Handles,
 ) -> Result<(Vec<BlockW>, Vec<Rc<TypeObj>>)> {
-    if counts.is_null() || displs.is_null() || types.is_null() {
+    if n > 0 && (counts.is_null() || displs.is_null() || types.is_null()) {
         return Err(fault(
             consts::ERR_ARG,
             "the array of counts, displacements or types is NULL",
         ));
     }
     let read = |i: usize| {
-        let datatype = check_buffer(e, buf, counts.get(i), types.get(i))?;
+        // With MPI_BOTTOM displacements are addresses, for basic types too.
+        let at = if buf.is_null() {
+            buf.offset(displs.get(i))
+        } else {
+            buf
+        };
+        let datatype = check_buffer(e, at, counts.get(i), types.get(i))?;
         let block = BlockW {
             count: counts.get(i) as u64,
             disp: displs.get(i),
@@ -486,7 +526,7 @@ fn typed_blocks(
         };
         Ok((block, datatype))
     };
-    (0..comm.size() as usize).map(read).collect()
+    (0..n).map(read).collect()
 }
 
 #[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
@@ -504,10 +544,24 @@ pub(crate) fn prepare_alltoallw(
 ) -> Result<Call> {
     let comm = e.comm(comm)?;
     let in_place = sendbuf.is_in_place();
-    let (theirs, recv_types) = typed_blocks(e, &comm, recvbuf, recvcounts, rdispls, recvtypes)?;
+    let (theirs, recv_types) = typed_blocks(
+        e,
+        comm.size() as usize,
+        recvbuf,
+        recvcounts,
+        rdispls,
+        recvtypes,
+    )?;
     let (mine, send_types) = match in_place {
         true => Default::default(),
-        false => typed_blocks(e, &comm, sendbuf, sendcounts, sdispls, sendtypes)?,
+        false => typed_blocks(
+            e,
+            comm.size() as usize,
+            sendbuf,
+            sendcounts,
+            sdispls,
+            sendtypes,
+        )?,
     };
     let params = alltoall_graphs::ParamsW {
         team: team(&comm),

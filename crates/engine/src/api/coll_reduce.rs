@@ -15,7 +15,7 @@ use types::{Handle, Result, consts, fault};
 
 use super::coll_args::{check_distinct, check_root, shape};
 use super::p2p::check_buffer;
-use crate::coll::{Call, team};
+use crate::coll::{Call, Tags, team};
 use crate::comm::Comm;
 use crate::graphs::Plan;
 use crate::ops::Op;
@@ -63,7 +63,7 @@ impl Reduction {
             recv_type: Some(self.datatype),
             types: None,
             op: Some(self.op),
-            tag: None,
+            tags: Tags::Next,
             own: None,
         }
     }
@@ -88,7 +88,7 @@ fn operand(
 }
 
 #[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
-fn prepare_reduce(
+pub(crate) fn prepare_reduce(
     e: &Engine,
     sendbuf: UserBuf,
     recvbuf: UserBuf,
@@ -119,7 +119,7 @@ fn prepare_reduce(
     Ok(r.call(e.graph(Plan::Reduce(params)), sendbuf, recvbuf))
 }
 
-fn prepare_allreduce(
+pub(crate) fn prepare_allreduce(
     e: &Engine,
     sendbuf: UserBuf,
     recvbuf: UserBuf,
@@ -141,7 +141,7 @@ fn prepare_allreduce(
     Ok(r.call(e.graph(Plan::Allreduce(params)), sendbuf, recvbuf))
 }
 
-fn prepare_reduce_scatter_block(
+pub(crate) fn prepare_reduce_scatter_block(
     e: &Engine,
     sendbuf: UserBuf,
     recvbuf: UserBuf,
@@ -163,7 +163,7 @@ fn prepare_reduce_scatter_block(
     Ok(r.call(scatter_graphs::graph(&params), sendbuf, recvbuf))
 }
 
-fn prepare_reduce_scatter(
+pub(crate) fn prepare_reduce_scatter(
     e: &Engine,
     sendbuf: UserBuf,
     recvbuf: UserBuf,
@@ -232,7 +232,7 @@ fn scan_params(
     Ok((r, params))
 }
 
-fn prepare_scan(
+pub(crate) fn prepare_scan(
     e: &Engine,
     sendbuf: UserBuf,
     recvbuf: UserBuf,
@@ -245,7 +245,7 @@ fn prepare_scan(
     Ok(r.call(e.graph(Plan::Scan(params)), sendbuf, recvbuf))
 }
 
-fn prepare_exscan(
+pub(crate) fn prepare_exscan(
     e: &Engine,
     sendbuf: UserBuf,
     recvbuf: UserBuf,

@@ -8,12 +8,13 @@ use types::{Handle, Result, consts, fault};
 
 use crate::api::bsend::comm_detach_buffer;
 use crate::api::info::new_info;
-use crate::api::split::{Learnt, Part, by_color, by_group, from_members, offer};
+use crate::api::split::{Learnt, Part, by_color, by_group, from_members, offer, whole};
 use crate::attr;
 use crate::comm::Comm;
 use crate::group::{Group, Order};
 use crate::info::{comm_hints, set_comm_hints};
 use crate::state::{Engine, out_of_objects};
+use crate::topology::Topology;
 use crate::wait::Waiting;
 
 /// Key of the info object that says which resource `MPI_Comm_split_type` divides by.
@@ -72,13 +73,6 @@ pub fn comm_get_parent(_e: &Engine, parent: &mut Handle) -> Result<()> {
     Ok(())
 }
 
-/// `MPI_Topo_test`. Nothing here makes a communicator with a topology.
-pub fn topo_test(e: &Engine, comm: Handle, status: &mut i32) -> Result<()> {
-    e.comm(comm)?;
-    *status = consts::UNDEFINED;
-    Ok(())
-}
-
 fn no_remote_group() -> Box<types::Fault> {
     fault(
         consts::ERR_COMM,
@@ -129,7 +123,7 @@ pub fn comm_get_info(e: &Engine, comm: Handle, info_used: &mut Handle) -> Result
     Ok(())
 }
 
-/// `MPI_Comm_dup`. Attributes and the error handler go with it, hints don't (since MPI-4.0).
+/// `MPI_Comm_dup`. Attributes, the topology and the error handler go with it, hints don't (since MPI-4.0).
 pub fn comm_dup(e: &Engine, comm: Handle, newcomm: &mut Handle) -> Result<()> {
     comm_dup_with_info(e, comm, consts::INFO_NULL, newcomm)
 }
@@ -143,13 +137,7 @@ pub fn comm_dup_with_info(
 ) -> Result<()> {
     let parent = e.comm(comm)?;
     e.hints(info)?;
-    let (mut bytes, mine) = offer(e, &parent, parent.rank == 0);
-    e.internal_bcast(&parent, 0, &mut bytes)?;
-    let part = Part {
-        group: parent.group.clone(),
-        rank: parent.rank,
-        learnt: mine.take_over(bytes)?,
-    };
+    let part = whole(e, &parent)?;
     let new = duplicate(e, &parent, comm, info, part)?;
     *newcomm = publish(e, new)?.handle.get();
     Ok(())
@@ -353,6 +341,7 @@ fn subgroup(e: &Engine, comm: &Comm, handle: Handle) -> Result<Rc<Group>> {
 /// A communicator like `parent`, which `handle` names, of the same processes.
 fn duplicate(e: &Engine, parent: &Comm, handle: Handle, info: Handle, part: Part) -> Result<Comm> {
     let mut new = made(parent, part);
+    new.topology = parent.topology.clone();
     new.attributes = attr::copy_all(e, &parent.attributes, handle)?;
     if let Some(asked) = e.hints(info)? {
         set_comm_hints(&new.info.borrow(), &asked);
@@ -372,6 +361,33 @@ fn publish(e: &Engine, new: Comm) -> Result<Rc<Comm>> {
     let handle = e.comms.insert(new.clone()).map(Handle);
     new.handle.set(handle.ok_or_else(out_of_objects)?);
     Ok(new)
+}
+
+/// Makes a communicator with a topology.
+pub(super) fn publish_with(
+    e: &Engine,
+    parent: &Comm,
+    part: Part,
+    topology: Topology,
+) -> Result<Rc<Comm>> {
+    let mut new = made(parent, part);
+    new.topology = Some(Rc::new(topology));
+    publish(e, new)
+}
+
+/// The handle of this process's part of `parent`, with the topology that `topology` makes for the rank there, or
+/// `MPI_COMM_NULL`.
+pub(super) fn give_with(
+    e: &Engine,
+    parent: &Comm,
+    part: Option<Part>,
+    topology: impl FnOnce(u32) -> Topology,
+) -> Result<Handle> {
+    let Some(part) = part else {
+        return Ok(consts::COMM_NULL);
+    };
+    let topology = topology(part.rank);
+    Ok(publish_with(e, parent, part, topology)?.handle.get())
 }
 
 /// The handle of this process's part of `parent`, or `MPI_COMM_NULL` where it has none.

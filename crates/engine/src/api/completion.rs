@@ -476,6 +476,12 @@ pub fn request_free(e: &Engine, request: &mut Handle) -> Result<()> {
     }
     let found = e.request(*request)?;
     if found.is_persistent() {
+        if found.kind.get() == Kind::Collective && found.active.get() {
+            return Err(fault(
+                consts::ERR_REQUEST,
+                "an active persistent collective can't be freed; complete it first",
+            ));
+        }
         e.forget_persistent(*request);
     }
     if found.is_done() {

@@ -1,10 +1,10 @@
-//! Persistent point-to-point requests. Long ones may be bound to slots: see `bound`.
+//! Starting persistent requests, and making those for point-to-point. Long ones may be bound to slots: see `bound`.
 
 use boundary::{Handles, UserBuf};
 use types::{Handle, Result, Status, consts, fault};
 
 use super::p2p::{Transfer, check_recv, check_send, mode_of};
-use crate::request::{Kind, Persistent, SendKind};
+use crate::request::{Kind, Persistent, PointToPoint, Request, SendKind};
 use crate::state::Engine;
 
 fn prepare(e: &Engine, t: Transfer, mode: Option<SendKind>, request: &mut Handle) -> Result<()> {
@@ -23,21 +23,23 @@ fn prepare(e: &Engine, t: Transfer, mode: Option<SendKind>, request: &mut Handle
         tag,
         ..
     } = t;
-    found.persistent.replace(Some(Box::new(Persistent {
+    let what = PointToPoint {
         mode,
         buf,
         count,
         datatype,
         peer,
         tag,
-    })));
+    };
+    let what = Persistent::PointToPoint(Box::new(what));
+    found.persistent.replace(Some(what));
     *request = handle;
     Ok(())
 }
 
 fn begin(e: &Engine, handle: Handle) -> Result<()> {
     let found = e.request(handle)?;
-    let Some(p) = found.persistent.borrow().clone() else {
+    let Some(what) = found.persistent.borrow().clone() else {
         return Err(fault(consts::ERR_REQUEST, "the request is not persistent"));
     };
     if found.active.get() {
@@ -46,20 +48,27 @@ fn begin(e: &Engine, handle: Handle) -> Result<()> {
             "the persistent request is already active",
         ));
     }
+    match what {
+        Persistent::Collective => e.restart_collective(handle, found),
+        Persistent::PointToPoint(what) => begin_transfer(e, handle, found, *what),
+    }
+}
+
+fn begin_transfer(e: &Engine, handle: Handle, found: &Request, what: PointToPoint) -> Result<()> {
     let Some(comm) = found.comm.borrow().clone() else {
         return Err(fault(
             consts::ERR_REQUEST,
             "the request has no communicator",
         ));
     };
-    let Persistent {
+    let PointToPoint {
         mode,
         buf,
         count,
         datatype,
         peer,
         tag,
-    } = *p;
+    } = what;
     let t = Transfer {
         comm,
         datatype,

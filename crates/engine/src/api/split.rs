@@ -95,6 +95,33 @@ pub(crate) fn offer(e: &Engine, parent: &Comm, offers: bool) -> ([u8; 4], Offer)
     (offer.context().to_ne_bytes(), offer)
 }
 
+/// All of `parent`, for a communicator of the same processes.
+pub(crate) fn whole(e: &Engine, parent: &Rc<Comm>) -> Result<Part> {
+    let (mut bytes, mine) = offer(e, parent, parent.rank == 0);
+    e.internal_bcast(parent, 0, &mut bytes)?;
+    Ok(Part {
+        group: parent.group.clone(),
+        rank: parent.rank,
+        learnt: mine.take_over(bytes)?,
+    })
+}
+
+/// The first `size` ranks of `parent`, of which all name the same number; the others get no part.
+pub(crate) fn first_ranks(e: &Engine, parent: &Rc<Comm>, size: u32) -> Result<Option<Part>> {
+    if size == 0 {
+        return Ok(None);
+    }
+    let all = whole(e, parent)?;
+    if parent.rank >= size {
+        return Ok(None);
+    }
+    let ranks: Vec<u32> = (0..size).collect();
+    Ok(Some(Part {
+        group: Rc::new(parent.group.incl(&ranks)),
+        ..all
+    }))
+}
+
 /// Divides `parent` by color; those with `MPI_UNDEFINED` get no part.
 pub(crate) fn by_color(
     e: &Engine,

@@ -1,0 +1,258 @@
+//! Collectives of the engine's own, over bytes in its own memory: how processes agree.
+
+use std::rc::Rc;
+
+use boundary::{AlignedBuf, UserBuf};
+use cad::{Block, Graph, Shape, Team};
+use types::{Handle, Result, consts, fault};
+
+use crate::coll::{Call, Tags, Then, team};
+use crate::comm::Comm;
+use crate::group::Group;
+use crate::state::Engine;
+
+/// What the hang report says of a process that waits here for the others.
+const MAKING: &str = "communicator construction";
+
+impl Engine {
+    /// A collective over bytes in memory of ours, for the engine's own use.
+    fn own_call(
+        &self,
+        comm: &Rc<Comm>,
+        group: Rc<Group>,
+        graph: Graph,
+        own: AlignedBuf,
+        then: Option<Then>,
+    ) -> Call {
+        let mut own = own;
+        let recv = own.buf();
+        Call {
+            graph: Rc::new(graph),
+            comm: comm.clone(),
+            group,
+            send: recv,
+            recv,
+            send_type: None,
+            recv_type: None,
+            types: None,
+            op: None,
+            tags: Tags::Next,
+            own: Some((own, then)),
+        }
+    }
+
+    /// Each rank's `mine`, of equal length, in order of rank, into `out`.
+    pub(crate) fn internal_allgather(
+        &self,
+        comm: &Rc<Comm>,
+        mine: &[u8],
+        out: &mut [u8],
+    ) -> Result<()> {
+        let mut memory = own_memory(out.len())?;
+        memory
+            .buf()
+            .offset((comm.rank as usize * mine.len()) as i64)
+            .write(mine);
+        let part = cad::Part {
+            count: mine.len() as u64,
+            ty: Shape::BYTE,
+        };
+        let params = cad::allgather::Params {
+            team: team(comm),
+            send: part,
+            recv: part,
+            in_place: true,
+        };
+        let graph = cad::allgather::graph(&params);
+        let recv = memory.buf();
+        let call = self.own_call(comm, comm.group.clone(), graph, memory, None);
+        self.finish_own(MAKING, call, recv, out)
+    }
+
+    /// `data` of rank `root` to all ranks.
+    pub(crate) fn internal_bcast(&self, comm: &Rc<Comm>, root: u32, data: &mut [u8]) -> Result<()> {
+        let mut memory = own_memory(data.len())?;
+        memory.buf().write(data);
+        let graph = byte_bcast(team(comm), root, data.len() as u64);
+        let recv = memory.buf();
+        let call = self.own_call(comm, comm.group.clone(), graph, memory, None);
+        self.finish_own(MAKING, call, recv, data)
+    }
+
+    /// `data` of `group`'s rank 0 to all of `group`, which is part of the communicator's; only its
+    /// members call.
+    pub(crate) fn internal_group_bcast(
+        &self,
+        comm: &Rc<Comm>,
+        group: &Group,
+        tag: i32,
+        data: &mut [u8],
+    ) -> Result<()> {
+        let me = comm.group.endpoint(comm.rank);
+        let Some(rank) = group.rank_of(me) else {
+            return Err(fault(
+                consts::ERR_GROUP,
+                "the calling process is not a member of the group",
+            ));
+        };
+        let mut memory = own_memory(data.len())?;
+        memory.buf().write(data);
+        let graph = byte_bcast(
+            Team {
+                rank,
+                size: group.size(),
+            },
+            0,
+            data.len() as u64,
+        );
+        let recv = memory.buf();
+        let members = Rc::new(Group::new(group.members().to_vec()));
+        let mut call = self.own_call(comm, members, graph, memory, None);
+        call.tags = Tags::Lone(tag);
+        self.finish_own(MAKING, call, recv, data)
+    }
+
+    /// As [`Engine::internal_bcast`], without waiting; `then` sees the data at the end.
+    pub(crate) fn internal_ibcast(
+        &self,
+        comm: &Rc<Comm>,
+        root: u32,
+        bytes: u64,
+        memory: AlignedBuf,
+        then: Then,
+    ) -> Result<Handle> {
+        let graph = byte_bcast(team(comm), root, bytes);
+        self.start_collective(self.own_call(comm, comm.group.clone(), graph, memory, Some(then)))
+    }
+
+    /// Sends `parts[r]` to each rank `r`; gives what arrives, in order of rank.
+    pub(crate) fn internal_exchange(&self, comm: &Rc<Comm>, parts: &[Vec<u8>]) -> Result<Vec<u8>> {
+        let lengths: Vec<u64> = parts.iter().map(|p| p.len() as u64).collect();
+        let part = cad::Part {
+            count: 8,
+            ty: Shape::BYTE,
+        };
+        let graph = cad::alltoall::graph(&cad::alltoall::Params {
+            team: team(comm),
+            send: part,
+            recv: part,
+            in_place: false,
+        });
+        let bytes: Vec<u8> = lengths.iter().flat_map(|n| n.to_le_bytes()).collect();
+        let mut theirs = vec![0; bytes.len()];
+        self.two_sided(comm, graph, &bytes, &mut theirs)?;
+        let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |w, &b| w << 8 | u64::from(b));
+        let theirs: Vec<u64> = theirs.chunks_exact(8).map(word).collect();
+        let mut arrived = room_for(&theirs)?;
+        let graph = cad::alltoall::graph_v(&cad::alltoall::ParamsV {
+            team: team(comm),
+            send: &side_by_side(&lengths),
+            send_ty: Shape::BYTE,
+            recv: &side_by_side(&theirs),
+            recv_ty: Shape::BYTE,
+            in_place: false,
+        });
+        self.two_sided(comm, graph, &parts.concat(), &mut arrived)?;
+        Ok(arrived)
+    }
+
+    /// Runs a collective from `send` to `out`, which have bytes.
+    fn two_sided(&self, comm: &Rc<Comm>, graph: Graph, send: &[u8], out: &mut [u8]) -> Result<()> {
+        let mut memory = own_memory(out.len() + send.len())?;
+        let recv = memory.buf();
+        let from = recv.offset(out.len() as i64);
+        from.write(send);
+        let mut call = self.own_call(comm, comm.group.clone(), graph, memory, None);
+        call.send = from;
+        self.finish_own(MAKING, call, recv, out)
+    }
+
+    /// The bits that are set in `bits` of any rank, all of equal length, into `bits`.
+    pub(crate) fn internal_union(&self, comm: &Rc<Comm>, bits: &mut [u8]) -> Result<()> {
+        let mut memory = own_memory(bits.len())?;
+        memory.buf().write(bits);
+        let graph = cad::allreduce::graph(&cad::allreduce::Params {
+            team: team(comm),
+            count: bits.len() as u64,
+            ty: Shape::BYTE,
+            commutative: true,
+            in_place: true,
+        });
+        let recv = memory.buf();
+        let mut call = self.own_call(comm, comm.group.clone(), graph, memory, None);
+        call.recv_type = Some(self.type_of(consts::BYTE)?);
+        call.op = Some(self.op(consts::BOR)?);
+        self.finish_own(
+            "initialisation of a persistent collective",
+            call,
+            recv,
+            bits,
+        )
+    }
+
+    /// Runs a collective whose receive buffer is memory of ours and copies that out.
+    fn finish_own(
+        &self,
+        name: &'static str,
+        mut call: Call,
+        recv: UserBuf,
+        out: &mut [u8],
+    ) -> Result<()> {
+        // The memory outlives the run: it is taken back out of the call by the closing step, which
+        // keeps it in `kept` until the bytes are copied.
+        let kept: Rc<std::cell::RefCell<Option<AlignedBuf>>> = Rc::default();
+        let keep = kept.clone();
+        if let Some((_, then)) = call.own.as_mut() {
+            *then = Some(Box::new(move |_, memory| {
+                keep.replace(Some(std::mem::take(memory)));
+            }));
+        }
+        self.run_collective(name, call)?;
+        if kept.borrow().is_some() {
+            recv.read(out);
+        }
+        Ok(())
+    }
+}
+
+fn own_memory(bytes: usize) -> Result<AlignedBuf> {
+    AlignedBuf::new(bytes)
+        .ok_or_else(|| fault(consts::ERR_NO_MEM, format!("no memory for {bytes} bytes")))
+}
+
+fn byte_bcast(team: Team, root: u32, bytes: u64) -> Graph {
+    cad::bcast::graph(&cad::bcast::Params {
+        team,
+        root,
+        count: bytes,
+        ty: Shape::BYTE,
+    })
+}
+
+/// Blocks of these lengths, one behind the other.
+fn side_by_side(lengths: &[u64]) -> Vec<Block> {
+    let mut at = 0;
+    let block = |&count: &u64| {
+        let disp = at;
+        at += count as i64;
+        Block { count, disp }
+    };
+    lengths.iter().map(block).collect()
+}
+
+/// Room for as many bytes as others announced.
+fn room_for(lengths: &[u64]) -> Result<Vec<u8>> {
+    let total = lengths.iter().try_fold(0u64, |sum, &n| sum.checked_add(n));
+    let mut room = Vec::new();
+    let fits = total
+        .and_then(|n| usize::try_from(n).ok())
+        .filter(|&n| n <= isize::MAX as usize / 2 && room.try_reserve_exact(n).is_ok());
+    let Some(n) = fits else {
+        return Err(fault(
+            consts::ERR_NO_MEM,
+            "no memory for what the other processes send",
+        ));
+    };
+    room.resize(n, 0);
+    Ok(room)
+}
