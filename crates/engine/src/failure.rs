@@ -101,18 +101,38 @@ impl Engine {
             return Ok(());
         }
         let lost = gone.iter().find_map(|&e| comm.group.rank_of(e));
-        lost.map_or(Ok(()), |rank| Err(lost_rank(rank as i32)))
+        drop(gone);
+        lost.map_or(Ok(()), |rank| Err(self.lost_rank(comm, rank as i32)))
+    }
+
+    /// The fault of an operation that needs rank `rank` of `comm`, which is gone or out of reach.
+    #[cold]
+    pub(crate) fn lost_rank(&self, comm: &Comm, rank: i32) -> Box<types::Fault> {
+        let of_job = u32::try_from(rank)
+            .ok()
+            .filter(|&r| r < comm.group.size())
+            .map(|r| comm.group.endpoint(r));
+        let who = match of_job {
+            Some(of_job) if of_job as i32 != rank => {
+                format!(
+                    "the process with rank {rank} of the communicator, rank {of_job} of the job,"
+                )
+            }
+            _ => format!("the process with rank {rank}"),
+        };
+        let why = of_job
+            .and_then(|peer| self.transport(|m| m.why_failed(Endpoint(peer)).map(str::to_string)));
+        let text = match why {
+            Some(why) => format!("no way leads to {who}: {why}"),
+            None => format!("{who} is gone"),
+        };
+        let mut fault = fault(consts::ERR_PROC_ABORTED, text);
+        fault.on = Some(comm.handle.get());
+        fault
     }
 
     /// Whether any process of the job is gone.
     pub(crate) fn has_lost_any(&self) -> bool {
         !self.failures.gone.borrow().is_empty()
     }
-}
-
-/// The fault of an operation that needs a rank which is gone.
-#[cold]
-pub(crate) fn lost_rank(rank: i32) -> Box<types::Fault> {
-    let text = format!("the process with rank {rank} is gone");
-    fault(consts::ERR_PROC_ABORTED, text)
 }

@@ -253,7 +253,10 @@ impl Engine {
         }
         let queried = self.query_grequest(request);
         let status = request.status.get();
-        let on = request.comm.borrow().as_ref().map(|c| c.handle.get());
+        let comm = match status.error {
+            consts::SUCCESS => None,
+            _ => request.comm.borrow().clone(),
+        };
         let culprit = match request.kind.get() {
             Kind::SendRecv => request.peer.get(),
             _ => status.source,
@@ -268,8 +271,31 @@ impl Engine {
         }
         match status.error {
             consts::SUCCESS => Ok(status),
-            class => Err(failed(class, &status, culprit, on)),
+            class => Err(self.operation_failed(class, &status, culprit, comm.as_deref())),
         }
+    }
+
+    /// The fault of an operation on `comm` that completed with an error, because of rank `culprit`.
+    #[cold]
+    pub(crate) fn operation_failed(
+        &self,
+        class: i32,
+        status: &Status,
+        culprit: i32,
+        comm: Option<&Comm>,
+    ) -> Box<types::Fault> {
+        if let (consts::ERR_PROC_ABORTED, Some(comm)) = (class, comm) {
+            return self.lost_rank(comm, culprit);
+        }
+        let text = match class {
+            consts::ERR_TRUNCATE => format!(
+                "the message from rank {} with tag {} is longer than the {} bytes of the receive buffer",
+                status.source, status.tag, status.bytes
+            ),
+            _ => "the operation failed".to_string(),
+        };
+        let on = comm.map(|c| c.handle.get());
+        Box::new(types::Fault { class, text, on })
     }
 }
 
@@ -287,26 +313,4 @@ pub(crate) fn completed_status(source: i32, done: &Completion) -> Status {
         bytes: done.bytes as i64,
         cancelled: done.outcome == Outcome::Cancelled,
     }
-}
-
-/// The fault of an operation that completed with an error, because of rank `culprit`.
-#[cold]
-pub(crate) fn failed(
-    class: i32,
-    status: &Status,
-    culprit: i32,
-    on: Option<Handle>,
-) -> Box<types::Fault> {
-    if class == consts::ERR_PROC_ABORTED {
-        let fault = crate::failure::lost_rank(culprit);
-        return Box::new(types::Fault { on, ..*fault });
-    }
-    let text = match class {
-        consts::ERR_TRUNCATE => format!(
-            "the message from rank {} with tag {} is longer than the {} bytes of the receive buffer",
-            status.source, status.tag, status.bytes
-        ),
-        _ => "the operation failed".to_string(),
-    };
-    Box::new(types::Fault { class, text, on })
 }

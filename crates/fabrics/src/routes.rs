@@ -217,6 +217,10 @@ impl Fabric for Fabrics {
         own.or_else(|| self.tcp.as_mut().and_then(Fabric::next_failure))
     }
 
+    fn why_failed(&self, peer: Endpoint) -> Option<&str> {
+        self.tcp.as_ref()?.why_failed(peer)
+    }
+
     fn flushed(&self) -> bool {
         self.shm.flushed() && self.tcp.as_ref().is_none_or(Fabric::flushed)
     }

@@ -140,6 +140,11 @@ pub trait Fabric {
     /// all that needed it, posted receives included.
     fn next_failure(&mut self) -> Option<Endpoint>;
 
+    /// Why a process that has failed could not be reached, in words for a person, if that is how it failed.
+    fn why_failed(&self, _peer: Endpoint) -> Option<&str> {
+        None
+    }
+
     /// Whether all that was sent is out of this process's hands.
     fn flushed(&self) -> bool;
 

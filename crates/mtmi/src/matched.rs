@@ -351,6 +351,10 @@ impl<F: Fabric> Transport for Matched<F> {
         self.fabric.next_failure()
     }
 
+    fn why_failed(&self, peer: Endpoint) -> Option<&str> {
+        self.fabric.why_failed(peer)
+    }
+
     fn flushed(&self) -> bool {
         self.is_flushed()
     }

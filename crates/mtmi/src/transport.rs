@@ -172,6 +172,9 @@ pub trait Transport {
     /// The next process that this transport found to have failed, each told once.
     fn next_failure(&mut self) -> Option<Endpoint>;
 
+    /// Why a process that has failed could not be reached, in words for a person, if that is how it failed.
+    fn why_failed(&self, peer: Endpoint) -> Option<&str>;
+
     /// Whether all that this process has sent is out of its hands, so that it may exit.
     fn flushed(&self) -> bool;
 

@@ -323,6 +323,10 @@ impl Fabric for Tcp {
         self.failures.pop_front()
     }
 
+    fn why_failed(&self, peer: Endpoint) -> Option<&str> {
+        self.reason(peer)
+    }
+
     fn flushed(&self) -> bool {
         self.protocol.sends.is_empty()
             && self.protocol.links.iter().all(|l| l.is_idle() || l.failed)

@@ -9,7 +9,7 @@ use types::{Handle, Result, Status, consts, fault};
 
 use crate::bound::{Incoming, Outgoing, Stream};
 use crate::comm::{Comm, counted};
-use crate::request::{Kind, Request, SendKind, completed_status, cookie, failed};
+use crate::request::{Kind, Request, SendKind, completed_status, cookie};
 use crate::state::Engine;
 use crate::typeobj::TypeObj;
 use crate::wait::Waiting;
@@ -485,17 +485,12 @@ pub fn irecv(
 }
 
 /// The status and the error of a message received outside a request.
-pub(crate) fn outcome(comm: &Comm, done: &Completion) -> (Status, Result<()>) {
+pub(crate) fn outcome(e: &Engine, comm: &Comm, done: &Completion) -> (Status, Result<()>) {
     let rank = comm.group.rank_of(done.source.0);
     let status = completed_status(rank.map_or(consts::ANY_SOURCE, |r| r as i32), done);
     let result = match status.error {
         consts::SUCCESS => Ok(()),
-        class => Err(failed(
-            class,
-            &status,
-            status.source,
-            Some(comm.handle.get()),
-        )),
+        class => Err(e.operation_failed(class, &status, status.source, Some(comm))),
     };
     (status, result)
 }

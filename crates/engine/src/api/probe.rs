@@ -8,7 +8,6 @@ use types::{Handle, Result, Status, consts, fault};
 
 use super::p2p::{check_buffer, check_source, outcome, tag_selector};
 use crate::comm::Comm;
-use crate::failure::lost_rank;
 use crate::request::{Kind, cookie};
 use crate::state::{Engine, out_of_objects};
 use crate::wait::Waiting;
@@ -123,7 +122,7 @@ pub fn probe(
     );
     put(
         status,
-        probe.status(&found.ok_or_else(|| lost_rank(source))?),
+        probe.status(&found.ok_or_else(|| e.lost_rank(&probe.comm, source))?),
     );
     Ok(())
 }
@@ -147,7 +146,7 @@ pub fn iprobe(
     *flag = found.is_some();
     match found {
         Some(envelope) => put(status, probe.status(&envelope)),
-        None if e.is_gone(probe.source) => return Err(lost_rank(source)),
+        None if e.is_gone(probe.source) => return Err(e.lost_rank(&probe.comm, source)),
         None => e.relax(),
     }
     Ok(())
@@ -187,7 +186,7 @@ pub fn mprobe(
             found.is_some() || e.is_gone(probe.source)
         },
     );
-    let (id, envelope) = found.ok_or_else(|| lost_rank(source))?;
+    let (id, envelope) = found.ok_or_else(|| e.lost_rank(&probe.comm, source))?;
     *message = matched(e, &probe, id, &envelope)?;
     put(status, probe.status(&envelope));
     Ok(())
@@ -219,7 +218,7 @@ pub fn improbe(
         None => {
             *message = consts::MESSAGE_NULL;
             if e.is_gone(probe.source) {
-                return Err(lost_rank(source));
+                return Err(e.lost_rank(&probe.comm, source));
             }
             e.relax();
         }
@@ -265,7 +264,7 @@ pub fn mrecv(
     let submit = e.transport(|m| m.imrecv(taken.id, data, cookie(handle, 0)));
     if let Submit::Complete(done) = submit {
         e.release_request(handle, request);
-        let (received, result) = outcome(&taken.comm, &done);
+        let (received, result) = outcome(e, &taken.comm, &done);
         put(status, received);
         return result;
     }

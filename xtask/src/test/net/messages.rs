@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-pub(super) const TESTS: [(&str, Test); 10] = [
+pub(super) const TESTS: [(&str, Test); 11] = [
     ("net/messages between two hosts", two_hosts),
     ("net/messages by IPv6", version_6),
     ("net/messages of 32 ranks on four hosts", many),
@@ -17,6 +17,7 @@ pub(super) const TESTS: [(&str, Test); 10] = [
     ("net/messages at 10 Mbit/s", slow),
     ("net/messages while a link is down for 5 s", link_down),
     ("net/messages when a link is gone", link_gone),
+    ("net/messages to who can't be reached", unreachable),
     ("net/messages while a rank is stopped", rank_stopped),
     ("net/messages among strangers' connections", strangers),
     ("net/messages under Hydra", hydra),
@@ -135,6 +136,21 @@ fn link_down(ground: &Ground, _: bool) -> Result {
     let said = job.ends(Some(0), PATIENCE)?;
     shows(&said);
     wants(&said, &["ok talk"])
+}
+
+/// Every host has an interface of that name, and none reaches another's.
+fn unreachable(ground: &Ground, _: bool) -> Result {
+    let talk = program("talk");
+    let only = ["-genv", "YAMABIKO_TCP_INTERFACE", "lo"];
+    let job = [&only[..], &["-hosts", "h1,h2", "-n", "2", &talk, "1"]].concat();
+    let said = ground.start(&job)?.ends_badly(PATIENCE)?;
+    wants(
+        &said,
+        &[
+            "no way leads to the process with rank",
+            "it can't be reached (127.0.0.1:",
+        ],
+    )
 }
 
 fn link_gone(ground: &Ground, _: bool) -> Result {
