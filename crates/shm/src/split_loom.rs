@@ -101,7 +101,7 @@ fn loom_split_of_a_delivery() {
 #[test]
 fn loom_split_of_messages() {
     let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
+    model.preemption_bound = Some(2);
     model.check(|| {
         let all = Copied::new();
         let sender = {
