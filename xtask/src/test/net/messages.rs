@@ -148,7 +148,7 @@ fn unreachable(ground: &Ground, _: bool) -> Result {
         &said,
         &[
             "no way leads to the process with rank",
-            "it can't be reached (127.0.0.1:",
+            "it has no address that can be tried",
         ],
     )
 }
