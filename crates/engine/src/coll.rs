@@ -287,7 +287,7 @@ impl Engine {
             Outcome::PeerFailed | Outcome::Cancelled => consts::ERR_PROC_ABORTED,
         };
         // What came first is the cause; what is cancelled because of it is not.
-        if request.status.get().error != consts::SUCCESS {
+        if request.status().error != consts::SUCCESS {
             return;
         }
         let rank = request
@@ -297,11 +297,11 @@ impl Engine {
             .and_then(|c| c.group.rank_of(done.source.0));
         let source = rank.map_or(consts::UNDEFINED, |r| r as i32);
         let bytes = done.bytes as i64;
-        request.status.set(Status {
+        request.set_status(Status {
             error: class,
             source,
             bytes,
-            ..request.status.get()
+            ..request.status()
         });
     }
 

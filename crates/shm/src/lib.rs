@@ -31,6 +31,7 @@ mod lane;
 mod outgoing;
 mod pipe;
 mod places;
+mod port;
 mod receive;
 mod ring;
 #[cfg(all(test, loom))]
@@ -44,6 +45,7 @@ mod waiting;
 mod wire;
 
 pub use connect::{Config, InitError, VERSION};
+pub use port::{AtOnce, Port, Ports};
 pub use state::Shm;
 pub use tunables::TUNABLES;
 pub use waiting::{Armed, Sleeper};

@@ -5,6 +5,7 @@ use types::{Handle, Result, Status, consts, fault};
 
 use super::p2p::{Transfer, check_recv, check_send, mode_of};
 use crate::request::{Kind, Persistent, SendKind};
+use crate::short::Args;
 use crate::state::Engine;
 
 fn prepare(e: &Engine, t: Transfer, mode: Option<SendKind>, request: &mut Handle) -> Result<()> {
@@ -70,15 +71,15 @@ fn begin(e: &Engine, handle: Handle) -> Result<()> {
     };
     let settled = e.is_settled(&t, handle, mode.is_some());
     found.active.set(true);
-    found.status.set(Status::EMPTY);
+    found.set_status(Status::EMPTY);
     if peer == consts::PROC_NULL {
-        found.status.set(Status::PROC_NULL);
+        found.set_status(Status::PROC_NULL);
         return Ok(());
     }
     if mode == Some(SendKind::Buffered) {
         return e.start_buffered(&t);
     }
-    found.parts.set(1);
+    found.post.set_parts(1);
     e.note_peer(found, &t);
     let submit = match mode {
         None => e.start_persistent_recv(&t, handle, settled),
@@ -102,7 +103,17 @@ pub fn send_init(
 ) -> Result<()> {
     prepare(
         e,
-        check_send(e, buf, count, datatype, dest, tag, comm)?,
+        check_send(
+            e,
+            &Args {
+                buf,
+                count,
+                datatype,
+                peer: dest,
+                tag,
+                comm,
+            },
+        )?,
         Some(SendKind::Standard),
         request,
     )
@@ -122,7 +133,17 @@ pub fn bsend_init(
 ) -> Result<()> {
     prepare(
         e,
-        check_send(e, buf, count, datatype, dest, tag, comm)?,
+        check_send(
+            e,
+            &Args {
+                buf,
+                count,
+                datatype,
+                peer: dest,
+                tag,
+                comm,
+            },
+        )?,
         Some(SendKind::Buffered),
         request,
     )
@@ -142,7 +163,17 @@ pub fn ssend_init(
 ) -> Result<()> {
     prepare(
         e,
-        check_send(e, buf, count, datatype, dest, tag, comm)?,
+        check_send(
+            e,
+            &Args {
+                buf,
+                count,
+                datatype,
+                peer: dest,
+                tag,
+                comm,
+            },
+        )?,
         Some(SendKind::Synchronous),
         request,
     )
@@ -162,7 +193,17 @@ pub fn rsend_init(
 ) -> Result<()> {
     prepare(
         e,
-        check_send(e, buf, count, datatype, dest, tag, comm)?,
+        check_send(
+            e,
+            &Args {
+                buf,
+                count,
+                datatype,
+                peer: dest,
+                tag,
+                comm,
+            },
+        )?,
         Some(SendKind::Ready),
         request,
     )
@@ -182,7 +223,17 @@ pub fn recv_init(
 ) -> Result<()> {
     prepare(
         e,
-        check_recv(e, buf, count, datatype, source, tag, comm)?,
+        check_recv(
+            e,
+            &Args {
+                buf,
+                count,
+                datatype,
+                peer: source,
+                tag,
+                comm,
+            },
+        )?,
         None,
         request,
     )
