@@ -4,7 +4,7 @@
 ///
 /// Copies through it are as valid as the caller's claim about the buffer, which the `unsafe`
 /// constructor passes on. Address 0 is `MPI_BOTTOM` or NULL, address 1 is `MPI_IN_PLACE`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct UserBuf(usize);
 
 impl UserBuf {

@@ -4,10 +4,12 @@
 //! other int is the neutral handle itself. Files are pointers. Tables say what a rank, tag, error
 //! class or other constant is on the other side (`gen::values`).
 
+use std::cell::Cell;
 use std::ffi::c_void;
 
 use boundary::{CallbackAbi, HandleCodec, Ints, StatusCodec, Statuses, UserBuf, UserFn};
 use engine::AbiHooks;
+use entry::short::{AbiStatus, AbiType};
 use entry::{AbiHandle, StatusOut};
 use types::{Handle, Result, Status, consts, fault};
 
@@ -139,6 +141,14 @@ macro_rules! handle_type {
             fn of(handle: Handle) -> $name {
                 $name($name::encode(handle) as u32)
             }
+            #[inline(always)]
+            fn word(self) -> usize {
+                self.0 as usize
+            }
+            #[inline(always)]
+            fn of_word(word: usize) -> $name {
+                $name(word as u32)
+            }
         }
     )* };
 }
@@ -150,6 +160,22 @@ handle_type!(
     Request REQUEST_NULL request_handle, Session SESSION_NULL session_handle,
     Win WIN_NULL win_handle
 );
+
+/// What handles of predefined datatypes have in common; below lie 8 bits with the size and 8 with a number.
+const DATATYPES: u32 = 0x4c00_0000;
+
+impl AbiType for Datatype {
+    #[inline(always)]
+    fn size(self, sizes: &[Cell<u8>; 256]) -> usize {
+        let rest = self.0 ^ DATATYPES;
+        let size = sizes[(rest & 0xff) as usize].get();
+        if rest >> 8 == u32::from(size) {
+            size.into()
+        } else {
+            0
+        }
+    }
+}
 
 /// `MPI_File`: a pointer, 0 for the null one.
 #[repr(transparent)]
@@ -204,6 +230,12 @@ impl AbiHandle for File {
     fn of(handle: Handle) -> File {
         File(File::encode(handle) as *mut c_void)
     }
+    fn word(self) -> usize {
+        self.0 as usize
+    }
+    fn of_word(word: usize) -> File {
+        File(word as *mut c_void)
+    }
 }
 
 /// `MPI_Status`.
@@ -216,6 +248,30 @@ pub struct CStatus {
     source: i32,
     tag: i32,
     error: i32,
+}
+
+impl AbiStatus for CStatus {
+    #[inline(always)]
+    fn is_wanted(to: *mut CStatus) -> bool {
+        !is_ignored(to)
+    }
+
+    #[inline(always)]
+    unsafe fn write_empty(to: *mut CStatus) {
+        // SAFETY: the caller's contract.
+        unsafe { write_status(to.cast(), &Status::EMPTY) }
+    }
+
+    #[inline(always)]
+    unsafe fn write_received(to: *mut CStatus, source: i32, tag: i32, bytes: i64) {
+        // SAFETY: the caller's contract; a status is aligned as an int is.
+        unsafe {
+            (*to).count_lo = bytes as i32;
+            (*to).count_hi_and_cancelled = ((bytes >> 32) << 1) as i32;
+            (*to).source = source;
+            (*to).tag = tag;
+        }
+    }
 }
 
 static STATUS_CODEC: StatusCodec = StatusCodec {
@@ -505,6 +561,24 @@ mod tests {
         assert_eq!(encode_any(consts::MESSAGE_NULL), 0x2c00_0000);
         assert_eq!(Message::decode(0x2c00_0000), consts::MESSAGE_NULL);
         assert_eq!(Request::decode(0x2c00_0000), consts::REQUEST_NULL);
+    }
+
+    /// The short path takes an element's size out of the handle, and compares it with that of the type with the same low byte.
+    #[test]
+    fn sizes_are_in_the_handles() {
+        let sizes = [const { Cell::new(0) }; 256];
+        let basics = || types::basic::BASICS.iter();
+        for row in basics().filter(|row| row.size < 128) {
+            sizes[Datatype::encode(row.handle) & 0xff].set(row.size as u8);
+        }
+        for row in basics() {
+            let size = Datatype::of(row.handle).size(&sizes);
+            assert!(size == 0 || size == row.size, "{:?}", row.handle);
+        }
+        for strange in [0, 0x101, 0x4c00_0901, 0x4c00_0100, 0x4d00_0101, 0x0c00_0101] {
+            assert_eq!(Datatype(strange).size(&sizes), 0, "{strange:#x}");
+        }
+        assert_eq!(Datatype::of(consts::CHAR).size(&sizes), 1);
     }
 
     #[test]

@@ -3,10 +3,12 @@
 //! A handle is a pointer: below 4096 a constant of the standard, else an object's address, whose
 //! lower 32 bits are the neutral handle and whose upper 32 are the same for all objects.
 
+use std::cell::Cell;
 use std::ffi::c_void;
 
 use boundary::{CallbackAbi, HandleCodec, Ints, StatusCodec, Statuses, UserBuf, UserFn};
 use engine::AbiHooks;
+use entry::short::{AbiStatus, AbiType};
 use entry::{AbiHandle, StatusOut};
 use types::{Handle, Result, Status, consts, fault};
 
@@ -121,6 +123,14 @@ macro_rules! handle_type {
             fn of(handle: Handle) -> $name {
                 $name(encode(handle) as *mut c_void)
             }
+            #[inline(always)]
+            fn word(self) -> usize {
+                self.0 as usize
+            }
+            #[inline(always)]
+            fn of_word(word: usize) -> $name {
+                $name(word as *mut c_void)
+            }
         }
     )* };
 }
@@ -130,6 +140,14 @@ handle_type!(
     Group GROUP_NULL, Info INFO_NULL, Message MESSAGE_NULL, Op OP_NULL, Request REQUEST_NULL,
     Session SESSION_NULL, Win WIN_NULL
 );
+
+impl AbiType for Datatype {
+    #[inline(always)]
+    fn size(self, sizes: &[Cell<u8>; 256]) -> usize {
+        let beyond = self.word().wrapping_sub(consts::DATATYPE_NULL.0 as usize);
+        sizes.get(beyond).map_or(0, |size| size.get().into())
+    }
+}
 
 /// `MPI_Status`: eight ints, of which the last five are ours: bytes (two), whether cancelled, and
 /// two unused.
@@ -142,6 +160,30 @@ pub struct CStatus {
     bytes: [i32; 2],
     cancelled: i32,
     unused: [i32; 2],
+}
+
+impl AbiStatus for CStatus {
+    #[inline(always)]
+    fn is_wanted(to: *mut CStatus) -> bool {
+        !to.is_null()
+    }
+
+    #[inline(always)]
+    unsafe fn write_empty(to: *mut CStatus) {
+        // SAFETY: the caller's contract.
+        unsafe { write_status(to.cast(), &Status::EMPTY) }
+    }
+
+    #[inline(always)]
+    unsafe fn write_received(to: *mut CStatus, source: i32, tag: i32, bytes: i64) {
+        // SAFETY: the caller's contract; a status is aligned as an int is.
+        unsafe {
+            (*to).source = source;
+            (*to).tag = tag;
+            (*to).bytes = [bytes as i32, (bytes >> 32) as i32];
+            (*to).cancelled = 0;
+        }
+    }
 }
 
 static STATUS_CODEC: StatusCodec = StatusCodec {

@@ -38,6 +38,7 @@ impl Engine {
                 return false;
             }
             self.sleeping.set(self.sleeping.get() | BINDS);
+            self.settle_door();
             self.beside.set(true);
         }
         true
@@ -47,6 +48,7 @@ impl Engine {
     pub(crate) fn forget_bound(&self) {
         self.bound.take();
         self.sleeping.set(self.sleeping.get() & !BINDS);
+        self.settle_door();
         self.beside.set(false);
     }
 
@@ -57,7 +59,7 @@ impl Engine {
             match event {
                 Event::Split(cookie) => {
                     if let Some((_, request)) = self.request_of(cookie) {
-                        request.parts.set(request.parts.get() + 1);
+                        request.post.set_parts(request.post.parts() + 1);
                     }
                 }
                 Event::PartOver(cookie) => {
@@ -222,7 +224,7 @@ impl Engine {
         let Some((_, request)) = last.and_then(|c| self.request_of(c)) else {
             return false;
         };
-        let status = request.status.get();
+        let status = request.status();
         request.is_done()
             && !status.cancelled
             && status.error == consts::SUCCESS

@@ -268,8 +268,8 @@ impl Engine {
             running.rewind();
         }
         request.active.set(true);
-        request.status.set(Status::EMPTY);
-        request.parts.set(1);
+        request.set_status(Status::EMPTY);
+        request.post.set_parts(1);
         self.advance(handle, request);
         Ok(())
     }
@@ -346,7 +346,7 @@ impl Engine {
             Outcome::PeerFailed | Outcome::Cancelled => consts::ERR_PROC_ABORTED,
         };
         // What came first is the cause; what is cancelled because of it is not.
-        if request.status.get().error != consts::SUCCESS {
+        if request.status().error != consts::SUCCESS {
             return;
         }
         let rank = request
@@ -356,11 +356,11 @@ impl Engine {
             .and_then(|c| c.group.rank_of(done.source.0));
         let source = rank.map_or(consts::UNDEFINED, |r| r as i32);
         let bytes = done.bytes as i64;
-        request.status.set(Status {
+        request.set_status(Status {
             error: class,
             source,
             bytes,
-            ..request.status.get()
+            ..request.status()
         });
     }
 
@@ -466,7 +466,7 @@ impl Engine {
     fn end_collective(&self, handle: Handle, request: &Request) {
         if request.is_persistent() {
             // The next start needs it again.
-            request.parts.set(0);
+            request.post.set_parts(0);
             return;
         }
         if let Body::Collective(mut running) = request.body.take()

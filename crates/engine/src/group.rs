@@ -16,6 +16,8 @@ pub struct Group {
     members: Vec<u32>,
     /// Whether member `i` is endpoint `i`, as in the group of `MPI_COMM_WORLD`.
     identity: bool,
+    /// Whether each member's endpoint is one more than that of the member before.
+    is_run: bool,
     ranks: OnceCell<HashMap<u32, u32>>,
 }
 
@@ -34,9 +36,11 @@ impl Group {
     /// The group of these endpoints, in this order.
     pub fn new(members: Vec<u32>) -> Group {
         let identity = members.iter().enumerate().all(|(i, &m)| i as u32 == m);
+        let is_run = members.windows(2).all(|w| w[0] + 1 == w[1]);
         Group {
             members,
             identity,
+            is_run,
             ranks: OnceCell::new(),
         }
     }
@@ -55,6 +59,12 @@ impl Group {
     /// The members' endpoints in order of rank.
     pub fn members(&self) -> &[u32] {
         &self.members
+    }
+
+    /// The members' endpoints, if in order of rank they are a run without holes.
+    pub fn run(&self) -> Option<std::ops::Range<usize>> {
+        let (&first, &last) = (self.members.first()?, self.members.last()?);
+        self.is_run.then_some(first as usize..last as usize + 1)
     }
 
     /// The endpoint of the member with this rank, which must be in range.

@@ -4,12 +4,17 @@
 //! operation's cookie is the request's handle with the *part* of it in the upper half. A request
 //! that consists of several transfers (a send-receive, a collective) completes when all parts
 //! have.
+//!
+//! A *light* request is a receive that the short path posted: its [`Post`] is what MTMI matches, no reference to a communicator is kept,
+//! and if it ends well there is no completion either: its status is in the post. Whatever needs more of it
+//! (cancelling, freeing, an error, an end of its communicator) goes by the context and by a completion, which makes it an ordinary one.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use boundary::{AlignedBuf, UserBuf, UserFn};
-use mtmi::{Completion, Cookie, Outcome};
+use mtmi::matching::Post;
+use mtmi::{Completion, Context, Cookie, Outcome, TagSel};
 use types::{Handle, Result, Status, consts, fault};
 
 use crate::api::bsend::PoolKey;
@@ -20,6 +25,7 @@ use crate::typeobj::TypeObj;
 
 /// What a request stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Kind {
     /// A send.
     #[default]
@@ -102,26 +108,28 @@ pub enum Body {
     Generalized(Box<Grequest>),
 }
 
-/// One request.
+/// One request. What the short path touches comes first; the four marks are one word.
 #[derive(Default)]
+#[repr(C)]
 pub struct Request {
+    /// Parts still under way; the whole receive, if the request is light.
+    pub post: Post,
     /// What it stands for.
     pub kind: Cell<Kind>,
+    /// Whether it is under way or completed but not yet waited for; a persistent request that
+    /// isn't is inactive.
+    pub active: Cell<bool>,
+    /// Nobody will wait for it: it goes away when it completes.
+    pub unattended: Cell<bool>,
+    /// Whether it is a light receive, of which no completion has told.
+    pub light: Cell<bool>,
     /// Rank of the peer, or a sentinel: for the hang report. Of a send-receive that failed, the peer whose half did.
     pub peer: Cell<i32>,
     /// Tag, or a sentinel: for the hang report.
     pub tag: Cell<i32>,
-    /// Parts still under way.
-    pub parts: Cell<u32>,
-    /// Whether it is under way or completed but not yet waited for; a persistent request that
-    /// isn't is inactive.
-    pub active: Cell<bool>,
-    /// Its status, valid once no part is left.
-    pub status: Cell<Status>,
-    /// Nobody will wait for it: it goes away when it completes.
-    pub unattended: Cell<bool>,
     /// The one pre-completed request, which many sends share and which never goes away.
     pub permanent: Cell<bool>,
+    status: Cell<Status>,
     /// The communicator.
     pub comm: RefCell<Option<Rc<Comm>>>,
     /// What to do when started, for a persistent one.
@@ -134,11 +142,63 @@ impl Request {
     /// Whether all parts are done (or it is inactive).
     #[inline]
     pub fn is_done(&self) -> bool {
-        self.parts.get() == 0
+        self.post.parts() == 0
+    }
+
+    /// Its status, valid once no part is left.
+    pub fn status(&self) -> Status {
+        match self.light.get() {
+            true => received(&self.post),
+            false => self.status.get(),
+        }
+    }
+
+    /// Sets its status.
+    pub(crate) fn set_status(&self, status: Status) {
+        self.status.set(status);
+    }
+
+    /// Makes a free request a light receive, to be posted.
+    #[inline(always)]
+    pub(crate) fn begin_light(&self) {
+        self.kind.set(Kind::Recv);
+        self.active.set(true);
+        self.unattended.set(false);
+        self.light.set(true);
+    }
+
+    /// The peer's rank and the tag, or sentinels: for the hang report.
+    pub(crate) fn awaited(&self) -> (i32, i32) {
+        match (self.light.get(), self.post.selector()) {
+            (false, _) => (self.peer.get(), self.tag.get()),
+            (true, TagSel::Exact(tag)) => (self.post.origin().0, tag),
+            (true, TagSel::Any) => (self.post.origin().0, consts::ANY_TAG),
+        }
+    }
+
+    /// In which context it communicates; 0 where it has no communicator.
+    pub(crate) fn context(&self) -> u32 {
+        match self.light.get() {
+            true => self.post.context().0,
+            false => self.comm.borrow().as_ref().map_or(0, |c| c.context()),
+        }
     }
 
     pub(crate) fn is_persistent(&self) -> bool {
         self.persistent.borrow().is_some()
+    }
+}
+
+/// The status of a light receive that ended at once.
+#[inline(always)]
+fn received(post: &Post) -> Status {
+    let (source, tag) = post.origin();
+    Status {
+        source,
+        tag,
+        error: consts::SUCCESS,
+        bytes: post.bytes() as i64,
+        cancelled: false,
     }
 }
 
@@ -160,13 +220,35 @@ impl Engine {
         request.kind.set(kind);
         request.peer.set(consts::UNDEFINED);
         request.tag.set(consts::UNDEFINED);
-        request.parts.set(parts);
+        request.post.set_parts(parts);
         request.active.set(true);
+        request.light.set(false);
         request.status.set(Status::EMPTY);
         request.unattended.set(false);
         request.permanent.set(false);
         request.comm.replace(comm);
         Ok((Handle(handle), request))
+    }
+
+    /// The communicator whose messages are in `context`.
+    fn comm_of(&self, context: Context) -> Option<Rc<Comm>> {
+        let created = self.comms.handles().filter_map(|h| self.comms.get(h));
+        let predefined = [consts::COMM_WORLD, consts::COMM_SELF];
+        let mut all = predefined
+            .into_iter()
+            .filter_map(|h| self.comm(h).ok())
+            .chain(created);
+        all.find(|c| c.context() == context.0)
+    }
+
+    /// Has the light receives on a communicator that is to go away keep what they need of it.
+    pub(crate) fn keep_comm(&self, comm: &Rc<Comm>) {
+        for request in self.requests.handles().filter_map(|h| self.requests.get(h)) {
+            if request.light.get() && !request.is_done() && request.context() == comm.context() {
+                request.comm.replace(Some(comm.clone()));
+                request.post.tell();
+            }
+        }
     }
 
     /// The request that `handle` names, which isn't `MPI_REQUEST_NULL`.
@@ -224,7 +306,7 @@ impl Engine {
 
     /// One part of a request is done; at the last one the request is complete.
     pub(crate) fn part_done(&self, handle: Handle, request: &Request) {
-        request.parts.set(request.parts.get() - 1);
+        request.post.part_ended();
         if !request.is_done() {
             return;
         }
@@ -239,9 +321,29 @@ impl Engine {
     }
 
     fn status_of(&self, request: &Request, done: &Completion) -> Status {
+        if request.light.replace(false) {
+            if done.outcome != Outcome::Done {
+                let comm = self.comm_of(request.post.context());
+                request.comm.replace(comm);
+            }
+            return completed_status(request.post.origin().0, done);
+        }
         let comm = request.comm.borrow();
         let rank = comm.as_ref().and_then(|c| c.group.rank_of(done.source.0));
         completed_status(rank.map_or(consts::ANY_SOURCE, |r| r as i32), done)
+    }
+
+    /// Gives back the request `offset` bytes behind the first, if it is a light receive that is over: its status.
+    #[inline(always)]
+    pub(crate) fn retire_light(&self, offset: usize) -> Option<Status> {
+        let found = self.requests.near(offset)?;
+        let request = found.value();
+        if !request.post.is_finished() {
+            return None;
+        }
+        let status = received(&request.post);
+        found.release();
+        Some(status)
     }
 
     /// Takes the result of a completed request: its status, and the fault if it failed. The
@@ -252,7 +354,7 @@ impl Engine {
             return Ok(Status::EMPTY);
         }
         let queried = self.query_grequest(request);
-        let status = request.status.get();
+        let status = request.status();
         let comm = match status.error {
             consts::SUCCESS => None,
             _ => request.comm.borrow().clone(),

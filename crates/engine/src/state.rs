@@ -88,6 +88,7 @@ pub struct Engine {
     pub(crate) error_texts: RefCell<ErrorTexts>,
     pub(crate) bsend: RefCell<crate::api::bsend::Pools>,
     pub(crate) completions: RefCell<Vec<mtmi::Completion>>,
+    pub(crate) short: crate::short::Short,
     pub(crate) shared_done: Cell<Option<Handle>>,
     pub(crate) failures: Failures,
     pub(crate) graphs: Graphs,
@@ -95,7 +96,7 @@ pub struct Engine {
     pub(crate) extension: Cell<Option<&'static dyn crate::Extension>>,
     /// Whether MPI runs because an extension started it.
     pub(crate) lent: Cell<bool>,
-    /// Calls that tried the short path.
+    /// Receives that tried a short path.
     pub(crate) turns: Cell<u32>,
     /// Threads of this process that sleep outside the lock until something completes; and a bit, see [`crate::beside::BINDS`]:
     /// one test tells whether a send or receive concerns anybody else.
@@ -174,6 +175,7 @@ impl Engine {
             error_texts: RefCell::new(ErrorTexts::default()),
             bsend: RefCell::default(),
             completions: RefCell::new(Vec::new()),
+            short: crate::short::Short::new(),
             shared_done: Cell::new(None),
             failures: Failures::default(),
             graphs: Graphs::default(),

@@ -103,6 +103,7 @@ impl Engine {
             report,
         }));
         self.make_communicators(rank, size);
+        self.start_short()?;
         self.phase.set(Phase::Running);
         self.set_thread_level(thread_level);
         Ok(())
@@ -113,6 +114,7 @@ impl Engine {
         self.thread_level.set(level);
         self.main_thread.set(sys::lock::thread_pointer() as u64);
         lock().set_threaded(self.is_threaded());
+        self.settle_door();
     }
 
     fn make_communicators(&self, rank: u32, size: u32) {
@@ -157,6 +159,7 @@ impl Engine {
             end => end?,
         }
         self.phase.set(Phase::Finalized);
+        self.settle_door();
         if let Some(extension) = self.extension.take() {
             extension.ended();
         }

@@ -7,6 +7,7 @@
 
 mod check;
 mod out;
+pub mod short;
 
 pub use boundary;
 pub use check::{
@@ -25,7 +26,8 @@ pub use types;
 ///
 /// `on` is the object whose error handler is called; the body gets the engine and returns
 /// `types::Result<()>`. The crate that uses it has a module `abi` with the hooks of its ABI and the
-/// function that makes its error codes.
+/// function that makes its error codes. With `short` there is an expression that says whether the short path has done the call; if
+/// not, a function with the same parameters does, so that one jump leads there; it tries what is in `again` first.
 #[allow(clippy::crate_in_macro_def, reason = "what differs is the user's")]
 #[macro_export]
 macro_rules! entry {
@@ -34,6 +36,43 @@ macro_rules! entry {
         #[unsafe(no_mangle)]
         #[allow(unused_variables, clippy::too_many_arguments)]
         pub unsafe extern "C" fn $function($($name: $ty),*) -> i32 {
+            $crate::call! { $call $when [$($on)?] |$e| $body }
+        }
+        $crate::alias!($call);
+    };
+    ($function:ident $call:literal $when:ident [$($on:expr)?]
+     ($($name:ident: $ty:ty),* $(,)?) short { $short:expr } $(again { $again:expr })? |$e:ident| $body:expr) => {
+        #[unsafe(no_mangle)]
+        #[allow(unused_variables, unused_unsafe, clippy::too_many_arguments)]
+        pub unsafe extern "C" fn $function($($name: $ty),*) -> i32 {
+            #[cold]
+            #[inline(never)]
+            unsafe extern "C" fn long($($name: $ty),*) -> i32 {
+                $(
+                    // SAFETY: as below.
+                    if unsafe { $again } {
+                        return $crate::types::consts::SUCCESS;
+                    }
+                )?
+                $crate::call! { $call $when [$($on)?] |$e| $body }
+            }
+            // SAFETY: the caller keeps the contract of this MPI procedure, so each address is null, a constant of the ABI, or valid for
+            // what the procedure says it holds.
+            if unsafe { $short } {
+                return $crate::types::consts::SUCCESS;
+            }
+            // SAFETY: as above.
+            unsafe { long($($name),*) }
+        }
+        $crate::alias!($call);
+    };
+}
+
+/// The body of an entry point: enters the engine, and leaves it with the result.
+#[allow(clippy::crate_in_macro_def, reason = "what differs is the user's")]
+#[macro_export]
+macro_rules! call {
+    ($call:literal $when:ident [$($on:expr)?] |$e:ident| $body:expr) => {{
             let guard = $crate::engine::enter(&crate::abi::HOOKS);
             #[allow(unused_mut, unused_assignments)]
             let mut on: Option<$crate::types::Handle> = None;
@@ -45,9 +84,7 @@ macro_rules! entry {
                 unsafe { $body }
             });
             crate::abi::code(guard.finish($call, on, result))
-        }
-        $crate::alias!($call);
-    };
+    }};
 }
 
 /// Makes `MPI_X` a weak alias of `PMPI_X`, so that a profiler's own `MPI_X` takes its place.

@@ -18,6 +18,10 @@ pub trait AbiHandle: Copy + 'static {
     fn neutral(self) -> Handle;
     /// The ABI's form of a neutral handle.
     fn of(handle: Handle) -> Self;
+    /// The handle as a number.
+    fn word(self) -> usize;
+    /// The handle of that number.
+    fn of_word(word: usize) -> Self;
 }
 
 macro_rules! guard {

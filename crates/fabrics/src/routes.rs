@@ -1,12 +1,10 @@
 //! Each message to the fabric that reaches its peer.
 
+use std::rc::Rc;
 use std::time::Instant;
 
-use boundary::UserBuf;
-use mtmi::{
-    AtOnce, Context, Cookie, Endpoint, Fabric, Limits, Outgoing, Queues, Receive, Submit, TagSel,
-};
-use shm::Shm;
+use mtmi::{Cookie, Endpoint, Fabric, Limits, Outgoing, Queues, Receive, Submit};
+use shm::{Ports, Shm};
 use tcp::Tcp;
 
 use crate::map::JobMap;
@@ -45,6 +43,11 @@ impl Fabrics {
             map,
             sleeper,
         })
+    }
+
+    /// The shortest ways to and from all processes. To one that shared memory does not reach nothing goes there.
+    pub fn ports(&self) -> &Rc<Ports> {
+        self.shm.ports()
     }
 
     /// Whether all processes of the job run on one machine.
@@ -115,31 +118,6 @@ impl Fabric for Fabrics {
             None => self.shm.send(queues, message),
             Some(tcp) => tcp.send(queues, message),
         }
-    }
-
-    /// What shared memory does not reach looks like a full ring to it.
-    #[inline(always)]
-    fn send_at_once(
-        &mut self,
-        to: Endpoint,
-        context: Context,
-        tag: i32,
-        from: UserBuf,
-        bytes: usize,
-    ) -> bool {
-        self.shm.send_at_once(to, context, tag, from, bytes)
-    }
-
-    #[inline(always)]
-    fn receive_at_once(
-        &mut self,
-        from: Endpoint,
-        context: Context,
-        tag: TagSel,
-        to: UserBuf,
-        capacity: usize,
-    ) -> Option<AtOnce> {
-        self.shm.receive_at_once(from, context, tag, to, capacity)
     }
 
     fn cancel_send(&mut self, queues: &mut Queues, cookie: Cookie) -> bool {

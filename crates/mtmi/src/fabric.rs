@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use boundary::UserBuf;
 use layout::Data;
 
 use crate::queues::{Queues, Receive};
@@ -66,32 +65,6 @@ pub trait Fabric {
 
     /// Sends a message to another process.
     fn send(&mut self, queues: &mut Queues, message: Outgoing) -> Submit;
-
-    /// As [`Transport::send_at_once`](crate::Transport::send_at_once), to another process.
-    #[inline(always)]
-    fn send_at_once(
-        &mut self,
-        _to: Endpoint,
-        _context: Context,
-        _tag: i32,
-        _from: UserBuf,
-        _bytes: usize,
-    ) -> bool {
-        false
-    }
-
-    /// As [`Transport::receive_at_once`](crate::Transport::receive_at_once), while no receive is posted and no message unexpected.
-    #[inline(always)]
-    fn receive_at_once(
-        &mut self,
-        _from: Endpoint,
-        _context: Context,
-        _tag: TagSel,
-        _to: UserBuf,
-        _capacity: usize,
-    ) -> Option<AtOnce> {
-        None
-    }
 
     /// As [`Transport::cancel_send`](crate::Transport::cancel_send).
     fn cancel_send(&mut self, queues: &mut Queues, cookie: Cookie) -> bool;

@@ -39,6 +39,6 @@ pub use patience::Patience;
 pub use queues::{Body, Message, Queues, Receive, SHORT};
 pub use transport::{Remote, Sleeper, Transport};
 pub use words::{
-    AtOnce, Completion, Context, Cookie, Endpoint, Envelope, Limits, MessageId, Outcome, SendMode,
-    Source, Submit, TagSel, Unsupported,
+    Completion, Context, Cookie, Endpoint, Envelope, Limits, MessageId, Outcome, SendMode, Source,
+    Submit, TagSel, Unsupported,
 };

@@ -3,12 +3,13 @@
 //! It keeps the queues, answers probes, and matches a process's messages to itself. The queues are one set
 //! however many fabrics stand behind `F`.
 
+use std::rc::Rc;
 use std::time::Instant;
 
-use boundary::UserBuf;
 use layout::{Data, transfer};
 
 use crate::fabric::{Fabric, Outgoing};
+use crate::matching::Light;
 use crate::names::Names;
 use crate::queues::{Body, Message, Queues, Receive};
 use crate::slot::OwnSlots;
@@ -22,6 +23,7 @@ const BUFFERED: u64 = 32 * 1024;
 pub struct Matched<F> {
     pub(crate) fabric: F,
     queues: Queues,
+    light: Rc<Light>,
     /// Messages that `mprobe` took.
     probed: Names<Probed>,
     /// Sends to this process that wait for their receive.
@@ -39,9 +41,15 @@ struct Probed {
 impl<F: Fabric> Matched<F> {
     /// Over `fabric`, with nothing under way.
     pub fn new(fabric: F) -> Matched<F> {
+        let light = Rc::new(Light::new(fabric.limits().endpoints as usize));
+        let everybody = (0..fabric.limits().endpoints).map(Endpoint);
+        everybody
+            .filter(|&peer| fabric.failed(peer))
+            .for_each(|peer| light.bar_all(peer));
         Matched {
             fabric,
-            queues: Queues::default(),
+            queues: Queues::with(&light),
+            light,
             probed: Names::new(),
             held: Names::new(),
             own: OwnSlots::default(),
@@ -52,6 +60,11 @@ impl<F: Fabric> Matched<F> {
     #[inline(always)]
     pub fn fabric(&mut self) -> &mut F {
         &mut self.fabric
+    }
+
+    /// Where light receives are posted.
+    pub fn light(&self) -> &Rc<Light> {
+        &self.light
     }
 
     /// Sends to this process.
@@ -216,34 +229,6 @@ impl<F: Fabric> Transport for Matched<F> {
         self.receive(from, context, tag, Receive { data, cookie })
     }
 
-    #[inline(always)]
-    fn send_at_once(
-        &mut self,
-        to: Endpoint,
-        context: Context,
-        tag: i32,
-        from: UserBuf,
-        bytes: usize,
-    ) -> bool {
-        self.fabric.send_at_once(to, context, tag, from, bytes)
-    }
-
-    #[inline(always)]
-    fn receive_at_once(
-        &mut self,
-        from: Endpoint,
-        context: Context,
-        tag: TagSel,
-        to: UserBuf,
-        capacity: usize,
-    ) -> Option<AtOnce> {
-        if !self.queues.unexpected.is_empty() || !self.queues.posted.is_empty() {
-            return None;
-        }
-        self.fabric
-            .receive_at_once(from, context, tag, to, capacity)
-    }
-
     fn probe(&mut self, from: Source, context: Context, tag: TagSel) -> Option<Envelope> {
         let slot = self.queues.unexpected.find(from, context, tag)?;
         let (source, tag, message) = self.queues.unexpected.get(slot)?;
@@ -283,24 +268,20 @@ impl<F: Fabric> Transport for Matched<F> {
     }
 
     fn accepting(&self, source: Endpoint, context: Context, tag: i32) -> Vec<Cookie> {
-        let accepting = self.queues.posted.accepting(source, context, tag);
-        accepting.map(|receive| receive.cookie).collect()
+        let message = (source, context, tag);
+        let posted = &self.queues.posted;
+        posted.accepting(message, |receive| receive.cookie, |post| post.cookie())
     }
 
     fn cancel_recv(&mut self, cookie: Cookie) -> bool {
-        let mut selector = (Source::Any, TagSel::Any);
-        let taken = self.queues.posted.take_where(|from, _, tag, receive| {
-            selector = (from, tag);
-            receive.cookie == cookie
-        });
-        let Some(receive) = taken else {
+        let Some((from, tag, receive)) = self.queues.withdraw_receive(cookie) else {
             return false;
         };
-        let source = match selector.0 {
+        let source = match from {
             Source::From(peer) => peer,
             Source::Any => self.fabric.endpoint(),
         };
-        let ended = receive.ended(source, selector.1, Outcome::Cancelled);
+        let ended = receive.ended(source, tag, Outcome::Cancelled);
         self.queues.done.push(ended);
         true
     }

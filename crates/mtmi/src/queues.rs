@@ -4,9 +4,11 @@
 //! [`Matched`](crate::Matched) owns it and lends it to its [`Fabric`](crate::Fabric), which hands in
 //! what arrives. One set for all fabrics, so that a receive from any source sees them all.
 
+use std::rc::Rc;
+
 use layout::Data;
 
-use crate::matching::{Posted, Unexpected};
+use crate::matching::{Light, Post, Posted, Unexpected};
 use crate::words::*;
 
 /// A posted receive.
@@ -61,6 +63,16 @@ impl Body {
     }
 }
 
+impl From<&'static Post> for Receive {
+    #[inline]
+    fn from(post: &'static Post) -> Receive {
+        Receive {
+            data: Data::bytes(post.buf(), post.capacity()),
+            cookie: post.cookie(),
+        }
+    }
+}
+
 impl Receive {
     /// Its completion with a whole message of `len` bytes.
     pub fn completion(&self, source: Endpoint, tag: i32, len: u64) -> Completion {
@@ -106,10 +118,22 @@ pub struct Queues {
     pub unexpected: Unexpected<Message>,
     /// Completions for the next `progress`.
     pub done: Vec<Completion>,
+    light: Rc<Light>,
     spare: Vec<Vec<u8>>,
 }
 
 impl Queues {
+    /// Empty queues, with light receives in `light`.
+    pub fn with(light: &Rc<Light>) -> Queues {
+        Queues {
+            posted: Posted::with(light.clone()),
+            unexpected: Unexpected::with(light.clone()),
+            done: Vec::new(),
+            light: light.clone(),
+            spare: Vec::new(),
+        }
+    }
+
     /// An empty buffer, an old one if there is one.
     pub fn buffer(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()
@@ -152,8 +176,28 @@ impl Queues {
         self.unexpected.remove(slot).map(|(_, _, message)| message)
     }
 
-    /// Ends all posted receives that only `peer` could satisfy.
+    /// Takes the receive with this cookie out, with its source and tag.
+    pub fn withdraw_receive(&mut self, cookie: Cookie) -> Option<(Source, TagSel, Receive)> {
+        let mut selector = (Source::Any, TagSel::Any);
+        let ordinary = self.posted.take_where(|from, _, tag, receive| {
+            selector = (from, tag);
+            receive.cookie == cookie
+        });
+        if let Some(receive) = ordinary {
+            return Some((selector.0, selector.1, receive));
+        }
+        let this = |_, post: &Post| post.cookie() == cookie;
+        let (source, post) = self.posted.take_light_where(this)?;
+        Some((Source::From(source), post.selector(), Receive::from(post)))
+    }
+
+    /// Ends all posted receives that only `peer` could satisfy; later ones find that it has failed.
     pub fn fail_receives(&mut self, peer: Endpoint) {
+        self.light.bar_all(peer);
+        while let Some((_, post)) = self.posted.take_light_where(|source, _| source == peer) {
+            let end = Receive::from(post).ended(peer, post.selector(), Outcome::PeerFailed);
+            self.done.push(end);
+        }
         let only = Source::From(peer);
         let mut tag = TagSel::Any;
         while let Some(receive) = self.posted.take_where(|from, _, t, _| {

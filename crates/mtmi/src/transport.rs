@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use boundary::UserBuf;
 use layout::Data;
 
 use crate::words::*;
@@ -91,32 +90,6 @@ pub trait Transport {
         data: Data,
         cookie: Cookie,
     ) -> Submit;
-
-    /// Sends `bytes` bytes at once as a standard send, if they are few, fit in where they go, and nothing has to come before them:
-    /// `true`. Else nothing was done.
-    fn send_at_once(
-        &mut self,
-        _to: Endpoint,
-        _context: Context,
-        _tag: i32,
-        _from: UserBuf,
-        _bytes: usize,
-    ) -> bool {
-        false
-    }
-
-    /// Receives a short message of at most `capacity` bytes at once, if it is the next of its source or becomes so within a
-    /// moment, and nothing else was to be received first. Else nothing was done.
-    fn receive_at_once(
-        &mut self,
-        _from: Endpoint,
-        _context: Context,
-        _tag: TagSel,
-        _to: UserBuf,
-        _capacity: usize,
-    ) -> Option<AtOnce> {
-        None
-    }
 
     /// The first message that a receive with these arguments would match now. It sees what earlier
     /// calls of `progress` brought in.

@@ -38,7 +38,7 @@ pub struct Context(pub u32);
 
 /// The caller's name for a request. The transport hands it back and never looks inside; the caller
 /// keeps it unique among the requests that are pending.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Cookie(pub u64);
 
 /// When a send is complete.
@@ -66,15 +66,6 @@ pub enum Outcome {
     Cancelled,
     /// The other process is gone or sent what no correct process sends.
     PeerFailed,
-}
-
-/// A message that was received at once.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AtOnce {
-    /// Its tag.
-    pub tag: i32,
-    /// Its length.
-    pub bytes: usize,
 }
 
 /// The end of one operation.

@@ -2,10 +2,7 @@
 
 use std::time::Instant;
 
-use boundary::UserBuf;
-use mtmi::{
-    AtOnce, Context, Cookie, Endpoint, Fabric, Limits, Outgoing, Queues, Receive, Submit, TagSel,
-};
+use mtmi::{Cookie, Endpoint, Fabric, Limits, Outgoing, Queues, Receive, Submit};
 
 use crate::Shm;
 use crate::lane::WINDOW;
@@ -44,30 +41,6 @@ impl Fabric for Shm {
     #[inline]
     fn send(&mut self, _queues: &mut Queues, message: Outgoing) -> Submit {
         self.start_send(message)
-    }
-
-    #[inline(always)]
-    fn send_at_once(
-        &mut self,
-        to: Endpoint,
-        context: Context,
-        tag: i32,
-        from: UserBuf,
-        bytes: usize,
-    ) -> bool {
-        self.try_push_small(to, context, tag, from, bytes)
-    }
-
-    #[inline(always)]
-    fn receive_at_once(
-        &mut self,
-        from: Endpoint,
-        context: Context,
-        tag: TagSel,
-        to: UserBuf,
-        capacity: usize,
-    ) -> Option<AtOnce> {
-        self.try_take_small(from, context, tag, to, capacity)
     }
 
     fn cancel_send(&mut self, queues: &mut Queues, cookie: Cookie) -> bool {
@@ -138,7 +111,7 @@ impl Fabric for Shm {
         }
         // What it sent before it failed counts.
         self.find_senders();
-        while let Some(slot) = self.inward.iter().position(|i| i.peer == peer.0)
+        while let Some(slot) = self.inward.iter().position(|&i| i == peer.0)
             && self.suspects.is_empty()
             && (self.drain_ring(queues, slot) || self.chunk_ready(peer.0))
         {

@@ -82,8 +82,9 @@ impl Shm {
         entry.early.clear();
         entry.due = 0;
         entry.copies = Default::default();
-        self.outward[peer as usize].tx.close();
-        self.inward.retain(|i| i.peer != peer);
+        self.ports[peer].shut();
+        self.inward.retain(|&i| i != peer);
+        self.ports[peer].set_known(false);
         let sends = self.sends.iter();
         let sends: Vec<u64> = sends
             .filter(|(_, s)| s.to == peer)

@@ -1,12 +1,11 @@
 //! Out of the ring: messages from other processes, to their receives or to the unexpected queue.
 
-use boundary::UserBuf;
-use mtmi::{AtOnce, Context, Endpoint, Message, Outcome, Queues, TagSel};
+use mtmi::{Context, Endpoint, Message, Outcome, Queues};
 
 use crate::Shm;
 use crate::lane::{Lane, WINDOW, drain};
 use crate::ring::Hostile;
-use crate::state::{Announced, Inward, Sending, Sink};
+use crate::state::{Announced, Sending, Sink};
 use crate::wire::{Header, INLINE, Kind, cells, decode};
 
 /// Messages taken from one ring before the next gets its turn.
@@ -21,9 +20,10 @@ impl Shm {
         if !self.ring_ready(slot) {
             return false;
         }
-        let (lane, peer) = (self.inward[slot].lane, self.inward[slot].peer);
+        let peer = self.inward[slot];
+        let lane = self.ports[peer].inward;
         for _ in 0..TURN {
-            let number = self.inward[slot].rx.next();
+            let number = self.ports[peer].rx.next();
             let len = match self.take_message(queues, peer, lane, number) {
                 Ok(len) => len,
                 Err(Hostile) => {
@@ -31,72 +31,22 @@ impl Shm {
                     break;
                 }
             };
-            if self.inward[slot].rx.consume(&lane, cells(len)) {
-                self.outward[peer as usize].bell.get().ring();
+            let port = &self.ports[peer];
+            if port.rx.consume(&lane, cells(len)) {
+                port.bell.get().ring();
             }
-            if !self.ring_ready(slot) {
+            if !port.rx.ready(&lane) {
                 break;
             }
         }
         true
     }
 
-    /// Takes the next message of `from` into `to`, if it is (or is within a moment) a short one with this context and tag:
-    /// the shortest path. No receive may be posted and no message unexpected. `None`: nothing was done.
-    #[inline(always)]
-    pub fn try_take_small(
-        &mut self,
-        from: Endpoint,
-        context: Context,
-        tag: TagSel,
-        to: UserBuf,
-        capacity: usize,
-    ) -> Option<AtOnce> {
-        let slot = self.outward.get(from.index())?.inward as usize;
-        if self.inward.get(slot).is_none_or(|i| i.peer != from.0) {
-            return self.look_for_ring(from);
-        }
-        let Inward { lane, rx, .. } = &mut self.inward[slot];
-        let mut looks = 0;
-        while !rx.ready(lane) {
-            looks += 1;
-            if looks > self.looks {
-                return None;
-            }
-        }
-        let number = rx.next();
-        let header = lane.read_header(number).ok()?;
-        let fits = header.kind == Kind::Eager && header.len <= INLINE.min(capacity);
-        let wanted = match tag {
-            TagSel::Any => true,
-            TagSel::Exact(tag) => header.tag == tag,
-        };
-        if !fits || !wanted || header.context != context.0 {
-            return None;
-        }
-        lane.read_inline(number, to, header.len);
-        if rx.consume(lane, 1) {
-            self.outward[from.index()].bell.get().ring();
-        }
-        Some(AtOnce {
-            tag: header.tag,
-            bytes: header.len,
-        })
-    }
-
-    /// Notes where the ring from `peer` stands, for the next time.
-    #[cold]
-    fn look_for_ring(&mut self, peer: Endpoint) -> Option<AtOnce> {
-        let slot = self.inward.iter().position(|i| i.peer == peer.0)?;
-        self.outward[peer.index()].inward = slot as u32;
-        None
-    }
-
     /// Whether a message is in the ring of sender number `slot`.
     #[inline(always)]
     pub(crate) fn ring_ready(&self, slot: usize) -> bool {
-        let inward = &self.inward[slot];
-        inward.rx.ready(&inward.lane)
+        let port = &self.ports[self.inward[slot]];
+        port.rx.ready(&port.inward)
     }
 
     /// Takes one message; returns the length of its payload.
@@ -127,6 +77,14 @@ impl Shm {
         header: &Header,
     ) {
         let (source, context) = (Endpoint(peer), Context(header.context));
+        let len = header.len as u64;
+        if header.len <= INLINE
+            && let Some(post) = queues.posted.take_at_once(source, context, header.tag, len)
+        {
+            lane.read_inline(number, post.buf(), header.len);
+            post.finish(header.tag, len);
+            return;
+        }
         let Some(receive) = queues.posted.take(source, context, header.tag) else {
             let body = queues.body(lane.payload(number, header.len));
             let message = Message::Whole {
@@ -151,7 +109,7 @@ impl Shm {
         }
         queues
             .done
-            .push(receive.completion(source, header.tag, header.len as u64));
+            .push(receive.completion(source, header.tag, len));
     }
 
     fn take_other(

@@ -120,7 +120,7 @@ impl Lane {
         let at = cell(number) as usize * CELL + HEADER;
         // SAFETY: the cell is ours and `len` bytes fit; the maker of `from` vouched for it, and no
         // caller's buffer lies in a ring.
-        unsafe { sys::copy::copy(self.ring.add(at), from.as_mut_ptr(), len) }
+        unsafe { sys::copy::copy_few(self.ring.add(at), from.as_mut_ptr(), len) }
     }
 
     /// Copies the payload of a one-cell message out.
@@ -130,7 +130,7 @@ impl Lane {
         let at = cell(number) as usize * CELL + HEADER;
         // SAFETY: inside the cell; the maker of `to` vouched for it, and no caller's buffer lies in
         // a ring.
-        unsafe { sys::copy::copy(to.as_mut_ptr(), self.ring.add(at), len) }
+        unsafe { sys::copy::copy_few(to.as_mut_ptr(), self.ring.add(at), len) }
     }
 
     /// Where `len` bytes of payload of the message numbered `number` lie: behind its header, and

@@ -34,6 +34,7 @@ mod mapped;
 mod outgoing;
 mod pipe;
 mod places;
+mod port;
 mod receive;
 mod ring;
 #[cfg(all(test, loom))]
@@ -50,6 +51,7 @@ mod waiting;
 mod wire;
 
 pub use connect::{Config, InitError, VERSION};
+pub use port::{AtOnce, Port, Ports};
 pub use state::Shm;
 pub use tunables::TUNABLES;
 pub use waiting::{Armed, Sleeper};

@@ -100,7 +100,7 @@ impl Shm {
     pub(crate) fn copy_ready(&self, peer: u32) -> bool {
         let entry = &self.peers[peer as usize];
         let goes = entry.copies.joined.is_some_and(|joined| {
-            let words = self.outward[peer as usize].lane.split();
+            let words = self.ports[peer].lane.split();
             let Split { number, bytes, .. } = joined.split;
             match words.seen(number) {
                 Seen::Taken(front, back) => {
@@ -269,7 +269,7 @@ impl Shm {
         entry.copies.split = Some(split);
         let moved = split.copied > before;
         if moved {
-            self.outward[peer as usize].bell.get().ring();
+            self.ports[peer].bell.get().ring();
         }
         let over = match words.seen(split.number) {
             Seen::Taken(front, back) => {
@@ -334,7 +334,7 @@ impl Shm {
             .get(joined.send)
             .and_then(|s| s.data.contiguous());
         let all = chunks(bytes);
-        let lane = self.outward[peer as usize].lane;
+        let lane = self.ports[peer].lane;
         let (words, before) = (lane.split(), joined.split.copied);
         while joined.split.copied < before + TURN
             && let (Some(to), Some((from, _))) = (to, from)
@@ -353,7 +353,7 @@ impl Shm {
         }
         let moved = joined.split.copied > before;
         if moved {
-            self.outward[peer as usize].bell.get().ring();
+            self.ports[peer].bell.get().ring();
         }
         let over = match words.seen(number) {
             Seen::Taken(front, back) => {

@@ -1,51 +1,23 @@
-//! Into the ring: the shortest path, room, control messages, and what waits for room.
+//! Into the ring: room, control messages, and what waits for room.
 
 use std::sync::atomic::Ordering;
 
-use boundary::UserBuf;
 use layout::Data;
-use mtmi::{Context, Endpoint, Queues};
+use mtmi::{Context, Queues};
 
 use crate::Shm;
 use crate::lane::fill;
 use crate::ring::RingMemory;
 use crate::send::Started;
 use crate::state::Queued;
-use crate::wire::{Header, INLINE, Kind, WORDS, Words, cells, encode};
+use crate::wire::{Header, Kind, WORDS, Words, cells, encode};
 
 impl Shm {
-    /// Sends `len` bytes at `buf` at once, if they fit into a cell and the ring has a free one: the
-    /// shortest path. False: nothing was done, and `isend` has to do it.
-    ///
-    /// Whatever needs care (a first message, a full ring, messages queued before, the process
-    /// itself, a failed peer) looks like a full ring here, so there is one test.
-    #[inline(always)]
-    pub fn try_push_small(
-        &mut self,
-        to: Endpoint,
-        context: Context,
-        tag: i32,
-        buf: UserBuf,
-        len: usize,
-    ) -> bool {
-        let Some(out) = self.outward.get_mut(to.index()) else {
-            return false;
-        };
-        if out.tx.is_full() || len > INLINE {
-            return false;
-        }
-        out.lane
-            .write_inline(out.tx.next(), context.0, tag, buf, len);
-        out.tx.publish(&out.lane, 1);
-        out.bell.get().ring();
-        true
-    }
-
     /// Whether the ring to `to` has room for `cells` cells, after a look at the credit. The peer
     /// hears of us before our first message.
     #[inline]
     pub(crate) fn room(&mut self, to: u32, cells: u32) -> bool {
-        let out = &mut self.outward[to as usize];
+        let out = &self.ports[to];
         if out.tx.room() >= cells {
             return true;
         }
@@ -63,13 +35,16 @@ impl Shm {
             self.suspect(to);
             return false;
         }
-        out.tx.room() >= cells
+        if self.peers[to as usize].queue.is_empty() {
+            self.ports[to].open();
+        }
+        self.ports[to].tx.room() >= cells
     }
 
     /// Publishes what was written at `tx.next()` and wakes the peer.
     #[inline]
     fn publish(&mut self, to: u32, cells: u32) {
-        let out = &mut self.outward[to as usize];
+        let out = &self.ports[to];
         out.tx.publish(&out.lane, cells);
         out.bell.get().ring();
     }
@@ -83,9 +58,8 @@ impl Shm {
         data: &Data,
     ) {
         let len = front.len() + data.len() as usize;
-        let out = &mut self.outward[to as usize];
-        let number = out.tx.next();
-        out.lane.write_header(
+        let (number, mut lane) = (self.ports[to].tx.next(), self.ports[to].lane);
+        lane.write_header(
             number,
             &Header {
                 kind,
@@ -94,7 +68,7 @@ impl Shm {
                 context: context.0,
             },
         );
-        let [mut head, tail] = out.lane.payload_mut(number, len);
+        let [mut head, tail] = lane.payload_mut(number, len);
         if !front.is_empty() {
             let at;
             // A header's cell never ends within the first words of its payload.
@@ -116,9 +90,8 @@ impl Shm {
         (kind, context, tag): (Kind, Context, i32),
         words: Words,
     ) {
-        let out = &mut self.outward[to as usize];
-        let number = out.tx.next();
-        out.lane.write_header(
+        let (number, mut lane) = (self.ports[to].tx.next(), self.ports[to].lane);
+        lane.write_header(
             number,
             &Header {
                 kind,
@@ -128,7 +101,7 @@ impl Shm {
             },
         );
         // One cell holds it.
-        let [head, _] = out.lane.payload_mut(number, WORDS);
+        let [head, _] = lane.payload_mut(number, WORDS);
         head.copy_from_slice(&encode(words));
         self.publish(to, 1);
     }
@@ -147,7 +120,7 @@ impl Shm {
 
     /// Puts something behind what is queued. Closes the short path, which would overtake it.
     pub(crate) fn enqueue(&mut self, to: u32, what: Queued) {
-        self.outward[to as usize].tx.close();
+        self.ports[to].shut();
         self.peers[to as usize].queue.push_back(what);
         self.mark_busy(to);
     }
@@ -172,16 +145,17 @@ impl Shm {
             self.peers[to as usize].queue.pop_front();
             moved = true;
         }
-        if !self.peers[to as usize].queue.is_empty() {
+        match self.peers[to as usize].queue.is_empty() {
+            true => self.ports[to].open(),
             // Room may be left that is too little for the first in the queue; nobody may overtake it.
-            self.outward[to as usize].tx.close();
+            false => self.ports[to].shut(),
         }
         moved
     }
 
     /// Whether the queue to a peer may go on.
     pub(crate) fn queue_ready(&self, to: u32) -> bool {
-        let out = &self.outward[to as usize];
+        let out = &self.ports[to];
         !self.peers[to as usize].queue.is_empty() && out.lane.credit() != out.tx.credit_seen()
     }
 }

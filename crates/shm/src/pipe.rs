@@ -26,7 +26,7 @@ impl Shm {
     fn free_chunks(&self, to: u32) -> Result<u32, Hostile> {
         let used = self.peers[to as usize]
             .produced
-            .wrapping_sub(self.outward[to as usize].lane.drained());
+            .wrapping_sub(self.ports[to].lane.drained());
         CHUNKS.checked_sub(used).ok_or(Hostile)
     }
 
@@ -55,13 +55,13 @@ impl Shm {
         };
         let len = (until - send.sent).min(send.chunk) as usize;
         let reader = send.reader.get_or_insert_with(|| send.data.reader());
-        let out = &mut self.outward[to as usize];
-        let start = out.lane.fill_chunk(peer.produced, len, reader);
+        let mut lane = self.ports[to].lane;
+        let start = lane.fill_chunk(peer.produced, len, reader);
         send.sent += len as u64;
         let header = ChunkHeader { start, len, target };
-        out.lane.publish_chunk(peer.produced, header);
+        lane.publish_chunk(peer.produced, header);
         peer.produced = peer.produced.wrapping_add(1);
-        out.bell.get().ring();
+        self.ports[to].bell.get().ring();
     }
 
     /// Sends the first `early` bytes of a send through the idle pipe, where they fit.
@@ -126,7 +126,7 @@ impl Shm {
             let peer = &mut self.peers[from as usize];
             peer.consumed = peer.consumed.wrapping_add(1);
             peer.inward.set_drained(peer.consumed);
-            self.outward[from as usize].bell.get().ring();
+            self.ports[from].bell.get().ring();
             moved = true;
             self.end_announced(queues, id);
         }
@@ -140,7 +140,7 @@ impl Shm {
             if let Some(&id) = self.peers[from as usize].early.front() {
                 return Ok(id);
             }
-            let slot = self.inward.iter().position(|i| i.peer == from);
+            let slot = self.inward.iter().position(|&i| i == from);
             if !self.drain_ring(queues, slot.ok_or(Hostile)?) || !self.suspects.is_empty() {
                 return Err(Hostile);
             }

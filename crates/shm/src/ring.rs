@@ -15,6 +15,8 @@
 //! reads only below what was published. [`Tx`] and [`Rx`] hold no memory and use [`RingMemory`], so
 //! loom tests run this very code.
 
+use std::cell::Cell;
+
 /// Whether this is the loom model, which explores a smaller ring.
 pub(crate) const MODEL: bool = cfg!(all(test, loom));
 /// Cells in a ring.
@@ -53,26 +55,29 @@ pub(crate) fn cell(number: u32) -> u32 {
 }
 
 /// The producing side.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub(crate) struct Tx {
-    next: u32,
+    next: Cell<u32>,
     /// First number that may not be used yet. Equal to `next` at first, so that the first message
     /// takes the slow path, where the pair is connected.
-    limit: u32,
-    credit: u32,
+    limit: Cell<u32>,
+    credit: Cell<u32>,
 }
 
 impl Tx {
-    pub const NEW: Tx = Tx {
-        next: 1,
-        limit: 1,
-        credit: 0,
-    };
+    /// Nothing was sent yet.
+    pub fn new() -> Tx {
+        Tx {
+            next: Cell::new(1),
+            limit: Cell::new(1),
+            credit: Cell::new(0),
+        }
+    }
 
     /// The number to be published next.
     #[inline(always)]
     pub fn next(&self) -> u32 {
-        self.next
+        self.next.get()
     }
 
     /// Whether no cell is free as far as we know.
@@ -84,87 +89,95 @@ impl Tx {
     /// Free cells as far as we know.
     #[inline]
     pub fn room(&self) -> u32 {
-        self.limit.wrapping_sub(self.next) / STEP
+        self.limit.get().wrapping_sub(self.next()) / STEP
     }
 
     /// Takes up new credit.
-    pub fn refresh(&mut self, memory: &impl RingMemory) -> Result<(), Hostile> {
+    pub fn refresh(&self, memory: &impl RingMemory) -> Result<(), Hostile> {
         let credit = memory.credit();
-        let unseen = credit.wrapping_sub(self.credit);
-        let possible = self.next.wrapping_sub(1).wrapping_sub(self.credit);
+        let unseen = credit.wrapping_sub(self.credit.get());
+        let possible = self.next().wrapping_sub(1).wrapping_sub(self.credit.get());
         if !credit.is_multiple_of(STEP) || unseen > possible {
             return Err(Hostile);
         }
-        self.credit = credit;
-        self.limit = credit.wrapping_add(1).wrapping_add(SPAN);
+        self.credit.set(credit);
+        self.limit.set(credit.wrapping_add(1).wrapping_add(SPAN));
         Ok(())
     }
 
     /// The credit that `refresh` last saw.
     #[inline]
     pub fn credit_seen(&self) -> u32 {
-        self.credit
+        self.credit.get()
     }
 
     /// Publishes a message of `cells` cells (at most [`room`](Tx::room)) that was written there.
     #[inline(always)]
-    pub fn publish(&mut self, memory: &impl RingMemory, cells: u32) {
-        memory.set_sequence(cell(self.next), self.next);
-        self.next = self.next.wrapping_add(cells * STEP);
+    pub fn publish(&self, memory: &impl RingMemory, cells: u32) {
+        self.publish_at(memory, self.next(), cells);
+    }
+
+    /// The same for a caller that has [`next`](Tx::next) at hand.
+    #[inline(always)]
+    pub fn publish_at(&self, memory: &impl RingMemory, next: u32, cells: u32) {
+        memory.set_sequence(cell(next), next);
+        self.next.set(next.wrapping_add(cells * STEP));
     }
 
     /// Lets nothing through until the next `refresh`.
-    pub fn close(&mut self) {
-        self.limit = self.next;
+    pub fn close(&self) {
+        self.limit.set(self.next());
     }
 }
 
 /// The consuming side.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub(crate) struct Rx {
-    next: u32,
-    returned: u32,
+    next: Cell<u32>,
+    returned: Cell<u32>,
 }
 
 impl Rx {
-    pub const NEW: Rx = Rx {
-        next: 1,
-        returned: 1,
-    };
+    /// Nothing was received yet.
+    pub fn new() -> Rx {
+        Rx {
+            next: Cell::new(1),
+            returned: Cell::new(1),
+        }
+    }
 
     /// The number expected next.
     #[inline(always)]
     pub fn next(&self) -> u32 {
-        self.next
+        self.next.get()
     }
 
     /// Whether a message is there.
     #[inline(always)]
     pub fn ready(&self, memory: &impl RingMemory) -> bool {
-        memory.sequence(cell(self.next)) == self.next
+        memory.sequence(cell(self.next())) == self.next()
     }
 
     /// Gives back the message of `cells` cells that was read. True: credit was returned, so the
     /// producer may have to be woken.
     #[inline(always)]
-    pub fn consume(&mut self, memory: &impl RingMemory, cells: u32) -> bool {
+    pub fn consume(&self, memory: &impl RingMemory, cells: u32) -> bool {
         for i in 1..cells {
-            memory.set_sequence(cell(self.next.wrapping_add(i * STEP)), 0);
+            memory.set_sequence(cell(self.next().wrapping_add(i * STEP)), 0);
         }
-        self.next = self.next.wrapping_add(cells * STEP);
-        if self.next.wrapping_sub(self.returned) < BATCH * STEP {
+        let next = self.next().wrapping_add(cells * STEP);
+        self.next.set(next);
+        if next.wrapping_sub(self.returned.get()) < BATCH * STEP {
             return false;
         }
-        memory.set_credit(self.next.wrapping_sub(1));
-        self.returned = self.next;
+        memory.set_credit(next.wrapping_sub(1));
+        self.returned.set(next);
         true
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use std::cell::Cell;
-
     use super::*;
 
     struct Plain {
@@ -200,15 +213,15 @@ mod tests {
     fn every_length_goes_round() {
         let memory = ring();
         let start = u32::MAX - 3000 * STEP;
-        let (mut tx, mut rx) = (
+        let (tx, rx) = (
             Tx {
-                next: start,
-                limit: start,
-                credit: start.wrapping_sub(1),
+                next: Cell::new(start),
+                limit: Cell::new(start),
+                credit: Cell::new(start.wrapping_sub(1)),
             },
             Rx {
-                next: start,
-                returned: start,
+                next: Cell::new(start),
+                returned: Cell::new(start),
             },
         );
         memory.set_credit(start.wrapping_sub(1));
@@ -235,7 +248,7 @@ mod tests {
     #[test]
     fn impossible_credit_is_noticed() {
         let memory = ring();
-        let mut tx = Tx::NEW;
+        let tx = Tx::new();
         assert!(tx.is_full());
         tx.refresh(&memory).unwrap();
         assert_eq!(tx.room(), CELLS);

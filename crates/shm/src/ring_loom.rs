@@ -46,7 +46,7 @@ impl Memory {
     }
 
     /// Sends a message of `cells` cells, if there is room.
-    fn send(&self, tx: &mut Tx, cells: u32, value: u32) -> bool {
+    fn send(&self, tx: &Tx, cells: u32, value: u32) -> bool {
         if tx.room() < cells {
             tx.refresh(self).unwrap();
         }
@@ -68,7 +68,7 @@ impl Memory {
     }
 
     /// Takes a message of `cells` cells, if there is one.
-    fn receive(&self, rx: &mut Rx, cells: u32, value: u32) -> bool {
+    fn receive(&self, rx: &Rx, cells: u32, value: u32) -> bool {
         if !rx.ready(self) {
             return false;
         }
@@ -115,18 +115,18 @@ fn transfer(lengths: &'static [u32]) {
         let producer = {
             let memory = memory.clone();
             thread::spawn(move || {
-                let mut tx = Tx::NEW;
+                let tx = Tx::new();
                 for (i, &cells) in lengths.iter().enumerate() {
-                    while !memory.send(&mut tx, cells, 10 * i as u32) {
+                    while !memory.send(&tx, cells, 10 * i as u32) {
                         let seen = tx.credit_seen();
                         memory.sleep(0, || memory.credit() != seen);
                     }
                 }
             })
         };
-        let mut rx = Rx::NEW;
+        let rx = Rx::new();
         for (i, &cells) in lengths.iter().enumerate() {
-            while !memory.receive(&mut rx, cells, 10 * i as u32) {
+            while !memory.receive(&rx, cells, 10 * i as u32) {
                 memory.sleep(1, || rx.ready(&*memory));
             }
         }

@@ -86,7 +86,7 @@ impl BellRef {
     /// The doorbell.
     #[inline(always)]
     pub fn get(&self) -> &Doorbell {
-        // SAFETY: made from a doorbell of the segment by `Segment::bell_ref`; `Shm`, which holds the
+        // SAFETY: made from a doorbell of the segment by `Segment::bell_ref`; `Ports`, which holds the
         // only copies, drops them before the segment.
         unsafe { self.0.as_ref() }
     }
@@ -245,8 +245,8 @@ impl Segment {
             .range(self.map.lanes + pair * Lane::BYTES, Lane::BYTES);
         let pipe = self.mapping.range(self.map.pipes + pair * PIPE, PIPE);
         match (lane, pipe) {
-            // SAFETY: both ranges lie inside the mapping and belong to this pair alone; the caller
-            // (`Shm`) drops its lanes before the segment.
+            // SAFETY: both ranges lie inside the mapping and belong to this pair alone; the callers
+            // (`Shm`, `Ports`) drop their lanes before the segment.
             (Some(lane), Some(pipe)) => unsafe { Lane::new(lane, pipe) },
             _ => unreachable!("lanes are inside the segment"),
         }

@@ -44,7 +44,8 @@ impl Shm {
         if mode != SendMode::Synchronous && total <= EAGER as u64 {
             if total <= INLINE as u64
                 && let Some((buf, _)) = data.contiguous()
-                && self.try_push_small(to, context, tag, buf, total as usize)
+                && let Some(port) = self.ports.all().get(to.index())
+                && port.send(context, tag, buf, total as usize)
             {
                 return Submit::Complete(completion);
             }

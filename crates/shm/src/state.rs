@@ -1,6 +1,7 @@
 //! What the fabric holds: one entry per peer, and the operations under way.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -10,8 +11,8 @@ use mtmi::{Completion, Context, Cookie, Endpoint, Names, Outcome, Patience, Send
 use crate::lane::Lane;
 use crate::mapped::Copies;
 use crate::places::Mover;
-use crate::ring::{Rx, Tx};
-use crate::segment::{BellRef, Segment, SendersRef};
+use crate::port::{Port, Ports};
+use crate::segment::{Segment, SendersRef};
 use crate::slots::{Area, SlotState};
 use crate::waiting::SHARED;
 use crate::wire::{Kind, Words};
@@ -19,8 +20,9 @@ use crate::wire::{Kind, Words};
 /// The fabric, as one process holds it.
 pub struct Shm {
     // Lanes and bells point into the segment; it is declared last, so it is dropped last.
-    pub(crate) outward: Vec<Outward>,
-    pub(crate) inward: Vec<Inward>,
+    pub(crate) ports: Rc<Ports>,
+    /// Peers that ever sent.
+    pub(crate) inward: Vec<u32>,
     pub(crate) peers: Vec<Peer>,
     /// Peers whose entry says `busy`.
     pub(crate) busy: Vec<u32>,
@@ -34,8 +36,6 @@ pub struct Shm {
     pub(crate) suspects: Vec<u32>,
     pub(crate) failures: VecDeque<Endpoint>,
     pub(crate) patience: Patience,
-    /// Looks into a ring for a message that is to be received at once.
-    pub(crate) looks: u32,
     /// With a processor per rank: how it shares one with none.
     pub(crate) mover: Option<Mover>,
     /// Whether all ranks' processors are known, so that `patience` is final.
@@ -50,23 +50,7 @@ pub struct Shm {
     pub(crate) segment: Arc<Segment>,
 }
 
-/// The sending side to one peer: all that the shortest path touches.
-pub(crate) struct Outward {
-    pub lane: Lane,
-    pub tx: Tx,
-    pub bell: BellRef,
-    /// Where the way back stands in `Shm::inward`, or stood when it was last looked for.
-    pub inward: u32,
-}
-
-/// The receiving side from one peer that ever sent.
-pub(crate) struct Inward {
-    pub lane: Lane,
-    pub rx: Rx,
-    pub peer: u32,
-}
-
-/// The rest of what is known about a peer.
+/// What is known about a peer beside its port.
 pub(crate) struct Peer {
     /// What waits for room in the ring, in order.
     pub queue: VecDeque<Queued>,
@@ -214,18 +198,13 @@ impl Shm {
     ) -> Shm {
         let segment = Arc::new(segment);
         let place = |endpoint| members.binary_search(&endpoint).ok().map(|i| i as u32);
-        let outward = (0..endpoints)
-            .map(|to| {
-                // The way to oneself stands in for those that are not there: it is never opened.
-                let slot = place(to).unwrap_or(local);
-                Outward {
-                    lane: segment.lane(local, slot),
-                    tx: Tx::NEW,
-                    bell: segment.bell_ref(slot),
-                    inward: 0,
-                }
-            })
-            .collect();
+        let ports = (0..endpoints).map(|peer| {
+            // The way to oneself stands in for those that are not there: it is never opened.
+            let slot = place(peer).unwrap_or(local);
+            let (there, back) = (segment.lane(local, slot), segment.lane(slot, local));
+            Port::new(there, back, segment.bell_ref(slot))
+        });
+        let ports = Rc::new(Ports::new(ports, segment.clone()));
         let peers = (0..endpoints)
             .map(|from| Peer {
                 queue: VecDeque::new(),
@@ -243,7 +222,7 @@ impl Shm {
             })
             .collect();
         Shm {
-            outward,
+            ports,
             inward: Vec::new(),
             peers,
             busy: Vec::new(),
@@ -254,7 +233,6 @@ impl Shm {
             suspects: Vec::new(),
             failures: VecDeque::new(),
             patience: SHARED,
-            looks: 1,
             mover: None,
             settled: false,
             slots: SlotState::new(area),
@@ -263,6 +241,11 @@ impl Shm {
             members,
             segment,
         }
+    }
+
+    /// The shortest ways to and from all processes.
+    pub fn ports(&self) -> &Rc<Ports> {
+        &self.ports
     }
 
     /// Puts a peer on the list of those that `progress` has to serve beyond their ring.
@@ -278,7 +261,7 @@ impl Shm {
     /// Notes that a peer broke the protocol.
     #[cold]
     pub(crate) fn suspect(&mut self, peer: u32) {
-        self.outward[peer as usize].tx.close();
+        self.ports[peer].shut();
         self.suspects.push(peer);
     }
 
@@ -302,9 +285,8 @@ impl Shm {
                 new &= new - 1;
                 let peer = self.members.get(slot).copied().unwrap_or(self.me);
                 if peer != self.me && !self.peers[peer as usize].failed {
-                    let lane = self.peers[peer as usize].inward;
-                    let rx = Rx::NEW;
-                    self.inward.push(Inward { lane, rx, peer });
+                    self.ports[peer].set_known(true);
+                    self.inward.push(peer);
                     found = true;
                 }
             }

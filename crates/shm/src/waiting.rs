@@ -91,7 +91,7 @@ impl Shm {
             if one_each(self.members.len() as u32, together) {
                 self.patience = ALONE;
                 self.mover = Some(Mover::new(self.local));
-                self.looks = LOOKS_AT_ONCE;
+                self.ports.set_looks(LOOKS_AT_ONCE);
             }
             self.settled = true;
         }

@@ -1,7 +1,7 @@
 //! What Yamabiko needs from the machine and the operating system, and nothing of MPI.
 //!
 //! * [`span`] and [`slab`]: objects whose address is also a 32-bit name;
-//! * [`lock`]: the one coarse lock, free of cost until threads are asked for;
+//! * [`lock`]: the one coarse lock, free of cost until threads are asked for, and [`door`], the shortest way in;
 //! * [`doorbell`]: what a waiting process sleeps on, in memory shared with its peers;
 //! * [`memfd`], [`sparse`] and [`unix`]: sealed shared memory, and the sockets that pass it on;
 //! * [`copy`], [`clock`], [`cpus`], [`random`], [`process`]: small necessities.
@@ -12,6 +12,7 @@
 pub mod clock;
 pub mod copy;
 pub mod cpus;
+pub mod door;
 pub mod doorbell;
 pub mod knock;
 pub mod lock;

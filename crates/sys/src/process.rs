@@ -1,6 +1,7 @@
 //! What a process needs to know about itself: whether it was forked off, and whether another MPI
 //! library of ours is at work in it.
 
+use std::ffi::c_void;
 use std::fs;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -48,7 +49,8 @@ fn pid() -> i32 {
     rustix::process::getpid().as_raw_nonzero().get()
 }
 
-fn marked_page() -> Option<&'static AtomicU32> {
+/// A page of zeros that the kernel empties in a forked child; never given back.
+pub(crate) fn wiped_page() -> Option<*mut c_void> {
     // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
     let page = unsafe {
         mmap_anonymous(
@@ -65,6 +67,11 @@ fn marked_page() -> Option<&'static AtomicU32> {
         let _ = unsafe { munmap(page, PAGE) };
         return None;
     }
+    Some(page)
+}
+
+fn marked_page() -> Option<&'static AtomicU32> {
+    let page = wiped_page()?;
     // SAFETY: the page is mapped readable and writable, aligned, zero-filled and never unmapped.
     let mark = unsafe { &*page.cast::<AtomicU32>() };
     mark.store(1, Relaxed);

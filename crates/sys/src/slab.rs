@@ -22,6 +22,14 @@ use crate::span;
 /// A handle's page is owned by a pool: upper 24 bits its number, lower 8 its kind.
 static POOLS: AtomicU32 = AtomicU32::new(1);
 
+/// The header of a live slot,
+const LIVE: u32 = 0x59ab_0001;
+/// and of a free one.
+const FREE: u32 = 0;
+
+/// What an empty pool looks at: no live header.
+static NOTHING: AtomicU32 = AtomicU32::new(0);
+
 /// Slots are made in batches of about so many bytes: what one page fault brings in.
 const BATCH: usize = 4096;
 
@@ -31,13 +39,38 @@ struct Slot<T> {
     value: T,
 }
 
+/// A live object that was found, with what giving it back takes.
+pub struct Found<'a, T: 'static> {
+    pool: &'a Pool<T>,
+    slot: &'static Slot<T>,
+    handle: u32,
+}
+
+impl<T: Default> Found<'_, T> {
+    /// The object.
+    #[inline(always)]
+    pub fn value(&self) -> &'static T {
+        &self.slot.value
+    }
+
+    /// Gives its slot back, unless that was done already.
+    #[inline(always)]
+    pub fn release(self) {
+        if self.slot.header.get() == LIVE {
+            self.pool.give_back(self.slot, self.handle);
+        }
+    }
+}
+
 /// A pool of slots of one type. See the [module](self).
 pub struct Pool<T: 'static> {
     /// What the span's table says of this pool's pages.
     owner: u32,
-    /// The header of a live slot; a free one has bit 0 clear.
-    live: u32,
     base: Cell<usize>,
+    /// The first page,
+    first: Cell<u32>,
+    /// and the bits that an offset into it cannot have.
+    beyond: Cell<usize>,
     /// Handles of free slots; has room for every slot there is.
     free: UnsafeCell<Vec<u32>>,
     pages: RefCell<Vec<u32>>,
@@ -70,8 +103,9 @@ impl<T: Default + 'static> Pool<T> {
         assert!(number < 1 << 24, "too many pools");
         Pool {
             owner: number << 8 | u32::from(kind),
-            live: 0x59ab_0001 | u32::from(kind) << 8,
-            base: Cell::new(0),
+            base: Cell::new((&raw const NOTHING).expose_provenance()),
+            first: Cell::new(0),
+            beyond: Cell::new(usize::MAX),
             free: UnsafeCell::new(Vec::new()),
             pages: RefCell::new(Vec::new()),
             slots: Cell::new(0),
@@ -89,12 +123,29 @@ impl<T: Default + 'static> Pool<T> {
             Some(handle) => handle,
             None => self.grow()?,
         };
-        let slot = self.slot(handle);
-        // SAFETY: handles in `free` and from `grow` are of slots that were made, which live for
-        // ever and are only ever borrowed shared.
-        let slot: &'static Slot<T> = unsafe { &*slot };
-        slot.header.set(self.live);
-        Some((handle, &slot.value))
+        // SAFETY: handles in `free` and from `grow` are of slots that were made.
+        Some((handle, unsafe { self.begin(handle) }))
+    }
+
+    /// The same, but only of the slots that were made already: nothing is called.
+    #[inline(always)]
+    pub fn acquire_made(&self) -> Option<(u32, &'static T)> {
+        // SAFETY: as in `acquire`.
+        let handle = unsafe { (*self.free.get()).pop() }?;
+        // SAFETY: as in `acquire`.
+        Some((handle, unsafe { self.begin(handle) }))
+    }
+
+    /// Makes a free slot's object live.
+    ///
+    /// # Safety
+    /// `handle` is of a slot of this pool that was made.
+    #[inline(always)]
+    unsafe fn begin(&self, handle: u32) -> &'static T {
+        // SAFETY: the caller's promise; slots live for ever and are only ever borrowed shared.
+        let slot: &'static Slot<T> = unsafe { &*self.slot(handle) };
+        slot.header.set(LIVE);
+        &slot.value
     }
 
     /// Gives a slot back; `false` (and nothing done) when `handle` is not of a live object here.
@@ -103,10 +154,50 @@ impl<T: Default + 'static> Pool<T> {
         let Some(slot) = self.find(handle) else {
             return false;
         };
-        slot.header.set(self.live & !1);
+        self.give_back(slot, handle);
+        true
+    }
+
+    /// Gives back the slot of `handle`, which was found live just now.
+    #[inline(always)]
+    fn give_back(&self, slot: &Slot<T>, handle: u32) {
+        slot.header.set(FREE);
         // SAFETY: as in `acquire`; the slot was made and is not free.
         unsafe { self.put_free(handle) };
-        true
+    }
+
+    /// The handle that would be that of the first slot; 0 before there is one.
+    pub fn first(&self) -> u32 {
+        self.first.get()
+    }
+
+    /// The live object that lies `offset` bytes behind the first, if that is in the same page of the span: less work than looking
+    /// up a handle, for the objects that are used again and again.
+    #[inline(always)]
+    pub fn near(&self, offset: usize) -> Option<Found<'_, T>> {
+        const {
+            assert!(
+                Self::STRIDE.is_power_of_two(),
+                "offsets are checked with a mask"
+            )
+        };
+        if offset & self.beyond.get() != 0 {
+            return None;
+        }
+        let handle = self.first.get().wrapping_add(offset as u32);
+        let slot = self.slot(handle);
+        // SAFETY: the first page is committed and this pool's, and `offset` is a multiple of `STRIDE` inside it: its header's
+        // four bytes are readable and aligned. Before there is a page the offset is 0, and this is `NOTHING`.
+        if unsafe { (&raw const (*slot).header).cast::<u32>().read() } != LIVE {
+            return None;
+        }
+        // SAFETY: as in `find`.
+        let slot = unsafe { &*slot };
+        Some(Found {
+            pool: self,
+            slot,
+            handle,
+        })
     }
 
     /// The live object that `handle` names; `None` for any other 32 bits.
@@ -140,7 +231,7 @@ impl<T: Default + 'static> Pool<T> {
         let slot = self.slot(handle);
         // SAFETY: this pool owns the page, so it is committed, and `handle` is a multiple of 64
         // inside it, so the header's four bytes are readable and aligned.
-        if unsafe { (&raw const (*slot).header).cast::<u32>().read() } != self.live {
+        if unsafe { (&raw const (*slot).header).cast::<u32>().read() } != LIVE {
             return None;
         }
         // SAFETY: the page holds slots of `T` only, at multiples of `STRIDE`; a live header is
@@ -188,7 +279,7 @@ impl<T: Default + 'static> Pool<T> {
             unsafe {
                 slot.byte_add(offset_of!(Slot<T>, header))
                     .cast::<u32>()
-                    .write(self.live & !1);
+                    .write(FREE);
                 (&raw mut (*slot).value).write(value);
             }
             match first {
@@ -211,6 +302,8 @@ impl<T: Default + 'static> Pool<T> {
             free.try_reserve(made + Self::PER_PAGE - free.len()).ok()?;
             pages.try_reserve(1).ok()?;
             pages.push(span::commit(self.owner)?);
+            self.first.set(pages[0]);
+            self.beyond.set(!(span::PAGE - Self::STRIDE));
             self.base.set(span::base());
         }
         self.slots.set(made + 1);
@@ -315,6 +408,34 @@ mod tests {
         assert_eq!(thing.number.get(), 42);
         assert_eq!(pool.acquire().unwrap().0, h);
         assert_eq!(kind_of(0), None);
+    }
+
+    #[test]
+    fn near_ones_are_found_by_offset() {
+        #[derive(Default)]
+        struct Even {
+            _room: [u64; 28],
+        }
+        let pool = Pool::<Even>::new(5);
+        assert!(pool.near(0).is_none() && pool.near(256).is_none());
+        let handles: Vec<u32> = (0..300).map(|_| pool.acquire().unwrap().0).collect();
+        let near = |h: u32| pool.near((h as usize).wrapping_sub(pool.first() as usize));
+        let found = |h: &&u32| {
+            let same = |f: &Found<Even>| ptr::eq(f.value(), pool.get(**h).unwrap());
+            near(**h).filter(same).is_some()
+        };
+        assert_eq!(handles.iter().filter(found).count(), span::PAGE / 256);
+        let one = handles[3];
+        for strange in [1, 64, 255, 1 << 16, 1 << 40, usize::MAX] {
+            assert!(pool.near((one - pool.first()) as usize ^ strange).is_none());
+        }
+        near(one).unwrap().release();
+        assert!(near(one).is_none() && pool.get(one).is_none());
+        assert_eq!(pool.acquire().unwrap().0, one);
+        let (first, second) = (near(one).unwrap(), near(one).unwrap());
+        first.release();
+        second.release();
+        assert_eq!(pool.live(), 299);
     }
 
     #[test]

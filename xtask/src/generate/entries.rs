@@ -188,10 +188,37 @@ fn entry(spec: &Spec, built: &Built, proc: &Proc, large: bool, abi: Abi) -> Resu
         None if proc.chapter == "tool" => "unsupported(consts::T_ERR_NOT_SUPPORTED)".into(),
         None => "unsupported(consts::ERR_UNSUPPORTED_OPERATION)".into(),
     };
+    let short = match SHORT.contains(&proc.name.as_str()) {
+        true => {
+            let args: Vec<_> = params.iter().map(short_arg).collect();
+            let path = proc.name.to_lowercase();
+            let args = args.join(", ");
+            let again = match AGAIN.contains(&proc.name.as_str()) {
+                true => format!(" again {{ short::{path}_again({args}) }}"),
+                false => String::new(),
+            };
+            format!("    short {{ short::{path}({args}) }}{again}\n")
+        }
+        false => String::new(),
+    };
     Ok(format!(
-        "entry! {{ PMPI_{name} \"MPI_{name}\" {when} [{on}]\n    ({})\n    |e| {body} }}\n",
+        "entry! {{ PMPI_{name} \"MPI_{name}\" {when} [{on}]\n    ({})\n{short}    |e| {body} }}\n",
         declared.join(", ")
     ))
+}
+
+/// Procedures with a short path in `entry::short`.
+const SHORT: [&str; 6] = ["Send", "Isend", "Recv", "Irecv", "Wait", "Test"];
+
+/// Those of them that may be possible a moment later.
+const AGAIN: [&str; 2] = ["Send", "Isend"];
+
+/// An argument of a short path: a buffer as the engine has it, others as they are.
+fn short_arg(param: &Converted) -> String {
+    match param.engine {
+        "UserBuf" => param.expr.clone(),
+        _ => param.name.clone(),
+    }
 }
 
 /// Arguments by name; an empty name is an output that nobody wants.

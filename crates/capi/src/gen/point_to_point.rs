@@ -35,9 +35,11 @@ entry! { PMPI_Iprobe "MPI_Iprobe" Running [comm.neutral()]
     |e| api::probe::iprobe(e, source, tag, comm.neutral(), &mut *bool_out(flag, "flag")?, status_out(status).wanted()) }
 entry! { PMPI_Irecv "MPI_Irecv" Running [comm.neutral()]
     (buf: *mut c_void, count: i32, datatype: Datatype, source: i32, tag: i32, comm: Comm, request: *mut Request)
+    short { short::irecv(user_buffer(buf), count, datatype, source, tag, comm, request) }
     |e| api::p2p::irecv(e, user_buffer(buf), non_negative(count as i64, "count", consts::ERR_COUNT)?, datatype.neutral(), source, tag, comm.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Irecv_c "MPI_Irecv_c" Running [comm.neutral()]
     (buf: *mut c_void, count: i64, datatype: Datatype, source: i32, tag: i32, comm: Comm, request: *mut Request)
+    short { short::irecv(user_buffer(buf), count, datatype, source, tag, comm, request) }
     |e| api::p2p::irecv(e, user_buffer(buf), non_negative(count, "count", consts::ERR_COUNT)?, datatype.neutral(), source, tag, comm.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Irsend "MPI_Irsend" Running [comm.neutral()]
     (buf: *const c_void, count: i32, datatype: Datatype, dest: i32, tag: i32, comm: Comm, request: *mut Request)
@@ -47,9 +49,11 @@ entry! { PMPI_Irsend_c "MPI_Irsend_c" Running [comm.neutral()]
     |e| api::p2p::irsend(e, user_buffer(buf), non_negative(count, "count", consts::ERR_COUNT)?, datatype.neutral(), dest, tag, comm.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Isend "MPI_Isend" Running [comm.neutral()]
     (buf: *const c_void, count: i32, datatype: Datatype, dest: i32, tag: i32, comm: Comm, request: *mut Request)
+    short { short::isend(user_buffer(buf), count, datatype, dest, tag, comm, request) } again { short::isend_again(user_buffer(buf), count, datatype, dest, tag, comm, request) }
     |e| api::p2p::isend(e, user_buffer(buf), non_negative(count as i64, "count", consts::ERR_COUNT)?, datatype.neutral(), dest, tag, comm.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Isend_c "MPI_Isend_c" Running [comm.neutral()]
     (buf: *const c_void, count: i64, datatype: Datatype, dest: i32, tag: i32, comm: Comm, request: *mut Request)
+    short { short::isend(user_buffer(buf), count, datatype, dest, tag, comm, request) } again { short::isend_again(user_buffer(buf), count, datatype, dest, tag, comm, request) }
     |e| api::p2p::isend(e, user_buffer(buf), non_negative(count, "count", consts::ERR_COUNT)?, datatype.neutral(), dest, tag, comm.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Isendrecv "MPI_Isendrecv" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i32, sendtype: Datatype, dest: i32, sendtag: i32, recvbuf: *mut c_void, recvcount: i32, recvtype: Datatype, source: i32, recvtag: i32, comm: Comm, request: *mut Request)
@@ -83,9 +87,11 @@ entry! { PMPI_Probe "MPI_Probe" Running [comm.neutral()]
     |e| api::probe::probe(e, source, tag, comm.neutral(), status_out(status).wanted()) }
 entry! { PMPI_Recv "MPI_Recv" Running [comm.neutral()]
     (buf: *mut c_void, count: i32, datatype: Datatype, source: i32, tag: i32, comm: Comm, status: *mut CStatus)
+    short { short::recv(user_buffer(buf), count, datatype, source, tag, comm, status) }
     |e| api::p2p::recv(e, user_buffer(buf), non_negative(count as i64, "count", consts::ERR_COUNT)?, datatype.neutral(), source, tag, comm.neutral(), status_out(status).wanted()) }
 entry! { PMPI_Recv_c "MPI_Recv_c" Running [comm.neutral()]
     (buf: *mut c_void, count: i64, datatype: Datatype, source: i32, tag: i32, comm: Comm, status: *mut CStatus)
+    short { short::recv(user_buffer(buf), count, datatype, source, tag, comm, status) }
     |e| api::p2p::recv(e, user_buffer(buf), non_negative(count, "count", consts::ERR_COUNT)?, datatype.neutral(), source, tag, comm.neutral(), status_out(status).wanted()) }
 entry! { PMPI_Recv_init "MPI_Recv_init" Running [comm.neutral()]
     (buf: *mut c_void, count: i32, datatype: Datatype, source: i32, tag: i32, comm: Comm, request: *mut Request)
@@ -107,9 +113,11 @@ entry! { PMPI_Rsend_init_c "MPI_Rsend_init_c" Running [comm.neutral()]
     |e| api::persistent::rsend_init(e, user_buffer(buf), non_negative(count, "count", consts::ERR_COUNT)?, datatype.neutral(), dest, tag, comm.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Send "MPI_Send" Running [comm.neutral()]
     (buf: *const c_void, count: i32, datatype: Datatype, dest: i32, tag: i32, comm: Comm)
+    short { short::send(user_buffer(buf), count, datatype, dest, tag, comm) } again { short::send_again(user_buffer(buf), count, datatype, dest, tag, comm) }
     |e| api::p2p::send(e, user_buffer(buf), non_negative(count as i64, "count", consts::ERR_COUNT)?, datatype.neutral(), dest, tag, comm.neutral()) }
 entry! { PMPI_Send_c "MPI_Send_c" Running [comm.neutral()]
     (buf: *const c_void, count: i64, datatype: Datatype, dest: i32, tag: i32, comm: Comm)
+    short { short::send(user_buffer(buf), count, datatype, dest, tag, comm) } again { short::send_again(user_buffer(buf), count, datatype, dest, tag, comm) }
     |e| api::p2p::send(e, user_buffer(buf), non_negative(count, "count", consts::ERR_COUNT)?, datatype.neutral(), dest, tag, comm.neutral()) }
 entry! { PMPI_Send_init "MPI_Send_init" Running [comm.neutral()]
     (buf: *const c_void, count: i32, datatype: Datatype, dest: i32, tag: i32, comm: Comm, request: *mut Request)

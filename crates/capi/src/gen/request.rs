@@ -80,6 +80,7 @@ entry! { PMPI_Status_set_tag "MPI_Status_set_tag" Running []
     |e| api::status::status_set_tag(e, status_inout(status, "status")?.value(), tag) }
 entry! { PMPI_Test "MPI_Test" Running []
     (request: *mut Request, flag: *mut i32, status: *mut CStatus)
+    short { short::test(request, flag, status) }
     |e| api::completion::test(e, &mut *handle_inout(request, "request")?, &mut *bool_out(flag, "flag")?, status_out(status).wanted()) }
 entry! { PMPI_Test_cancelled "MPI_Test_cancelled" Running []
     (status: *const CStatus, flag: *mut i32)
@@ -95,6 +96,7 @@ entry! { PMPI_Testsome "MPI_Testsome" Running []
     |e| api::completion::testsome(e, non_negative(incount, "incount", consts::ERR_COUNT)?, handle_array(array_of_requests, incount, "array_of_requests")?, int_out(outcount, "outcount")?, narrow(array_of_indices), status_array(array_of_statuses)) }
 entry! { PMPI_Wait "MPI_Wait" Running []
     (request: *mut Request, status: *mut CStatus)
+    short { short::wait(request, status) }
     |e| api::completion::wait(e, &mut *handle_inout(request, "request")?, status_out(status).wanted()) }
 entry! { PMPI_Waitall "MPI_Waitall" Running []
     (count: i32, array_of_requests: *mut Request, array_of_statuses: *mut CStatus)

@@ -174,6 +174,7 @@ pub fn comm_idup_with_info(
     let handle = new.handle.get();
     let started = start_learning(e, &parent, new, bytes);
     if started.is_err() {
+        e.know_none();
         e.comms.remove(handle.0);
     }
     *request = started?;
@@ -186,10 +187,11 @@ fn start_learning(e: &Engine, parent: &Rc<Comm>, new: Rc<Comm>, bytes: [u8; 4]) 
     let mut memory = AlignedBuf::new(bytes.len())
         .ok_or_else(|| fault(consts::ERR_NO_MEM, "no memory for a broadcast"))?;
     memory.buf().write(&bytes);
-    let then = move |_: &Engine, memory: &mut AlignedBuf| {
+    let then = move |e: &Engine, memory: &mut AlignedBuf| {
         let mut bytes = [0; 4];
         memory.buf().read(&mut bytes);
         new.set_context(u32::from_ne_bytes(bytes));
+        e.know_none();
     };
     e.internal_ibcast(parent, 0, bytes.len() as u64, memory, Box::new(then))
 }
@@ -294,6 +296,8 @@ pub fn comm_free(e: &Engine, comm: &mut Handle) -> Result<()> {
     attr::delete_all(e, &object.attributes, *comm)?;
     // Freeing detaches the communicator's buffer for buffered sends; having none is no error here.
     let _ = comm_detach_buffer(e, *comm, &mut 0, &mut 0);
+    e.keep_comm(&object);
+    e.know_none();
     e.comms.remove(comm.0);
     object.handle.set(consts::COMM_NULL);
     *comm = consts::COMM_NULL;
@@ -311,6 +315,7 @@ pub fn comm_disconnect(e: &Engine, comm: &mut Handle) -> Result<()> {
         context: object.context(),
     };
     if !comm.is_predefined() {
+        e.keep_comm(&object);
         e.wait_until(what, |e| !has_pending(e, &object));
     }
     comm_free(e, comm)

@@ -31,17 +31,22 @@ fn waiting(call: &'static str) -> impl Fn() -> Waiting {
 fn waiting_for(e: &Engine, call: &'static str, handle: Handle) -> Waiting {
     let mut w = waiting(call)();
     if let Ok(request) = e.request(handle) {
-        (w.peer, w.tag) = (request.peer.get(), request.tag.get());
-        w.context = request.comm.borrow().as_ref().map_or(0, |c| c.context());
+        (w.peer, w.tag) = request.awaited();
+        w.context = request.context();
     }
     w
 }
 
 /// Retires the completed request at `handle` and gives its status also where it failed.
 fn retire(e: &Engine, handle: &mut Handle) -> (Status, Result<()>) {
+    let offset = handle.0.wrapping_sub(e.requests.first());
+    if let Some(status) = e.retire_light(offset as usize) {
+        *handle = consts::REQUEST_NULL;
+        return (status, Ok(()));
+    }
     let before = e
         .request(*handle)
-        .map(|r| r.status.get())
+        .map(Request::status)
         .unwrap_or(Status::EMPTY);
     match e.retire(handle) {
         Ok(status) => (status, Ok(())),
@@ -365,7 +370,7 @@ fn peek(e: &Engine, request: Option<&'static Request>) -> Result<Status> {
         return Ok(Status::EMPTY);
     };
     e.query_grequest(request)?;
-    Ok(request.status.get())
+    Ok(request.status())
 }
 
 /// `MPI_Request_get_status`.
@@ -491,6 +496,7 @@ pub fn request_free(e: &Engine, request: &mut Handle) -> Result<()> {
         return freed;
     }
     found.unattended.set(true);
+    found.post.tell();
     *request = consts::REQUEST_NULL;
     Ok(())
 }

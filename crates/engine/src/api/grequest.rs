@@ -30,10 +30,10 @@ impl Engine {
             return Ok(());
         };
         let mut memory = [0u8; 64];
-        (self.hooks.write_status)(&request.status.get(), &mut memory);
+        (self.hooks.write_status)(&request.status(), &mut memory);
         let status = UserBuf::of_array(&mut memory);
         let code = g.query.call_grequest_query(g.extra_state, status);
-        request.status.set((self.hooks.read_status)(&memory));
+        request.set_status((self.hooks.read_status)(&memory));
         callback_failed((self.hooks.callback.error_back)(code), "query")
     }
 
@@ -94,7 +94,7 @@ pub fn grequest_complete(e: &Engine, request: Handle) -> Result<()> {
             "the request is not an active generalised request",
         ));
     }
-    found.parts.set(0);
+    found.post.set_parts(0);
     e.wake_waiters();
     if found.unattended.get() {
         let freed = e.free_grequest(found);

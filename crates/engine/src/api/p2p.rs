@@ -10,6 +10,7 @@ use types::{Handle, Result, Status, consts, fault};
 use crate::bound::{Incoming, Outgoing, Stream};
 use crate::comm::{Comm, counted};
 use crate::request::{Kind, Request, SendKind, completed_status, cookie};
+use crate::short::Args;
 use crate::state::Engine;
 use crate::typeobj::TypeObj;
 use crate::wait::Waiting;
@@ -147,17 +148,18 @@ pub(crate) fn check_source(comm: &Comm, source: i32) -> Result<()> {
     ))
 }
 
-pub(crate) fn check_send(
-    e: &Engine,
-    buf: UserBuf,
-    count: i64,
-    datatype: Handle,
-    dest: i32,
-    tag: i32,
-    comm: Handle,
-) -> Result<Transfer> {
+/// Checks the arguments of a send.
+pub(crate) fn check_send(e: &Engine, m: &Args) -> Result<Transfer> {
+    let Args {
+        buf,
+        count,
+        datatype,
+        peer,
+        tag,
+        comm,
+    } = *m;
     let comm = e.comm(comm)?;
-    check_destination(&comm, dest)?;
+    check_destination(&comm, peer)?;
     let datatype = check_buffer(e, buf, count, datatype)?;
     if tag < 0 {
         return Err(fault(
@@ -170,22 +172,23 @@ pub(crate) fn check_send(
         datatype,
         buf,
         count: count as u64,
-        peer: dest,
+        peer,
         tag,
     })
 }
 
-pub(crate) fn check_recv(
-    e: &Engine,
-    buf: UserBuf,
-    count: i64,
-    datatype: Handle,
-    source: i32,
-    tag: i32,
-    comm: Handle,
-) -> Result<Transfer> {
+/// Checks the arguments of a receive.
+pub(crate) fn check_recv(e: &Engine, m: &Args) -> Result<Transfer> {
+    let Args {
+        buf,
+        count,
+        datatype,
+        peer,
+        tag,
+        comm,
+    } = *m;
     let comm = e.comm(comm)?;
-    check_source(&comm, source)?;
+    check_source(&comm, peer)?;
     let datatype = check_buffer(e, buf, count, datatype)?;
     if tag < 0 && tag != consts::ANY_TAG {
         return Err(fault(
@@ -198,7 +201,7 @@ pub(crate) fn check_recv(
         datatype,
         buf,
         count: count as u64,
-        peer: source,
+        peer,
         tag,
     })
 }
@@ -279,7 +282,7 @@ impl Engine {
         let parts = u32::from(t.peer != consts::PROC_NULL);
         let (handle, request) = self.new_request(Kind::Recv, parts, Some(t.comm.clone()))?;
         if parts == 0 {
-            request.status.set(Status::PROC_NULL);
+            request.set_status(Status::PROC_NULL);
             return Ok(handle);
         }
         self.note_peer(request, t);
@@ -311,10 +314,19 @@ pub fn send(
     tag: i32,
     comm: Handle,
 ) -> Result<()> {
-    if e.send_short(buf, count, datatype, dest, tag, comm) {
+    let m = Args {
+        buf,
+        count,
+        datatype,
+        peer: dest,
+        tag,
+        comm,
+    };
+    if e.send_short(&m) {
         return Ok(());
     }
-    let t = check_send(e, buf, count, datatype, dest, tag, comm)?;
+    e.every_so_often();
+    let t = check_send(e, &m)?;
     e.blocking_send("MPI_Send", &t, SendKind::Standard)
 }
 
@@ -328,7 +340,17 @@ pub fn bsend(
     tag: i32,
     comm: Handle,
 ) -> Result<()> {
-    let t = check_send(e, buf, count, datatype, dest, tag, comm)?;
+    let t = check_send(
+        e,
+        &Args {
+            buf,
+            count,
+            datatype,
+            peer: dest,
+            tag,
+            comm,
+        },
+    )?;
     e.blocking_send("MPI_Bsend", &t, SendKind::Buffered)
 }
 
@@ -342,7 +364,17 @@ pub fn ssend(
     tag: i32,
     comm: Handle,
 ) -> Result<()> {
-    let t = check_send(e, buf, count, datatype, dest, tag, comm)?;
+    let t = check_send(
+        e,
+        &Args {
+            buf,
+            count,
+            datatype,
+            peer: dest,
+            tag,
+            comm,
+        },
+    )?;
     e.blocking_send("MPI_Ssend", &t, SendKind::Synchronous)
 }
 
@@ -356,7 +388,17 @@ pub fn rsend(
     tag: i32,
     comm: Handle,
 ) -> Result<()> {
-    let t = check_send(e, buf, count, datatype, dest, tag, comm)?;
+    let t = check_send(
+        e,
+        &Args {
+            buf,
+            count,
+            datatype,
+            peer: dest,
+            tag,
+            comm,
+        },
+    )?;
     e.blocking_send("MPI_Rsend", &t, SendKind::Ready)
 }
 
@@ -373,11 +415,20 @@ pub fn isend(
     request: &mut Handle,
 ) -> Result<()> {
     let over = e.done_request()?;
-    if e.send_short(buf, count, datatype, dest, tag, comm) {
+    let m = Args {
+        buf,
+        count,
+        datatype,
+        peer: dest,
+        tag,
+        comm,
+    };
+    if e.send_short(&m) {
         *request = over;
         return Ok(());
     }
-    let t = check_send(e, buf, count, datatype, dest, tag, comm)?;
+    e.every_so_often();
+    let t = check_send(e, &m)?;
     *request = e.start_send(&t, SendKind::Standard)?;
     Ok(())
 }
@@ -394,7 +445,17 @@ pub fn ibsend(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    let t = check_send(e, buf, count, datatype, dest, tag, comm)?;
+    let t = check_send(
+        e,
+        &Args {
+            buf,
+            count,
+            datatype,
+            peer: dest,
+            tag,
+            comm,
+        },
+    )?;
     *request = e.start_send(&t, SendKind::Buffered)?;
     Ok(())
 }
@@ -411,7 +472,17 @@ pub fn issend(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    let t = check_send(e, buf, count, datatype, dest, tag, comm)?;
+    let t = check_send(
+        e,
+        &Args {
+            buf,
+            count,
+            datatype,
+            peer: dest,
+            tag,
+            comm,
+        },
+    )?;
     *request = e.start_send(&t, SendKind::Synchronous)?;
     Ok(())
 }
@@ -428,7 +499,17 @@ pub fn irsend(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    let t = check_send(e, buf, count, datatype, dest, tag, comm)?;
+    let t = check_send(
+        e,
+        &Args {
+            buf,
+            count,
+            datatype,
+            peer: dest,
+            tag,
+            comm,
+        },
+    )?;
     *request = e.start_send(&t, SendKind::Ready)?;
     Ok(())
 }
@@ -445,7 +526,15 @@ pub fn recv(
     comm: Handle,
     status: Option<&mut Status>,
 ) -> Result<()> {
-    if let Some(done) = e.recv_short(buf, count, datatype, source, tag, comm) {
+    let m = Args {
+        buf,
+        count,
+        datatype,
+        peer: source,
+        tag,
+        comm,
+    };
+    if let Some(done) = e.recv_short(&m) {
         if let Some(out) = status {
             *out = Status {
                 error: out.error,
@@ -454,14 +543,14 @@ pub fn recv(
         }
         return Ok(());
     }
-    let t = check_recv(e, buf, count, datatype, source, tag, comm)?;
+    let t = check_recv(e, &m)?;
     let mut handle = e.start_recv(&t)?;
     e.wait_request(handle, || t.waiting("MPI_Recv"))?;
     let request = e.request(handle)?;
     if let Some(out) = status {
         *out = Status {
             error: out.error,
-            ..request.status.get()
+            ..request.status()
         };
     }
     e.retire(&mut handle).map(drop)
@@ -479,8 +568,18 @@ pub fn irecv(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    let t = check_recv(e, buf, count, datatype, source, tag, comm)?;
-    *request = e.start_recv(&t)?;
+    let m = Args {
+        buf,
+        count,
+        datatype,
+        peer: source,
+        tag,
+        comm,
+    };
+    *request = match e.irecv_short(&m) {
+        Some(posted) => posted,
+        None => e.start_recv(&check_recv(e, &m)?)?,
+    };
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use types::{Handle, Result, Status, consts, fault};
 
 use super::p2p::{Transfer, check_recv, check_send, mode_of};
 use crate::request::{Kind, Persistent, PointToPoint, Request, SendKind};
+use crate::short::Args;
 use crate::state::Engine;
 
 fn prepare(e: &Engine, t: Transfer, mode: Option<SendKind>, request: &mut Handle) -> Result<()> {
@@ -79,15 +80,15 @@ fn begin_transfer(e: &Engine, handle: Handle, found: &Request, what: PointToPoin
     };
     let settled = e.is_settled(&t, handle, mode.is_some());
     found.active.set(true);
-    found.status.set(Status::EMPTY);
+    found.set_status(Status::EMPTY);
     if peer == consts::PROC_NULL {
-        found.status.set(Status::PROC_NULL);
+        found.set_status(Status::PROC_NULL);
         return Ok(());
     }
     if mode == Some(SendKind::Buffered) {
         return e.start_buffered(&t);
     }
-    found.parts.set(1);
+    found.post.set_parts(1);
     e.note_peer(found, &t);
     let submit = match mode {
         None => e.start_persistent_recv(&t, handle, settled),
@@ -111,7 +112,17 @@ pub fn send_init(
 ) -> Result<()> {
     prepare(
         e,
-        check_send(e, buf, count, datatype, dest, tag, comm)?,
+        check_send(
+            e,
+            &Args {
+                buf,
+                count,
+                datatype,
+                peer: dest,
+                tag,
+                comm,
+            },
+        )?,
         Some(SendKind::Standard),
         request,
     )
@@ -131,7 +142,17 @@ pub fn bsend_init(
 ) -> Result<()> {
     prepare(
         e,
-        check_send(e, buf, count, datatype, dest, tag, comm)?,
+        check_send(
+            e,
+            &Args {
+                buf,
+                count,
+                datatype,
+                peer: dest,
+                tag,
+                comm,
+            },
+        )?,
         Some(SendKind::Buffered),
         request,
     )
@@ -151,7 +172,17 @@ pub fn ssend_init(
 ) -> Result<()> {
     prepare(
         e,
-        check_send(e, buf, count, datatype, dest, tag, comm)?,
+        check_send(
+            e,
+            &Args {
+                buf,
+                count,
+                datatype,
+                peer: dest,
+                tag,
+                comm,
+            },
+        )?,
         Some(SendKind::Synchronous),
         request,
     )
@@ -171,7 +202,17 @@ pub fn rsend_init(
 ) -> Result<()> {
     prepare(
         e,
-        check_send(e, buf, count, datatype, dest, tag, comm)?,
+        check_send(
+            e,
+            &Args {
+                buf,
+                count,
+                datatype,
+                peer: dest,
+                tag,
+                comm,
+            },
+        )?,
         Some(SendKind::Ready),
         request,
     )
@@ -191,7 +232,17 @@ pub fn recv_init(
 ) -> Result<()> {
     prepare(
         e,
-        check_recv(e, buf, count, datatype, source, tag, comm)?,
+        check_recv(
+            e,
+            &Args {
+                buf,
+                count,
+                datatype,
+                peer: source,
+                tag,
+                comm,
+            },
+        )?,
         None,
         request,
     )

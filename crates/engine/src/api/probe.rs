@@ -276,7 +276,7 @@ pub fn mrecv(
         bytes,
         context,
     })?;
-    put(status, request.status.get());
+    put(status, request.status());
     e.retire(&mut handle).map(drop)
 }
 
@@ -292,7 +292,7 @@ pub fn imrecv(
     let datatype = check_buffer(e, buf, count, datatype)?;
     let Some(taken) = take_message(e, message)? else {
         let (handle, found) = e.new_request(Kind::Recv, 0, None)?;
-        found.status.set(Status::PROC_NULL);
+        found.set_status(Status::PROC_NULL);
         *request = handle;
         return Ok(());
     };

@@ -7,6 +7,7 @@ use types::{Handle, Result, Status, consts, fault};
 
 use super::p2p::{Transfer, check_recv, check_send};
 use crate::request::{Body, Kind};
+use crate::short::Args;
 use crate::state::Engine;
 
 /// Starts both; the receive is part 0 of the request and gives its status. `data` is what is
@@ -30,7 +31,7 @@ fn start_both(
         let submit = e.submit_recv(recv, handle, 0);
         e.submitted(submit);
     } else {
-        request.status.set(Status::PROC_NULL);
+        request.set_status(Status::PROC_NULL);
     }
     if sends {
         let submit = e.submit_send(send, data, SendMode::Standard, handle, 1);
@@ -69,7 +70,7 @@ fn wait_both(
     if let Some(out) = status {
         *out = Status {
             error: out.error,
-            ..e.request(handle)?.status.get()
+            ..e.request(handle)?.status()
         };
     }
     e.retire(&mut handle).map(drop)
@@ -92,8 +93,28 @@ pub fn sendrecv(
     comm: Handle,
     status: Option<&mut Status>,
 ) -> Result<()> {
-    let send = check_send(e, sendbuf, sendcount, sendtype, dest, sendtag, comm)?;
-    let recv = check_recv(e, recvbuf, recvcount, recvtype, source, recvtag, comm)?;
+    let send = check_send(
+        e,
+        &Args {
+            buf: sendbuf,
+            count: sendcount,
+            datatype: sendtype,
+            peer: dest,
+            tag: sendtag,
+            comm,
+        },
+    )?;
+    let recv = check_recv(
+        e,
+        &Args {
+            buf: recvbuf,
+            count: recvcount,
+            datatype: recvtype,
+            peer: source,
+            tag: recvtag,
+            comm,
+        },
+    )?;
     let handle = start_both(e, &send, send.data(), Body::Empty, &recv)?;
     wait_both(e, handle, "MPI_Sendrecv", &recv, status)
 }
@@ -115,8 +136,28 @@ pub fn isendrecv(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    let send = check_send(e, sendbuf, sendcount, sendtype, dest, sendtag, comm)?;
-    let recv = check_recv(e, recvbuf, recvcount, recvtype, source, recvtag, comm)?;
+    let send = check_send(
+        e,
+        &Args {
+            buf: sendbuf,
+            count: sendcount,
+            datatype: sendtype,
+            peer: dest,
+            tag: sendtag,
+            comm,
+        },
+    )?;
+    let recv = check_recv(
+        e,
+        &Args {
+            buf: recvbuf,
+            count: recvcount,
+            datatype: recvtype,
+            peer: source,
+            tag: recvtag,
+            comm,
+        },
+    )?;
     *request = start_both(e, &send, send.data(), Body::Empty, &recv)?;
     Ok(())
 }
@@ -133,8 +174,28 @@ fn start_replace(
     recvtag: i32,
     comm: Handle,
 ) -> Result<(Handle, Transfer)> {
-    let send = check_send(e, buf, count, datatype, dest, sendtag, comm)?;
-    let recv = check_recv(e, buf, count, datatype, source, recvtag, comm)?;
+    let send = check_send(
+        e,
+        &Args {
+            buf,
+            count,
+            datatype,
+            peer: dest,
+            tag: sendtag,
+            comm,
+        },
+    )?;
+    let recv = check_recv(
+        e,
+        &Args {
+            buf,
+            count,
+            datatype,
+            peer: source,
+            tag: recvtag,
+            comm,
+        },
+    )?;
     let (scratch, data) = packed(&send)?;
     Ok((
         start_both(e, &send, data, Body::Scratch(scratch), &recv)?,

@@ -8,16 +8,21 @@
 //! receive. Messages are put into the bins that wildcards look in only once such a receive or probe
 //! was made.
 //!
+//! A receive of contiguous bytes from one source need not become an entry: it lies in its owner's request ([`Post`]), in a list of its
+//! source, and whoever takes a receive from [`Posted`] sees both kinds.
+//!
 //! Invariants: entries lie in a slab linked by indices and slots are used again, so nothing is
 //! allocated once the largest depth was reached; a list and every bin are in order of arrival; bins
 //! are kept from the ninth entry until all entries are gone.
 
 mod bins;
+mod light;
 mod posted;
 #[cfg(test)]
 mod tests;
 mod unexpected;
 
 pub use bins::Slot;
+pub use light::{Light, Post, Row};
 pub use posted::Posted;
 pub use unexpected::Unexpected;

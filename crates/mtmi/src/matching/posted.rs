@@ -1,14 +1,18 @@
 //! Receives that wait for a message.
 
+use std::rc::Rc;
+
+use super::Light;
 use super::bins::{Bins, KINDS, Key, NIL, Nodes, SHORT, Slot};
+use super::light::Post;
 use crate::words::{Context, Endpoint, Source, TagSel};
 
-/// Posted receives, each with a value of the fabric's.
+/// Posted receives, each with a value of the fabric's; of light ones that is made when they are taken.
 pub struct Posted<T> {
     nodes: Nodes<(u64, T), 1>,
     bins: [Bins; KINDS],
     indexed: bool,
-    sequence: u64,
+    light: Rc<Light>,
 }
 
 impl<T> Default for Posted<T> {
@@ -18,32 +22,37 @@ impl<T> Default for Posted<T> {
 }
 
 impl<T> Posted<T> {
-    /// No receives.
-    pub const fn new() -> Posted<T> {
+    /// No receives, and no place for light ones.
+    pub fn new() -> Posted<T> {
+        Self::with(Rc::default())
+    }
+
+    /// No receives but those that are or will be in `light`.
+    pub fn with(light: Rc<Light>) -> Posted<T> {
         Posted {
             nodes: Nodes::new(),
             bins: [const { Bins::new() }; KINDS],
             indexed: false,
-            sequence: 0,
+            light,
         }
     }
 
     /// Number of receives.
     pub fn len(&self) -> usize {
-        self.nodes.len
+        self.nodes.len + self.light.len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.nodes.len == 0
+        self.len() == 0
     }
 
     /// Posts a receive behind all others.
     #[inline]
     pub fn post(&mut self, from: Source, context: Context, tag: TagSel, value: T) -> Slot {
         let (key, kind) = Key::of_selector(from, context, tag);
-        self.sequence += 1;
-        let index = self.nodes.push(key, kind, (self.sequence, value));
+        let number = self.light.ordinary_posted();
+        let index = self.nodes.push(key, kind, (number, value));
         if self.indexed {
             self.bins[kind].append(&mut self.nodes, 0, key, index);
         } else if self.nodes.len > SHORT {
@@ -54,20 +63,56 @@ impl<T> Posted<T> {
 
     /// Takes the first receive that accepts this message.
     #[inline]
-    pub fn take(&mut self, source: Endpoint, context: Context, tag: i32) -> Option<T> {
+    pub fn take(&mut self, source: Endpoint, context: Context, tag: i32) -> Option<T>
+    where
+        T: From<&'static Post>,
+    {
         let key = Key::of_message(source, context, tag);
         let index = if self.indexed {
             self.first_indexed(key)
         } else {
             self.first_short(key)
         };
-        if index == NIL {
-            return None;
+        let older = match index {
+            NIL => None,
+            index => self
+                .nodes
+                .at(index)
+                .value
+                .as_ref()
+                .map(|(number, _)| *number),
+        };
+        if let Some(post) = self.light.take(key, older) {
+            return Some(T::from(post));
         }
-        self.take_out(index)
+        match index {
+            NIL => None,
+            index => self.take_out(index),
+        }
     }
 
-    /// Takes the first receive that `wanted` accepts, in the order of posting.
+    /// Takes the first receive that accepts this message of `len` bytes, if it is a light one that ends at once when they are
+    /// written to its place. `None`: nothing was done.
+    #[inline(always)]
+    pub fn take_at_once(
+        &self,
+        source: Endpoint,
+        context: Context,
+        tag: i32,
+        len: u64,
+    ) -> Option<&'static Post> {
+        self.light.take_at_once(source, context, tag, len)
+    }
+
+    /// Takes a light receive that `wanted` accepts: the first of the first source that has one.
+    pub fn take_light_where(
+        &mut self,
+        wanted: impl Fn(Endpoint, &Post) -> bool,
+    ) -> Option<(Endpoint, &'static Post)> {
+        self.light.take_where(wanted)
+    }
+
+    /// Takes the first ordinary receive that `wanted` accepts, in the order of posting.
     pub fn take_where(
         &mut self,
         mut wanted: impl FnMut(Source, Context, TagSel, &T) -> bool,
@@ -86,25 +131,30 @@ impl<T> Posted<T> {
         None
     }
 
-    /// The receives that accept this message, in the order of posting.
-    pub fn accepting(
+    /// The receives that accept this message, in the order of posting: of each what `ordinary` or `light` says.
+    pub fn accepting<R>(
         &self,
-        source: Endpoint,
-        context: Context,
-        tag: i32,
-    ) -> impl Iterator<Item = &T> {
+        (source, context, tag): (Endpoint, Context, i32),
+        ordinary: impl Fn(&T) -> R,
+        light: impl Fn(&Post) -> R,
+    ) -> Vec<R> {
         let key = Key::of_message(source, context, tag);
+        let mut found = Vec::new();
         let mut at = self.nodes.head;
-        std::iter::from_fn(move || {
-            while at != NIL {
-                let node = self.nodes.at(at);
-                at = node.order.next;
-                if node.key == key.masked(node.kind as usize) {
-                    return node.value.as_ref().map(|(_, value)| value);
-                }
+        while at != NIL {
+            let node = self.nodes.at(at);
+            at = node.order.next;
+            if node.key == key.masked(node.kind as usize)
+                && let Some((number, value)) = &node.value
+            {
+                found.push((*number, ordinary(value)));
             }
-            None
-        })
+        }
+        let posts = self.light.accepting(key);
+        found.extend(posts.map(|(after, post)| (after, light(post))));
+        // An ordinary receive goes before the light ones that have its number.
+        found.sort_by_key(|(number, _)| *number);
+        found.into_iter().map(|(_, what)| what).collect()
     }
 
     /// Takes back the receive in `slot`, if it is still there.
@@ -151,7 +201,9 @@ impl<T> Posted<T> {
             self.bins[kind as usize].unlink(&mut self.nodes, 0, key, index);
             self.indexed = self.nodes.len > 1;
         }
-        self.nodes.remove(index).map(|(_, value)| value)
+        let (_, value) = self.nodes.remove(index)?;
+        self.light.ordinary_gone();
+        Some(value)
     }
 
     /// Enters every receive into the bins.

@@ -1,9 +1,36 @@
 //! The matching library against a naive model: two plain lists searched from the front.
 
+use std::rc::Rc;
+
+use boundary::UserBuf;
 use proptest::prelude::*;
 
-use super::{Posted, Slot, Unexpected};
-use crate::words::{Context, Endpoint, Source, TagSel};
+use super::{Light, Post, Posted, Slot, Unexpected};
+use crate::words::{Context, Cookie, Endpoint, Source, TagSel};
+
+/// Sources of the model, numbered from 0.
+const SOURCES: u32 = 4;
+
+impl From<&'static Post> for u64 {
+    fn from(post: &'static Post) -> u64 {
+        post.cookie().0
+    }
+}
+
+/// Posts `id` as a light receive, if that may be.
+fn post_light(light: &Light, s: Selector, id: u64) -> Option<&'static Post> {
+    let Source::From(source) = s.0 else {
+        return None;
+    };
+    let row = &light.rows()[source.index()];
+    if !row.is_open(s.1, s.2) {
+        return None;
+    }
+    let post: &'static Post = Box::leak(Box::default());
+    let place = (UserBuf::NULL, 8 + id % 3);
+    light.post(row, post, (-7, s.1, s.2), place, Cookie(id));
+    Some(post)
+}
 
 type Selector = (Source, Context, TagSel);
 type Message = (Endpoint, Context, i32);
@@ -29,7 +56,11 @@ struct Naive {
 #[derive(Clone, Debug)]
 enum Step {
     Receive(Selector),
+    /// The same as a light receive, where it can be one.
+    Light(Selector),
     Arrive(Message),
+    /// The same, with so many bytes, for whoever would end at once.
+    ArriveShort(Message, u64),
     Probe(Selector),
     Mprobe(Selector),
     /// Cancels the n-th (modulo) value ever posted.
@@ -39,7 +70,7 @@ enum Step {
 }
 
 fn selector() -> impl Strategy<Value = Selector> {
-    (0u32..5, 0u32..2, 0i32..6).prop_map(|(s, c, t)| {
+    (0..SOURCES + 1, 0u32..2, 0i32..6).prop_map(|(s, c, t)| {
         let from = s
             .checked_sub(1)
             .map_or(Source::Any, |s| Source::From(Endpoint(s)));
@@ -53,14 +84,16 @@ fn selector() -> impl Strategy<Value = Selector> {
 }
 
 fn message() -> impl Strategy<Value = Message> {
-    (0u32..4, 0u32..2, 0i32..5).prop_map(|(s, c, t)| (Endpoint(s), Context(c), t))
+    (0..SOURCES, 0u32..2, 0i32..5).prop_map(|(s, c, t)| (Endpoint(s), Context(c), t))
 }
 
 /// `bias` shifts between mostly receives and mostly messages, so that both queues grow deep.
 fn step(bias: u32) -> impl Strategy<Value = Step> {
     prop_oneof![
-        10 + bias => selector().prop_map(Step::Receive),
+        5 + bias => selector().prop_map(Step::Receive),
+        5 + bias => selector().prop_map(Step::Light),
         30 - bias => message().prop_map(Step::Arrive),
+        15 => (message(), 0u64..12).prop_map(|(m, len)| Step::ArriveShort(m, len)),
         3 => selector().prop_map(Step::Probe),
         1 => selector().prop_map(Step::Mprobe),
         2 => (0usize..1000).prop_map(Step::CancelReceive),
@@ -80,25 +113,45 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 fn run(steps: &[Step]) -> Result<(), TestCaseError> {
     let mut naive = Naive::default();
-    let mut posted: Posted<u64> = Posted::new();
-    let mut unexpected: Unexpected<u64> = Unexpected::new();
-    let mut receive_slots: Vec<(Slot, u64)> = Vec::new();
+    let light = Rc::new(Light::new(SOURCES as usize));
+    let mut posted: Posted<u64> = Posted::with(light.clone());
+    let mut unexpected: Unexpected<u64> = Unexpected::with(light.clone());
+    let mut receive_slots: Vec<(Result<Slot, &'static Post>, u64)> = Vec::new();
     let mut message_slots: Vec<(Slot, u64)> = Vec::new();
     for (id, step) in (0u64..).zip(steps) {
         match step.clone() {
-            Step::Receive(s) | Step::Mprobe(s) => {
+            Step::Receive(s) | Step::Light(s) | Step::Mprobe(s) => {
                 let want = naive.unexpected.iter().position(|(m, _)| accepts(s, *m));
                 let want = want.map(|i| naive.unexpected.remove(i));
                 let got = unexpected.take(s.0, s.1, s.2);
                 prop_assert_eq!(got, want.map(|((e, _, t), v)| (e, t, v)));
-                if got.is_none() && matches!(step, Step::Receive(_)) {
+                if got.is_none() && !matches!(step, Step::Mprobe(_)) {
                     naive.posted.push((s, id));
-                    receive_slots.push((posted.post(s.0, s.1, s.2, id), id));
+                    let slot = match step {
+                        Step::Light(s) => post_light(&light, *s, id),
+                        _ => None,
+                    };
+                    let slot = slot.map_or_else(|| Ok(posted.post(s.0, s.1, s.2, id)), Err);
+                    receive_slots.push((slot, id));
                 }
             }
-            Step::Arrive(m) => {
+            Step::Arrive(m) | Step::ArriveShort(m, _) => {
+                let all = naive.posted.iter().filter(|(s, _)| accepts(*s, m));
+                let all: Vec<u64> = all.map(|(_, v)| *v).collect();
+                prop_assert_eq!(posted.accepting(m, |v| *v, |p| p.cookie().0), all);
                 let want = naive.posted.iter().position(|(s, _)| accepts(*s, m));
                 let want = want.map(|i| naive.posted.remove(i).1);
+                let at_once = match step {
+                    Step::ArriveShort(_, len) => posted.take_at_once(m.0, m.1, m.2, *len),
+                    _ => None,
+                };
+                if let Some(post) = at_once {
+                    post.finish(m.2, 1);
+                    prop_assert!(post.is_finished());
+                    prop_assert_eq!((post.parts(), post.origin()), (0, (-7, m.2)));
+                    prop_assert_eq!(Some(post.cookie().0), want);
+                    continue;
+                }
                 prop_assert_eq!(posted.take(m.0, m.1, m.2), want);
                 if want.is_none() {
                     naive.unexpected.push((m, id));
@@ -119,12 +172,19 @@ fn run(steps: &[Step]) -> Result<(), TestCaseError> {
                 };
                 let want = naive.posted.iter().position(|(_, v)| *v == id);
                 let want = want.map(|i| naive.posted.remove(i));
-                let got = if n % 2 == 0 {
-                    posted.remove(slot)
-                } else {
-                    posted.take_where(|from, context, tag, v| {
+                let got = match slot {
+                    Err(post) => {
+                        let this = |source, p: &Post| {
+                            let selector = (Source::From(source), p.context(), p.selector());
+                            std::ptr::eq(p, post) && want.is_some_and(|(s, _)| s == selector)
+                        };
+                        let taken = posted.take_light_where(this);
+                        taken.map(|(_, post)| post.cookie().0)
+                    }
+                    Ok(slot) if n % 2 == 0 => posted.remove(slot),
+                    Ok(_) => posted.take_where(|from, context, tag, v| {
                         *v == id && want.is_some_and(|(s, _)| s == (from, context, tag))
-                    })
+                    }),
                 };
                 prop_assert_eq!(got, want.map(|(_, v)| v));
             }
@@ -143,6 +203,20 @@ fn run(steps: &[Step]) -> Result<(), TestCaseError> {
                 prop_assert_eq!(got, want.map(|((e, _, t), v)| (e, t, v)));
             }
         }
+        for (row, source) in light.rows().iter().zip(0..) {
+            let mut left = naive
+                .unexpected
+                .iter()
+                .filter(|(m, _)| m.0 == Endpoint(source));
+            let only = |(from, _, _): Selector| from == Source::From(Endpoint(source));
+            let waits = naive.posted.iter().any(|(s, _)| only(*s));
+            if !waits && left.clone().next().is_none() {
+                prop_assert!(row.is_clear(Context(0), TagSel::Any));
+            }
+            let opens =
+                |m: Message| row.is_open(m.1, TagSel::Exact(m.2)) || row.is_open(m.1, TagSel::Any);
+            prop_assert!(!left.any(|(m, _)| opens(*m)));
+        }
         prop_assert_eq!(posted.len(), naive.posted.len());
         prop_assert_eq!(unexpected.len(), naive.unexpected.len());
     }
@@ -157,6 +231,64 @@ proptest! {
     }
 }
 
+/// What may end at once is only what comes first, has room and nobody waits to be told of.
+#[test]
+fn at_once_is_not_out_of_turn() {
+    let light = Rc::new(Light::new(1));
+    let mut posted: Posted<u64> = Posted::with(light.clone());
+    let (source, context) = (Source::From(Endpoint(0)), Context(3));
+    let message = |posted: &Posted<u64>, len| posted.take_at_once(Endpoint(0), context, 5, len);
+    posted.post(Source::Any, context, TagSel::Any, 1);
+    let post = post_light(&light, (source, context, TagSel::Exact(5)), 2).unwrap();
+    assert!(light.has_ordinary() && message(&posted, 1).is_none());
+    assert_eq!(posted.take(Endpoint(0), context, 5), Some(1));
+    assert!(!light.has_ordinary() && message(&posted, post.capacity() + 1).is_none());
+    post.tell();
+    assert!(message(&posted, 1).is_none());
+    assert_eq!(posted.take(Endpoint(0), context, 5), Some(2));
+    let third = post_light(&light, (source, context, TagSel::Exact(6)), 3).unwrap();
+    assert_eq!(posted.take(Endpoint(0), context, 6), Some(3));
+    third.part_ended();
+    assert!(
+        third.parts() == 0 && !third.is_finished(),
+        "told by a completion"
+    );
+    let again = post_light(&light, (source, context, TagSel::Any), 3).unwrap();
+    assert_eq!(
+        message(&posted, 1).map(|p| p.cookie()),
+        Some(again.cookie())
+    );
+    assert!(light.rows()[0].is_clear(context, TagSel::Any));
+}
+
+/// A list has an end: what is posted beyond goes where a search does not get longer.
+#[test]
+fn lists_are_short() {
+    let light = Rc::new(Light::new(1));
+    let selector = (Source::From(Endpoint(0)), Context(0), TagSel::Exact(1));
+    let posted = (0..1000).map_while(|id| post_light(&light, selector, id));
+    assert_eq!(posted.count(), 32);
+    assert!(!light.rows()[0].is_open(Context(0), TagSel::Exact(1)));
+}
+
+/// An unexpected message bars receives that might be for it, not others; a failed source bars all, for ever.
+#[test]
+fn bars_are_for_some() {
+    let light = Rc::new(Light::new(2));
+    let mut unexpected: Unexpected<u64> = Unexpected::with(light.clone());
+    let (row, exact) = (&light.rows()[1], TagSel::Exact);
+    let slot = unexpected.arrive(Endpoint(1), Context(4), 9, 0);
+    assert!(!row.is_open(Context(4), exact(9)) && !row.is_open(Context(6), TagSel::Any));
+    assert!(row.is_open(Context(4), exact(8)) && row.is_clear(Context(5), exact(9)));
+    assert!(light.rows()[0].is_clear(Context(4), TagSel::Any));
+    unexpected.remove(slot).unwrap();
+    assert!(row.is_clear(Context(4), exact(9)));
+    light.bar_all(Endpoint(1));
+    let slot = unexpected.arrive(Endpoint(1), Context(4), 9, 0);
+    unexpected.remove(slot).unwrap();
+    assert!(!row.is_open(Context(4), exact(8)));
+}
+
 /// Matching the last of many must not walk over the others: 100,000 entries, taken from the back.
 #[test]
 fn depth_costs_nothing() {
@@ -164,11 +296,11 @@ fn depth_costs_nothing() {
     let mut posted = Posted::new();
     let mut unexpected = Unexpected::new();
     for t in 0..n {
-        posted.post(Source::Any, Context(1), TagSel::Exact(t), t);
+        posted.post(Source::Any, Context(1), TagSel::Exact(t), t as u64);
         unexpected.arrive(Endpoint(3), Context(1), t, t);
     }
     for t in (0..n).rev() {
-        assert_eq!(posted.take(Endpoint(7), Context(1), t), Some(t));
+        assert_eq!(posted.take(Endpoint(7), Context(1), t), Some(t as u64));
         let got = unexpected.take(Source::Any, Context(1), TagSel::Exact(t));
         assert_eq!(got, Some((Endpoint(3), t, t)));
     }

@@ -1,5 +1,8 @@
 //! Messages that wait for a receive.
 
+use std::rc::Rc;
+
+use super::Light;
 use super::bins::{Bins, KINDS, Key, NIL, Nodes, SHORT, Slot};
 use crate::words::{Context, Endpoint, Source, TagSel};
 
@@ -9,6 +12,7 @@ pub struct Unexpected<T> {
     bins: [Bins; KINDS],
     /// Which kinds of bins are kept now (bit by kind); none while the list is short.
     kept: u8,
+    light: Rc<Light>,
 }
 
 impl<T> Default for Unexpected<T> {
@@ -19,11 +23,17 @@ impl<T> Default for Unexpected<T> {
 
 impl<T> Unexpected<T> {
     /// No messages.
-    pub const fn new() -> Unexpected<T> {
+    pub fn new() -> Unexpected<T> {
+        Self::with(Rc::default())
+    }
+
+    /// No messages; those to come bar the rows of `light`.
+    pub fn with(light: Rc<Light>) -> Unexpected<T> {
         Unexpected {
             nodes: Nodes::new(),
             bins: [const { Bins::new() }; KINDS],
             kept: 0,
+            light,
         }
     }
 
@@ -42,6 +52,7 @@ impl<T> Unexpected<T> {
     pub fn arrive(&mut self, source: Endpoint, context: Context, tag: i32, value: T) -> Slot {
         let key = Key::of_message(source, context, tag);
         let index = self.nodes.push(key, 0, value);
+        self.light.bar(source, context, tag);
         if self.kept != 0 {
             for kind in (0..KINDS).filter(|k| self.kept >> k & 1 != 0) {
                 self.bins[kind].append(&mut self.nodes, kind, key.masked(kind), index);
@@ -87,6 +98,7 @@ impl<T> Unexpected<T> {
             }
         }
         let value = self.nodes.remove(index)?;
+        self.light.unbar(Endpoint(key.source));
         Some((Endpoint(key.source), key.tag, value))
     }
 

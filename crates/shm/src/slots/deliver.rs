@@ -74,7 +74,7 @@ impl Shm {
         let payload = payload_of(data, bytes as usize);
         mine.line(slot.index).land(generation, landing, payload);
         deliver.consumed = generation;
-        self.outward[slot.peer.index()].bell.get().ring();
+        self.ports[slot.peer].bell.get().ring();
         Ok(Delivery::Done { bytes })
     }
 
@@ -172,7 +172,7 @@ impl Shm {
         deliver.consumed = deliver.consumed.wrapping_add(1);
         mine.line(slot.index)
             .land(deliver.consumed, landing, payload);
-        self.outward[slot.peer.index()].bell.get().ring();
+        self.ports[slot.peer].bell.get().ring();
     }
 
     /// A delivery is not over at once.

@@ -169,7 +169,7 @@ impl Shm {
             link.flows.pop_front();
             self.end_delivery(peer, place, Delivery::Done { bytes });
         }
-        self.outward[peer as usize].bell.get().ring();
+        self.ports[peer].bell.get().ring();
     }
 
     /// Whether a stream to or from a peer can go on.
@@ -267,7 +267,7 @@ impl Shm {
             link.announced.retain(|a| *a != place);
             self.end_receive(place, peer, landed);
         }
-        self.outward[peer as usize].bell.get().ring();
+        self.ports[peer].bell.get().ring();
         Ok(())
     }
 

@@ -69,7 +69,7 @@ impl Shm {
             pair.mine = Lines::new(lines, table.entry.count);
             pair.receives = vec![Receive::NEW; count];
             pair.deliveries = vec![super::table::Deliver::NEW; count];
-            self.outward[peer].bell.get().attach();
+            self.ports[slot.peer].bell.get().attach();
         }
         self.find_theirs(slot.table.0, slot.peer.0);
         let pair = self.slots.pair(slot.table.0, slot.peer.0).ok_or(NONE)?;
@@ -169,7 +169,7 @@ impl Shm {
             receive.state = Receiving::Posted;
             receive.asked = false;
             line.offer(receive.generation);
-            self.outward[slot.peer.index()].bell.get().ring();
+            self.ports[slot.peer].bell.get().ring();
         }
         Ok(())
     }
@@ -205,7 +205,7 @@ impl Shm {
         receive.state = Receiving::Posted;
         receive.asked = false;
         mine.line(slot.index).offer(receive.generation);
-        self.outward[slot.peer.index()].bell.get().ring();
+        self.ports[slot.peer].bell.get().ring();
         Ok(())
     }
 

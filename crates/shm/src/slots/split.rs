@@ -64,7 +64,7 @@ impl Shm {
             copied += 1;
             words.set_copied(number, copied, true);
         }
-        self.outward[peer as usize].bell.get().ring();
+        self.ports[peer].bell.get().ring();
         for _ in 0..PATIENCE {
             if self.end_split(peer) {
                 return Some(Delivery::Done { bytes });
@@ -175,7 +175,7 @@ impl Shm {
             Seen::Newer => true,
         };
         if split.copied > 0 {
-            self.outward[peer as usize].bell.get().ring();
+            self.ports[peer].bell.get().ring();
         }
         if over {
             let landed = split.landed;

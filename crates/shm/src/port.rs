@@ -1,0 +1,208 @@
+//! What the shortest ways to and from a peer touch: one cache line for each.
+//!
+//! A [`Port`] holds both rings' positions and is changed through shared references, so whoever sends or receives a message of one
+//! cache line needs neither the fabric nor a lock of its own; the fabric's other ways use the same positions.
+//!
+//! Invariants: all use is in one thread at a time (nothing here is `Sync`); a port's addresses stay valid while its [`Ports`] live, which
+//! hold the segment. Nothing goes out here while the port is shut: before the peer knows of us, while messages wait for
+//! room, which must not be overtaken, to the process itself, and to a peer that failed.
+//!
+//! Who calls it: the engine's short paths, and all of this crate that sends or receives.
+
+use std::cell::Cell;
+use std::ops::Index;
+use std::sync::Arc;
+
+use boundary::UserBuf;
+use mtmi::{Context, Endpoint, TagSel};
+
+use crate::lane::Lane;
+use crate::ring::{Rx, Tx};
+use crate::segment::{BellRef, Segment};
+use crate::wire::{INLINE, Kind};
+
+/// Of so many looks at the credit one is left to the ordinary way, which makes progress for others too.
+const TURN: u32 = 32;
+
+/// A message that was received at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AtOnce {
+    /// Its tag.
+    pub tag: i32,
+    /// Its length.
+    pub bytes: usize,
+}
+
+/// The ways to and from one peer.
+#[repr(C, align(64))]
+pub struct Port {
+    /// The way there,
+    pub(crate) lane: Lane,
+    pub(crate) bell: BellRef,
+    /// and back.
+    pub(crate) inward: Lane,
+    pub(crate) tx: Tx,
+    pub(crate) rx: Rx,
+    /// Looks at the credit; see [`TURN`].
+    looks: Cell<u16>,
+    /// Whether nothing goes out here, whatever the credit.
+    shut: Cell<bool>,
+    /// Whether the peer ever sent, and has not failed.
+    known: Cell<bool>,
+}
+
+const _: () = assert!(size_of::<Port>() == 64);
+
+impl Port {
+    /// Longest message that goes here.
+    pub const MOST: usize = INLINE;
+
+    pub(crate) fn new(lane: Lane, inward: Lane, bell: BellRef) -> Port {
+        Port {
+            lane,
+            bell,
+            inward,
+            tx: Tx::new(),
+            rx: Rx::new(),
+            looks: Cell::new(0),
+            shut: Cell::new(true),
+            known: Cell::new(false),
+        }
+    }
+
+    /// Sends `len` bytes at `buf` at once, if they fit into a cell and the ring is known to have a free one. False: nothing was
+    /// done, and it may help to [look](Port::look); else the ordinary way has to do it.
+    #[inline(always)]
+    pub fn send(&self, context: Context, tag: i32, buf: UserBuf, len: usize) -> bool {
+        if len > INLINE || self.tx.is_full() {
+            return false;
+        }
+        // A copy: what is written to the ring can't change it, as far as the compiler knows.
+        let (lane, number) = (self.lane, self.tx.next());
+        lane.write_inline(number, context.0, tag, buf, len);
+        self.tx.publish_at(&lane, number, 1);
+        self.bell.get().ring();
+        true
+    }
+
+    /// Whether the ring, which seemed full, has room after all.
+    #[cold]
+    #[inline(never)]
+    pub fn look(&self) -> bool {
+        if !self.tx.is_full() {
+            return false;
+        }
+        let looks = self.looks.get().wrapping_add(1);
+        self.looks.set(looks);
+        !self.shut.get()
+            && !u32::from(looks).is_multiple_of(TURN)
+            && self.tx.refresh(&self.lane).is_ok()
+            && !self.tx.is_full()
+    }
+
+    /// Takes the next message into `to`, if it is (or is within `looks` looks) one of a cell with this context and tag that fits. No
+    /// receive may be posted that it might match and no message of the peer be unexpected. `None`: nothing was done.
+    #[inline(always)]
+    pub fn receive(
+        &self,
+        context: Context,
+        tag: TagSel,
+        to: UserBuf,
+        capacity: usize,
+        looks: u32,
+    ) -> Option<AtOnce> {
+        if !self.known.get() {
+            return None;
+        }
+        let (lane, number) = (self.inward, self.rx.next());
+        let mut left = looks;
+        while !self.rx.ready(&lane) {
+            left = left.checked_sub(1)?;
+        }
+        let header = lane.read_header(number).ok()?;
+        let fits = header.kind == Kind::Eager && header.len <= INLINE.min(capacity);
+        let wanted = match tag {
+            TagSel::Any => true,
+            TagSel::Exact(tag) => header.tag == tag,
+        };
+        if !fits || !wanted || header.context != context.0 {
+            return None;
+        }
+        lane.read_inline(number, to, header.len);
+        if self.rx.consume(&lane, 1) {
+            self.bell.get().ring();
+        }
+        Some(AtOnce {
+            tag: header.tag,
+            bytes: header.len,
+        })
+    }
+
+    /// Lets nothing through here until it is opened.
+    pub(crate) fn shut(&self) {
+        self.tx.close();
+        self.shut.set(true);
+    }
+
+    /// What is sent here overtakes nothing.
+    pub(crate) fn open(&self) {
+        self.shut.set(false);
+    }
+
+    /// Whether the peer is one that sends.
+    pub(crate) fn set_known(&self, known: bool) {
+        self.known.set(known);
+    }
+}
+
+/// The ports of all processes of the job, and the memory that they point into.
+pub struct Ports {
+    ports: Box<[Port]>,
+    /// Looks into a ring for a message that is to be received at once.
+    looks: Cell<u32>,
+    _segment: Arc<Segment>,
+}
+
+impl Ports {
+    pub(crate) fn new(ports: impl Iterator<Item = Port>, segment: Arc<Segment>) -> Ports {
+        Ports {
+            ports: ports.collect(),
+            looks: Cell::new(0),
+            _segment: segment,
+        }
+    }
+
+    /// One port for each process of the job, in order.
+    #[inline(always)]
+    pub fn all(&self) -> &[Port] {
+        &self.ports
+    }
+
+    /// How often to look for a message that is to be received at once.
+    #[inline(always)]
+    pub fn looks(&self) -> u32 {
+        self.looks.get()
+    }
+
+    pub(crate) fn set_looks(&self, looks: u32) {
+        self.looks.set(looks);
+    }
+}
+
+impl Index<u32> for Ports {
+    type Output = Port;
+
+    #[inline(always)]
+    fn index(&self, peer: u32) -> &Port {
+        &self.ports[peer as usize]
+    }
+}
+
+impl Index<Endpoint> for Ports {
+    type Output = Port;
+
+    #[inline(always)]
+    fn index(&self, peer: Endpoint) -> &Port {
+        &self.ports[peer.index()]
+    }
+}
