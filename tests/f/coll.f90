@@ -2,8 +2,10 @@
 program coll
   implicit none
   include 'mpif.h'
-  integer :: rank, nranks, ierr, i, root, request, start, total, two(2), best(2)
+  integer :: rank, nranks, ierr, i, root, request, start, two(2), best(2)
   integer, allocatable :: all(:), mine(:), counts(:), places(:), types(:), wide(:)
+  ! MPI_START and MPI_WAIT change it, and are not told where it is.
+  integer, asynchronous :: total
   double precision :: x
 
   call MPI_INIT(ierr)
