@@ -36,6 +36,10 @@ impl Boards for Fabrics {
         self.shm.board_view(of, at, bytes)
     }
 
+    fn board_hand_back(&mut self, of: Endpoint, at: usize, bytes: usize) {
+        self.shm.board_hand_back(of, at, bytes);
+    }
+
     #[inline]
     fn ring(&mut self, who: Endpoint) {
         self.shm.ring(who);

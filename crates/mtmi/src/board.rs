@@ -1,6 +1,6 @@
 //! Boards: memory of each process that all processes of its machine read, for what one tells many.
 //!
-//! A board has one writer. Words of it are flags (a store is published, a load sees what was stored before it); the
+//! A board has one writer, but for what a reader hands back. Words of it are flags (a store is published, a load sees what was stored before it); the
 //! rest is bytes that a flag says are there. Who writes a flag that somebody may sleep for rings that process's
 //! doorbell afterwards.
 
@@ -37,6 +37,10 @@ pub trait Boards {
     /// had: then `board_read` does.
     fn board_view(&self, of: Endpoint, at: usize, bytes: usize) -> Option<UserBuf>;
 
+    /// Hands a stretch of another's board back that this process alone has read and nobody will read before it is written again: its
+    /// bytes are lost, and its owner writes it in less time. Where that helps nothing, nothing is done.
+    fn board_hand_back(&mut self, of: Endpoint, at: usize, bytes: usize);
+
     /// Ends the sleep of a process whose board is seen; costs a load if it is awake.
     fn ring(&mut self, who: Endpoint);
 }
@@ -70,6 +74,10 @@ impl<F: Fabric + Boards> Boards for Matched<F> {
 
     fn board_view(&self, of: Endpoint, at: usize, bytes: usize) -> Option<UserBuf> {
         self.fabric.board_view(of, at, bytes)
+    }
+
+    fn board_hand_back(&mut self, of: Endpoint, at: usize, bytes: usize) {
+        self.fabric.board_hand_back(of, at, bytes);
     }
 
     #[inline]

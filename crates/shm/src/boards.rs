@@ -6,6 +6,7 @@ use boundary::UserBuf;
 use mtmi::{Boards, Endpoint};
 
 use crate::Shm;
+use crate::ring::CELL;
 use crate::segment::BOARD;
 
 impl Shm {
@@ -77,6 +78,23 @@ impl Boards for Shm {
         Some(unsafe { UserBuf::new(from as usize) })
     }
 
+    /// As whoever drains a chunk of a pipe does (`Lane::drain_chunk`): lines that were read are written, so that they leave the
+    /// owner's cache, and it need not have them invalidated here first.
+    fn board_hand_back(&mut self, of: Endpoint, at: usize, bytes: usize) {
+        let stretch = self
+            .board_of(of)
+            .filter(|&member| member != self.local)
+            .and_then(|member| self.stretch(member, at, bytes));
+        let Some(stretch) = stretch else {
+            return;
+        };
+        for line in (0..bytes).step_by(CELL) {
+            // SAFETY: inside the stretch, which is mapped as long as the segment is; whoever writes or reads it meanwhile
+            // does so with bytes that may change.
+            unsafe { stretch.add(line).write_volatile(0) };
+        }
+    }
+
     #[inline]
     fn ring(&mut self, who: Endpoint) {
         if let Some(member) = self.board_of(who) {
@@ -119,5 +137,11 @@ mod tests {
         assert!(shm.board_view(Endpoint(1), 0, 4).is_none());
         shm.board_read(other, 0, UserBuf::of_array(&mut out), 4);
         assert_eq!(out, [0; 4]);
+        // Nothing of ours, and nothing outside, is lost.
+        shm.board_hand_back(me, BOARD - 4, 4);
+        shm.board_hand_back(other, BOARD - 3, 4);
+        shm.board_hand_back(Endpoint(1), 0, 4);
+        shm.board_read(me, BOARD - 4, UserBuf::of_array(&mut out), 4);
+        assert_eq!(&out, b"echo");
     }
 }

@@ -64,6 +64,15 @@ impl Boards for Sim {
         None
     }
 
+    fn board_hand_back(&mut self, of: Endpoint, at: usize, bytes: usize) {
+        // Whoever still wanted what was there finds something else.
+        self.board(of, |board| {
+            if let Some(lost) = board.get_mut(at..at.saturating_add(bytes)) {
+                lost.fill(0xdb);
+            }
+        });
+    }
+
     fn ring(&mut self, who: Endpoint) {
         let mut state = self.shared.lock();
         self.shared.wake(&mut state, who.0);
