@@ -37,7 +37,7 @@ fn expect(outcome: &Outcome, code: i32, errors: &[&str]) {
 #[test]
 fn ranks_are_laid_out_by_slots() {
     let file = format!("{}/hostfile", env!("CARGO_TARGET_TMPDIR"));
-    std::fs::write(&file, "# two\na slots=1\nb:3\n").unwrap();
+    std::fs::write(&file, "# two\n\na slots = 1\nb:3\n").unwrap();
     for (line, expected) in [
         (
             two("-n 3 SCRIPTS/where.sh"),
@@ -45,6 +45,10 @@ fn ranks_are_laid_out_by_slots() {
         ),
         (
             format!("{REACH} -f {file} -n 3 SCRIPTS/where.sh"),
+            ["0/3 0/1", "1/3 0/2", "2/3 1/2"],
+        ),
+        (
+            format!("{REACH} -hosts a,b:2 SCRIPTS/where.sh"),
             ["0/3 0/1", "1/3 0/2", "2/3 1/2"],
         ),
         (

@@ -221,7 +221,8 @@ usage: mpiexec [options] program [arguments] [: [options] program [arguments]]..
 
 Runs an MPI job on this machine or several. Options take one dash or two.
 
-  -n N, -np N            number of ranks of the next program (default 1)
+  -n N, -np N            number of ranks of the next program (default: one for each slot of
+                         the hosts that are named; 1 if none is)
   -env NAME VALUE        set a variable for the next program (also -env NAME=VALUE)
   -x NAME[=VALUE]        the same; without a value, mpiexec's own is passed
   -envall -envnone -envlist A,B     what the next program inherits (default: all)

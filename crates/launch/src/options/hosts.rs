@@ -136,10 +136,7 @@ fn host(text: &str) -> Result<Host, String> {
 /// sees it.
 fn is_name(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._:@%-".contains(c);
-    !text.is_empty()
-        && text.len() <= NAME_MAX
-        && !text.starts_with('-')
-        && text.chars().all(fits)
+    !text.is_empty() && text.len() <= NAME_MAX && !text.starts_with('-') && text.chars().all(fits)
 }
 
 fn slots(text: &str) -> Result<u32, String> {
@@ -248,10 +245,16 @@ mod tests {
             assert_eq!(shown(file(line)), expected, "{line}");
         }
         for (line, part) in [
-            ("h 4", "line 1: 4 is not understood: after a host there may be"),
+            (
+                "h 4",
+                "line 1: 4 is not understood: after a host there may be",
+            ),
             ("h slot=4", "line 1: slot=4 is not understood"),
             ("h : 4", "line 1: : is not understood"),
-            ("h:4 ifname=eth0", "YAMABIKO_TCP_INTERFACE names the network"),
+            (
+                "h:4 ifname=eth0",
+                "YAMABIKO_TCP_INTERFACE names the network",
+            ),
         ] {
             let error = file(line).unwrap_err();
             assert!(error.contains(part), "{line}: {error}");
