@@ -9,6 +9,7 @@ pub use flags::HELP;
 mod hosts;
 pub use hosts::{Host, Launcher};
 mod words;
+pub use words::limit;
 
 use flags::Flag;
 use serde::{Deserialize, Serialize};

@@ -135,6 +135,10 @@ fn errors_are_sentences() {
         ("-launcher slurm x", "-launcher-exec"),
         ("-timeout never x", "seconds"),
         ("-timeout -1 x", "seconds"),
+        (
+            "-timeout 0 x",
+            "-timeout 0: expected a number of seconds above 0",
+        ),
         ("-stdin all x", "only rank 0"),
         ("-outfile-pattern f x", "not supported"),
     ];
@@ -145,6 +149,22 @@ fn errors_are_sentences() {
     assert!(run("-f hosts -host localhost,::1 x").is_ok());
     assert_eq!(run("--help").unwrap_err(), "Help");
     assert_eq!(run("-n 2 -info x").unwrap_err(), "Version");
+}
+
+#[test]
+fn limits_of_the_environment() {
+    assert_eq!(limit("2"), Ok(Some(Duration::from_secs(2))));
+    assert_eq!(limit(" 0.5 "), Ok(Some(Duration::from_millis(500))));
+    for none in ["", " ", "0", "0.0", "-1"] {
+        assert_eq!(limit(none), Ok(None), "{none:?}");
+    }
+    for wrong in ["soon", "5s", "nan", "inf", "1e300"] {
+        let told = limit(wrong).unwrap_err();
+        assert!(
+            told.contains(&format!("{wrong:?}, which is no number")),
+            "{told}"
+        );
+    }
 }
 
 #[test]
