@@ -252,6 +252,36 @@ static void outstanding(const World *w, int n)
     free(b0), free(b1), free(g), free(o), free(t_out), free(t_in), free(sum), free(ag);
 }
 
+/* Those without a root. */
+static void unrooted(const World *w, int block, int shape, int form, int in_place)
+{
+    sequence++;
+    allgather(w, block, shape, form, in_place, 0);
+    sequence++;
+    allgather(w, block, shape, form, in_place, 1);
+    sequence++;
+    alltoall(w, block, shape, form, in_place);
+    sequence++;
+    alltoallv(w, block, shape, form, in_place, 0);
+    sequence++;
+    alltoallv(w, block, shape, form, in_place, 1);
+}
+
+/* The persistent form of each collective, once: the caller's turn chooses the root, and what is in place. */
+static void persistently(const World *w, int n, int block, int shape, int turn)
+{
+    int root = turn % w->size;
+    sequence++;
+    bcast(w, n, root, shape, PERSISTENT);
+    for (int v = 0; v < 2; v++) {
+        sequence++;
+        gather(w, block, root, shape, PERSISTENT, (turn + v) % 2, v);
+        sequence++;
+        scatter(w, block, root, shape, PERSISTENT, (turn + v) % 2, v);
+    }
+    unrooted(w, block, shape, PERSISTENT, turn / 2 % 2);
+}
+
 static void everything(const World *w, long cap)
 {
     static const long sizes[] = {0, 12, 96, 1020, 4092, 12288, 49152, 65532, 393216, 1048572, 3145728, 8388600};
@@ -263,8 +293,8 @@ static void everything(const World *w, long cap)
         int block = n;
         while ((long)block * 4 * w->size > 2 * 8388608L)
             block = block / 6 * 3;
-        for (int shape = 0; shape < SHAPES; shape++)
-            for (int form = 0; form < FORMS; form++) {
+        for (int shape = 0; shape < SHAPES; shape++) {
+            for (int form = 0; form < PERSISTENT; form++) {
                 if (brief && shape == MIXED && form)
                     continue;
                 for (int root = 0; root < w->size; root++) {
@@ -281,19 +311,12 @@ static void everything(const World *w, long cap)
                         scatter(w, block, root, shape, form, variant & 1, variant >> 1);
                     }
                 }
-                for (int in_place = 0; in_place < 2; in_place++) {
-                    sequence++;
-                    allgather(w, block, shape, form, in_place, 0);
-                    sequence++;
-                    allgather(w, block, shape, form, in_place, 1);
-                    sequence++;
-                    alltoall(w, block, shape, form, in_place);
-                    sequence++;
-                    alltoallv(w, block, shape, form, in_place, 0);
-                    sequence++;
-                    alltoallv(w, block, shape, form, in_place, 1);
-                }
+                for (int in_place = 0; in_place < 2; in_place++)
+                    unrooted(w, block, shape, form, in_place);
             }
+            if (!brief || (i + w->size) % SHAPES == shape)
+                persistently(w, n, block, shape, i + shape + w->size);
+        }
         sequence++;
         outstanding(w, block);
         sequence++;

@@ -206,6 +206,17 @@ static void outstanding(const World *w, const Kind *k, int n)
     }
 }
 
+/* The persistent form of each reduction, once: the caller's turn chooses the root, and what is in place. */
+static void persistently(const World *w, const Kind *k, int n, int part, int turn)
+{
+    sequence++;
+    reduce(w, k, n, turn % w->size, PERSISTENT, turn % 2);
+    sequence++;
+    to_all(w, k, n, PERSISTENT, turn / 2 % 2);
+    sequence++;
+    reduce_scatter(w, k, part, PERSISTENT, (turn + 1) % 2);
+}
+
 static void everything(MPI_Comm comm, const char *name, long cap)
 {
     static const long sizes[] = {0, 16, 112, 1024, 2064, 4096, 16384, 65536, 131088, 1048576, 4194304, 8388608};
@@ -220,7 +231,7 @@ static void everything(MPI_Comm comm, const char *name, long cap)
                 continue;
             while ((long)part * k->words * 4 * w->size > 8388608)
                 part /= 2;
-            for (int form = 0; form < FORMS; form++) {
+            for (int form = 0; form < PERSISTENT; form++) {
                 for (int in_place = 0; in_place < 2; in_place++) {
                     if (brief && in_place == (form == BLOCKING))
                         continue;
@@ -236,6 +247,7 @@ static void everything(MPI_Comm comm, const char *name, long cap)
                     reduce_scatter(w, k, part, form, in_place);
                 }
             }
+            persistently(w, k, n, part, i + kind + w->size);
             sequence++;
             if (!brief)
                 outstanding(w, k, n);

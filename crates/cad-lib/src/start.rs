@@ -75,7 +75,7 @@ impl Process {
         let fabrics =
             Fabrics::start(place, &mut Kvs(&mut job), secret).map_err(|e| e.to_string())?;
         let ring = agree(choice, &mut job)?;
-        let told = std::env::var_os(report::KEEPS_RUNNING_VARIABLE).is_some();
+        let told = report::keeps_running();
         // A job of its own below another process inherits that one's page, which is not its own.
         let page = (told && !job.is_singleton()).then(|| ReportPage::join(job.rank()));
         Ok(Process {

@@ -71,7 +71,8 @@ fn start_fabrics(job: &mut Job) -> Result<Fabric> {
     };
     let secret = |kvs: &mut Kvs| kvs.0.secret().map_err(exchange_error);
     let fabrics = Fabrics::start(place, &mut Kvs(job), secret).map_err(startup_fault)?;
-    if place.rank == 0 && std::env::var_os(wireup::REPORT_FABRICS_VARIABLE).is_some() {
+    let wanted = std::env::var_os(wireup::REPORT_FABRICS_VARIABLE).is_some_and(|v| !v.is_empty());
+    if place.rank == 0 && wanted {
         let lines = fabrics.describe();
         lines.iter().for_each(|line| eprintln!("yamabiko: {line}"));
     }
@@ -93,7 +94,7 @@ impl Engine {
         };
         let fabric = start_fabrics(&mut job)?;
         page.phase(ReportPhase::Running);
-        let keeps_running = std::env::var_os(report::KEEPS_RUNNING_VARIABLE).is_some();
+        let keeps_running = report::keeps_running();
         self.least_bound.set(fabric.limits().unmatched_bytes as u64);
         self.failures.told.set(keeps_running && page.is_present());
         let report = page.is_present().then_some(page);

@@ -24,13 +24,15 @@ impl Selection {
 
     /// What the environment allows; all where it says nothing. The error is a sentence for a person.
     pub fn from_environment() -> Result<Selection, String> {
-        match std::env::var_os(VARIABLE) {
-            None => Ok(Selection::ALL),
-            Some(text) => Selection::parse(&text.to_string_lossy()),
-        }
+        let text = std::env::var_os(VARIABLE).unwrap_or_default();
+        Selection::parse(&text.to_string_lossy())
     }
 
+    /// An empty variable is as good as none.
     fn parse(text: &str) -> Result<Selection, String> {
+        if text.trim().is_empty() {
+            return Ok(Selection::ALL);
+        }
         let mut selection = Selection {
             own: false,
             shm: false,
@@ -70,6 +72,9 @@ mod tests {
         assert!(tcp.tcp && tcp.own && !tcp.shm);
         assert!(Selection::parse("self,ofi").unwrap_err().contains("ofi"));
         assert!(Selection::parse("shm").unwrap_err().contains("self"));
-        assert!(Selection::parse("").is_err());
+        assert!(Selection::parse(",").unwrap_err().contains("self"));
+        for nothing in ["", " "] {
+            assert_eq!(Selection::parse(nothing), Ok(Selection::ALL));
+        }
     }
 }

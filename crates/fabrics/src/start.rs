@@ -85,6 +85,8 @@ impl Fabrics {
         secret: impl FnOnce(&mut E) -> Result<[u8; 32], ExchangeError>,
     ) -> Result<Fabrics, StartError> {
         let selection = Selection::from_environment().map_err(StartError::Selection)?;
+        // Also where shared memory suffices: a slip is told before it matters.
+        let network = tcp::Config::from_environment()?;
         if place.one_segment(selection) {
             let everybody = (0..place.size).collect();
             let shm = share(place, everybody, exchange)?;
@@ -94,7 +96,7 @@ impl Fabrics {
         }
         let secret = secret(exchange)?;
         let listening = match selection.tcp {
-            true => Some(Tcp::listen(tcp::Config::from_environment()?)?),
+            true => Some(Tcp::listen(network)?),
             false => None,
         };
         let cards = introduce(place, selection, listening.as_ref(), exchange)?;

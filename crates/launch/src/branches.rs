@@ -5,6 +5,7 @@
 //! others than itself and those below it.
 
 use crate::channel::{self, Channel};
+use crate::environment;
 use crate::frame::{Address, Decoder, GREETING, UP_MAX};
 use crate::os;
 use crate::os::child::{self, Descriptors, Ready};
@@ -14,9 +15,10 @@ use crate::tree;
 use crate::watch::Watch;
 use rustix::event::PollFlags;
 use rustix::pipe::PipeFlags;
-use std::ffi::{CString, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Longest time a launcher command may take to reach a host: a person may have to type a password.
@@ -68,6 +70,9 @@ enum Stage {
 
 struct Branch {
     host: u32,
+    /// The host's name and the launcher command with which it was to be reached, for messages.
+    name: String,
+    launcher: String,
     stage: Stage,
     channel: Option<Channel>,
     errors: Option<OwnedFd>,
@@ -232,13 +237,13 @@ impl Branch {
         words.extend(daemon_command()?);
         let system =
             |e: std::io::Error| format!("cannot start the launcher command: {}", os::reason(e));
-        let path =
-            crate::environment::find_program(&words[0], std::env::var_os("PATH").as_deref(), None)?;
+        let path = find_launcher(&words[0])
+            .map_err(|e| format!("no launcher command ({e}); -launcher-exec names another"))?;
         let ready = Ready {
-            path: crate::environment::c_string(path.as_os_str())?,
+            path: environment::c_string(path.as_os_str())?,
             argv: words
                 .iter()
-                .map(|w| crate::environment::c_string(w))
+                .map(|w| environment::c_string(w))
                 .collect::<Result<_, _>>()?,
             environment: std::env::vars_os().filter_map(variable).collect(),
             directory: None,
@@ -257,8 +262,11 @@ impl Branch {
         let now = Instant::now();
         let decoder = Decoder::new(UP_MAX, true);
         let channel = Channel::new(from_child, to_child, decoder, encode(&Down::Alive), now);
+        let shown: Vec<_> = reach.launcher.iter().map(|w| w.to_string_lossy()).collect();
         Ok(Branch {
             host,
+            name: name.to_string(),
+            launcher: shown.join(" "),
             stage: Stage::Reaching {
                 until: now + REACH_LIMIT,
             },
@@ -393,6 +401,7 @@ impl Branch {
         if let Stage::Ending { mut why, .. } = std::mem::replace(&mut self.stage, Stage::Over) {
             if let Some(status) = self.status.filter(|s| *s != 0) {
                 why += &format!("; its launcher command {}", described(status));
+                why += &advice(status, &self.launcher, &self.name);
             }
             // If it still runs, it waits for a host that is gone.
             os::kill(self.pid, libc::SIGKILL);
@@ -414,6 +423,18 @@ impl Branch {
 
 /// What daemon and mpiexec must have in common.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+fn find_launcher(word: &OsStr) -> Result<PathBuf, String> {
+    let path = std::env::var_os("PATH");
+    let found = environment::find_program(word, path.as_deref(), None)?;
+    match environment::is_executable(&found) {
+        true => Ok(found),
+        false => Err(format!(
+            "{} is not there or may not be executed",
+            found.display()
+        )),
+    }
+}
 
 /// What is run on the other host. ssh joins the words with spaces and lets a shell split them again.
 fn daemon_command() -> Result<Vec<OsString>, String> {
@@ -437,7 +458,7 @@ fn variable((name, value): (OsString, OsString)) -> Option<CString> {
     let mut pair = name;
     pair.push("=");
     pair.push(value);
-    crate::environment::c_string(&pair).ok()
+    environment::c_string(&pair).ok()
 }
 
 fn described(status: i32) -> String {
@@ -451,8 +472,55 @@ fn described(status: i32) -> String {
     }
 }
 
+/// What a launcher command's exit code means, where it means something, and what to do.
+fn advice(status: i32, launcher: &str, host: &str) -> String {
+    if !libc::WIFEXITED(status) {
+        return String::new();
+    }
+    let daemon = daemon_command().map_or_else(|_| "yamabiko".into(), |words| words[0].clone());
+    let daemon = daemon.to_string_lossy();
+    let install = format!(
+        "Yamabiko must be installed there under the same path, so that this works: {launcher} {host} {daemon} --version"
+    );
+    match libc::WEXITSTATUS(status) {
+        127 => {
+            format!(" (a command was not found, most likely {daemon} on host {host}; {install})")
+        }
+        126 => format!(
+            " (a command may not be executed, most likely {daemon} on host {host}; {install})"
+        ),
+        255 => format!(
+            " (as of ssh when it cannot connect or log in; this must work without a question: {launcher} {host} true)"
+        ),
+        _ => String::new(),
+    }
+}
+
 /// Begins a daemon's end of a link.
 pub fn greet(channel: &mut Channel) {
     channel.send_raw(GREETING);
     channel.send(Address::Hop, &encode(&Up::Hello(VERSION.into())));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_of_launcher_commands_are_explained() {
+        let told = |code: i32| advice(code << 8, "ssh -x", "h1");
+        let not_found = told(127);
+        for part in [
+            "not found",
+            "/yamabiko on host h1",
+            "same path",
+            "ssh -x h1 /",
+        ] {
+            assert!(not_found.contains(part), "{part}: {not_found}");
+        }
+        assert!(told(126).contains("may not be executed"), "{}", told(126));
+        assert!(told(255).contains("log in") && told(255).contains(": ssh -x h1 true"));
+        assert_eq!(told(1), "");
+        assert_eq!(advice(libc::SIGKILL, "ssh", "h1"), "");
+    }
 }

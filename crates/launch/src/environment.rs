@@ -124,7 +124,8 @@ pub fn find_program(
     ))
 }
 
-fn is_executable(path: &Path) -> bool {
+/// Whether this is a file that may be executed.
+pub fn is_executable(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     path.metadata()
         .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)

@@ -20,7 +20,10 @@ const FORTRAN: [(&str, &str); 2] = [
 /// Environment variables that a person may set. Those by which the parts of a job know each other
 /// (`PMI_*`, `YAMABIKO_*_FD`) are not among them.
 const VARIABLES: [(&str, &str); 11] = [
-    ("MPIEXEC_TIMEOUT", "seconds after which mpiexec ends a job"),
+    (
+        "MPIEXEC_TIMEOUT",
+        "seconds after which mpiexec ends a job (default, and 0: no limit)",
+    ),
     (
         "YAMABIKO_FABRICS",
         "fabrics that may be used (default: self,shm,tcp)",

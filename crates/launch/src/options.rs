@@ -9,6 +9,7 @@ pub use flags::HELP;
 mod hosts;
 pub use hosts::{Host, Launcher};
 mod words;
+pub use words::limit;
 
 use flags::Flag;
 use serde::{Deserialize, Serialize};
@@ -53,8 +54,9 @@ pub struct Options {
 /// One program of the job: what stands between two `:`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// How many ranks run it.
-    pub count: u32,
+    /// How many ranks run it, if that was said: otherwise one for each slot of its hosts, and one where
+    /// no host is named.
+    pub count: Option<u32>,
     /// The program and its arguments; never empty.
     pub argv: Vec<OsString>,
     /// Variables for this program (`-env`, `-x`).
@@ -136,17 +138,6 @@ pub fn parse(
     }
     if parser.options.programs.is_empty() {
         return Err("no program was given; try: mpiexec -n 4 ./program".into());
-    }
-    let total: u64 = parser
-        .options
-        .programs
-        .iter()
-        .map(|p| u64::from(p.count))
-        .sum();
-    if total > u64::from(RANKS_MAX) {
-        return Err(format!(
-            "{total} ranks asked for; this launcher starts at most {RANKS_MAX}"
-        ));
     }
     Ok(Request::Run(Box::new(parser.options)))
 }
@@ -237,7 +228,7 @@ impl Parser<'_> {
             argv[0] = found_in(&argv[0], &section.directories);
         }
         self.options.programs.push(Program {
-            count: section.count.unwrap_or(1),
+            count: section.count,
             argv,
             variables: section.variables,
             inherit: section.inherit,

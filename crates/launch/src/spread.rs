@@ -1,9 +1,10 @@
 //! Which rank runs on which host. Pure.
 //!
 //! Hosts are filled one after the other, each up to its slots, and then once more, as often as it
-//! takes. Hosts are numbered in the order of their first ranks; those that get none do not take part.
+//! takes. A program of which no number of ranks is said gets one rank for each slot, as with other
+//! launchers. Hosts are numbered in the order of their first ranks; those that get none do not take part.
 
-use crate::options::{Host as Mention, Options};
+use crate::options::{Host as Mention, Options, RANKS_MAX};
 use std::collections::HashMap;
 
 /// A host that has ranks.
@@ -22,6 +23,8 @@ pub struct Spread {
     pub hosts: Vec<Host>,
     /// The host of each rank.
     pub host_of: Vec<usize>,
+    /// The program of each rank.
+    pub program_of: Vec<u32>,
 }
 
 /// A host that may get ranks.
@@ -52,14 +55,22 @@ pub fn spread(options: &Options, is_here: &dyn Fn(&str) -> bool) -> Result<Sprea
     let mut spread = Spread {
         hosts: Vec::new(),
         host_of: Vec::new(),
+        program_of: Vec::new(),
     };
-    for program in &options.programs {
+    for (number, program) in (0..).zip(&options.programs) {
         let own = match program.hosts.is_empty() {
             true => None,
             false => Some(candidates.shares(&program.hosts, options.per_host, is_here)),
         };
-        for _ in 0..program.count {
-            let shares = own.as_ref().unwrap_or(&common);
+        let shares = own.as_ref().unwrap_or(&common);
+        let count = program.count.map_or_else(|| slots(shares), u64::from);
+        let total = count.saturating_add(spread.host_of.len() as u64);
+        if total > u64::from(RANKS_MAX) {
+            return Err(format!(
+                "{total} ranks asked for; this launcher starts at most {RANKS_MAX}"
+            ));
+        }
+        for _ in 0..count {
             let all = &candidates.all;
             let free = shares.iter().filter(|s| all[s.candidate].taken < s.limit);
             // The first of those that were filled least often.
@@ -69,14 +80,21 @@ pub fn spread(options: &Options, is_here: &dyn Fn(&str) -> bool) -> Result<Sprea
             };
             let candidate = &mut candidates.all[next.candidate];
             candidate.taken += 1;
-            let number = *candidate.number.get_or_insert_with(|| {
+            let host = *candidate.number.get_or_insert_with(|| {
                 spread.hosts.push(candidate.host.clone());
                 spread.hosts.len() - 1
             });
-            spread.host_of.push(number);
+            spread.host_of.push(host);
+            spread.program_of.push(number);
         }
     }
     Ok(spread)
+}
+
+/// The slots of these hosts together; 1 where none is named.
+fn slots(shares: &[Share]) -> u64 {
+    let each = shares.iter().map(|s| u64::from(s.slots.min(s.limit)));
+    each.sum()
 }
 
 impl Candidates {
@@ -106,6 +124,7 @@ impl Candidates {
             }
         }
         if shares.is_empty() {
+            // All ranks run here, and nobody has said how many should.
             shares.push(Share {
                 candidate: self.candidate("localhost", true),
                 slots: 1,
@@ -174,6 +193,17 @@ mod tests {
             ("-hosts a:2,b:2 -n 2 x : -host a -n 1 y : -n 1 z", "a a a b"),
             ("-f file -n 4 x", "n1 n1 n2 n1"),
             ("-f file -n 5 x", "max_slots"),
+            ("x", "localhost"),
+            ("-ppn 3 x", "localhost"),
+            ("-hosts a,b x", "a b"),
+            ("-hosts a:2,b x", "a a b"),
+            ("-hosts me:2 x", "me me"),
+            ("-hosts a:3,b,a -ppn 2 x", "a a b b"),
+            ("-hosts a:3,b:3 -rr x", "a b"),
+            ("-f file x", "n1 n1 n2"),
+            ("-f file -host a:2 x", "a a"),
+            ("-hosts a,b x : -n 1 y", "a b a"),
+            ("-hosts a,b x : -host c:2 y", "a b c c"),
         ] {
             let got = laid(line).unwrap_or_else(|e| e);
             assert!(
@@ -181,6 +211,22 @@ mod tests {
                 "{line}: {got}"
             );
         }
+    }
+
+    #[test]
+    fn too_many_ranks() {
+        for line in [
+            "-n 4000 x : -n 97 y",
+            "-hosts a:4000,b:97 x",
+            "-hosts a:1000000 -n 4000 x : y",
+        ] {
+            let error = laid(line).unwrap_err();
+            assert!(
+                error.contains("this launcher starts at most 4096"),
+                "{line}: {error}"
+            );
+        }
+        assert!(laid("-n 4000 x : -n 96 y").is_ok());
     }
 
     #[test]
@@ -200,5 +246,6 @@ mod tests {
             .collect();
         assert_eq!(names, [("c", false), ("a", false), ("me", true)]);
         assert_eq!(spread.host_of, [0, 1, 2]);
+        assert_eq!(spread.program_of, [0, 1, 1]);
     }
 }

@@ -321,3 +321,32 @@ fn variables_and_directories() {
         "{outcome:?}"
     );
 }
+
+#[test]
+fn a_limit_from_the_environment() {
+    let with = |value: &str, line: &str| {
+        let job = start_with(line, Stdio::null(), |command| {
+            command.env("MPIEXEC_TIMEOUT", value);
+        });
+        job.finish()
+    };
+    let ended = with("1", "-n 2 SCRIPTS/sleep.sh");
+    assert_eq!(ended.code, Some(124), "{ended:?}");
+    for none in ["0", "-1", ""] {
+        let outcome = with(none, "-n 1 true");
+        assert_eq!(
+            (outcome.code, outcome.stderr.as_str()),
+            (Some(0), ""),
+            "{none}"
+        );
+    }
+    let told = with("soon", "-n 1 true");
+    assert_eq!(told.code, Some(0));
+    assert_eq!(
+        told.stderr,
+        "mpiexec: MPIEXEC_TIMEOUT is \"soon\", which is no number of seconds; there is no limit\n"
+    );
+    // The option wins.
+    let own = with("soon", "-timeout 20 -n 1 true");
+    assert_eq!((own.code, own.stderr.as_str()), (Some(0), ""));
+}

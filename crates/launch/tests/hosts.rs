@@ -37,7 +37,7 @@ fn expect(outcome: &Outcome, code: i32, errors: &[&str]) {
 #[test]
 fn ranks_are_laid_out_by_slots() {
     let file = format!("{}/hostfile", env!("CARGO_TARGET_TMPDIR"));
-    std::fs::write(&file, "# two\na slots=1\nb:3\n").unwrap();
+    std::fs::write(&file, "# two\n\na slots = 1\nb:3\n").unwrap();
     for (line, expected) in [
         (
             two("-n 3 SCRIPTS/where.sh"),
@@ -45,6 +45,10 @@ fn ranks_are_laid_out_by_slots() {
         ),
         (
             format!("{REACH} -f {file} -n 3 SCRIPTS/where.sh"),
+            ["0/3 0/1", "1/3 0/2", "2/3 1/2"],
+        ),
+        (
+            format!("{REACH} -hosts a,b:2 SCRIPTS/where.sh"),
             ["0/3 0/1", "1/3 0/2", "2/3 1/2"],
         ),
         (
@@ -242,7 +246,8 @@ fn a_host_that_cannot_be_reached() {
         1,
         &[
             "unreachable: no route to unreachable\n",
-            "host unreachable, which was to run ranks 1, 3, is lost: it could not be reached; its launcher command exited with code 255",
+            "host unreachable, which was to run ranks 1, 3, is lost: it could not be reached; its launcher command exited with code 255 (as of ssh ",
+            "drop-host.sh unreachable true)",
         ],
     );
     assert_eq!(
@@ -250,6 +255,30 @@ fn a_host_that_cannot_be_reached() {
         "",
         "no rank may run before every host is there"
     );
+    let outcome = run(&format!("{REACH} -hosts bare -n 1 true"));
+    expect(
+        &outcome,
+        1,
+        &[
+            "bare: ",
+            "command exited with code 127 (a command was not found, most likely /",
+            "/yamabiko on host bare; ",
+        ],
+    );
+    for (launcher, told) in [
+        ("false", "exited with code 1\n"),
+        (
+            "no-such-launcher",
+            "is lost: no launcher command (cannot find the program no-such-launcher",
+        ),
+        (
+            "/nowhere/ssh",
+            "is lost: no launcher command (/nowhere/ssh is not there or may not be executed); -launcher-exec names another",
+        ),
+    ] {
+        let line = format!("-launcher-exec {launcher} -hosts a -n 1 true");
+        expect(&run(&line), 1, &["host a, ", told]);
+    }
     expect(
         &run(&format!("{REACH} -hosts noisy,a -n 2 PROBE hello")),
         0,

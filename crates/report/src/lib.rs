@@ -26,5 +26,10 @@ pub const FD_VARIABLE: &str = "YAMABIKO_REPORT_FD";
 /// that the others look for it ([`ReportPage::deaths`]).
 pub const KEEPS_RUNNING_VARIABLE: &str = "YAMABIKO_DISABLE_AUTO_CLEANUP";
 
+/// Whether the launcher said so. An empty variable is as good as none.
+pub fn keeps_running() -> bool {
+    std::env::var_os(KEEPS_RUNNING_VARIABLE).is_some_and(|value| !value.is_empty())
+}
+
 /// Name of the memfd, as `/proc/<pid>/fd` shows it: how a running job's page is found from outside.
 pub const FILE_NAME: &str = "yamabiko-report";

@@ -179,9 +179,10 @@ pub(crate) fn put_text(words: &[AtomicU64], text: &[u8]) {
     }
 }
 
-/// A byte of somebody's text made fit for a terminal.
+/// A byte of somebody's text made fit for a terminal. A call's name may have blanks: some say what is
+/// done instead.
 pub(crate) fn plain(byte: u8) -> char {
-    if byte.is_ascii_graphic() {
+    if byte.is_ascii_graphic() || byte == b' ' {
         char::from(byte)
     } else {
         '?'
@@ -339,6 +340,14 @@ mod tests {
         assert!(record.to_string().starts_with(
             "waiting in MPI_Recv, any source, tag -7, 1099511627776 bytes, context 5, for 0."
         ));
+        page.waiting("communicator construction", NONE, NONE, 8);
+        let text = book.read(1).unwrap().to_string();
+        assert!(
+            text.starts_with("waiting in communicator construction, 8 bytes, for 0."),
+            "{text}"
+        );
+        page.waiting("MPI_\u{1b}[7m\n", NONE, NONE, 8);
+        assert_eq!(book.read(1).unwrap().call, "MPI_?[7m?");
         page.running();
         assert_eq!(book.read(1).unwrap().to_string(), "not waiting in MPI");
         assert_eq!(book.read(0).unwrap().phase, Phase::NotStarted);

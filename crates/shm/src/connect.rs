@@ -1,6 +1,6 @@
 //! How the ranks of a node come to share a segment.
 //!
-//! Rank 0 makes it, listens on an abstract Unix socket with a random name, and publishes name and
+//! The first of them, its holder, makes it, listens on an abstract Unix socket with a random name, and publishes name and
 //! a random secret through the exchange. The others connect, show version and secret, and get the
 //! descriptor. Both ends check that the other belongs to the same user (`sys::unix` does); the one
 //! who maps checks seals and size. Afterwards socket and descriptor are closed and nothing has a
@@ -78,8 +78,22 @@ pub enum InitError {
     },
     /// The system refused something.
     System(&'static str, io::Error),
-    /// A rank of this user said something that no rank says.
-    Protocol(&'static str),
+    /// The segment could not be fetched.
+    Fetch {
+        /// The rank that has it.
+        holder: u32,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The rank that has the segment did something that no rank does.
+    Protocol {
+        /// That rank.
+        holder: u32,
+        /// What it did.
+        what: &'static str,
+    },
+    /// The library's version has too long a name.
+    LongVersion,
 }
 
 impl fmt::Display for InitError {
@@ -100,7 +114,14 @@ impl fmt::Display for InitError {
                  network namespace or as another user; YAMABIKO_FABRICS=self,tcp does without"
             ),
             InitError::System(what, e) => write!(f, "{what} failed: {e}"),
-            InitError::Protocol(what) => write!(f, "joining the node's memory failed: {what}"),
+            InitError::Fetch { holder, error } => write!(
+                f,
+                "fetching the node's shared segment from rank {holder} failed: {error}"
+            ),
+            InitError::Protocol { holder, what } => {
+                write!(f, "joining the node's memory failed: rank {holder} {what}")
+            }
+            InitError::LongVersion => f.write_str("the version's name is too long"),
         }
     }
 }
@@ -113,7 +134,7 @@ impl From<ExchangeError> for InitError {
     }
 }
 
-/// Longest time that rank 0 lets one connection keep the others waiting.
+/// Longest time that the holder lets one connection keep the others waiting.
 const ONE: Duration = Duration::from_secs(5);
 /// First word of a hello and of its answers.
 const HELLO: &str = "yamabiko-shm";
@@ -132,7 +153,7 @@ impl Shm {
             return Err(InitError::Ranks(config.rank, ranks));
         };
         if config.version.len() >= LONGEST {
-            return Err(InitError::Protocol("the version's name is too long"));
+            return Err(InitError::LongVersion);
         }
         let (segment, file) = if ranks == 1 {
             if config.endpoints > 1 {
@@ -243,14 +264,15 @@ fn equal(a: &str, b: &str) -> bool {
     a.len() == b.len() && std::hint::black_box(differences) == 0
 }
 
-/// Another rank: fetches the segment from rank 0.
+/// Another rank: fetches the segment from its holder.
 fn join(config: &Config, address: &str) -> Result<(Segment, io::Result<Sparse>), InitError> {
+    let holder = config.members[0];
+    let wrong = |what| InitError::Protocol { holder, what };
+    let failed = |error| InitError::Fetch { holder, error };
     let parts: Vec<&str> = address.split('/').collect();
     let [_, name, secret] = parts[..] else {
-        return Err(InitError::Protocol("rank 0 published no address"));
+        return Err(wrong("published no address"));
     };
-    let failed = |e| InitError::System("fetching the node's shared segment from rank 0", e);
-    let holder = config.members[0];
     let socket = unix::connect(name.as_bytes(), Kind::Packets, config.deadline).map_err(
         |error| match error.kind() {
             io::ErrorKind::ConnectionRefused | io::ErrorKind::PermissionDenied => {
@@ -271,26 +293,62 @@ fn join(config: &Config, address: &str) -> Result<(Segment, io::Result<Sparse>),
     let mut words = text.split(' ');
     let (hello, verdict, version) = (words.next(), words.next(), words.next());
     if hello != Some(HELLO) {
-        return Err(InitError::Protocol("rank 0 closed the connection"));
+        return Err(wrong("closed the connection"));
     }
     if verdict != Some("welcome") {
         return Err(InitError::Version {
-            rank: config.members[0],
+            rank: holder,
             theirs: version.unwrap_or("unknown").to_string(),
             ours: config.version.clone(),
         });
     }
-    let fd = got
-        .fd
-        .ok_or(InitError::Protocol("rank 0 passed no descriptor"))?;
+    let fd = got.fd.ok_or_else(|| wrong("passed no descriptor"))?;
     let segment =
         Segment::open(fd, config.members.len() as u32, &config.version).map_err(failed)?;
     let got = socket
         .receive(&mut packet, config.deadline)
         .map_err(failed)?;
     if packet[..got.bytes] != *SLOTS.as_bytes() {
-        return Err(InitError::Protocol("rank 0 closed the connection"));
+        return Err(wrong("closed the connection"));
     }
     let file = got.fd.ok_or(io::ErrorKind::OutOfMemory.into());
     Ok((segment, file.and_then(Sparse::open)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What rank 5 says when rank 2, which has the segment, is at this address.
+    fn told(address: &str) -> String {
+        let config = Config {
+            members: vec![2, 5],
+            ..Config::new(5, 6)
+        };
+        let error = join(&config, address).err();
+        error.map_or_else(String::new, |e| e.to_string())
+    }
+
+    #[test]
+    fn the_holder_is_named() {
+        let why = "joining the node's memory failed: rank 2";
+        assert_eq!(told("nonsense"), format!("{why} published no address"));
+        let name = format!("yamabiko-{}", random().unwrap());
+        let address = format!("1/{name}/secret");
+        assert!(told(&address).starts_with("rank 2 is on this machine but"));
+        let listener = unix::listen(name.as_bytes(), Kind::Packets).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let deadline = sys::clock::after(Duration::from_secs(20));
+                for answer in [b"go away".to_vec(), format!("{HELLO} welcome 1").into()] {
+                    let socket = listener.accept(deadline).unwrap();
+                    // A socket closed with something unread is reset.
+                    socket.receive(&mut [0; 256], deadline).unwrap();
+                    socket.send_all(&answer, None, deadline).unwrap();
+                }
+            });
+            assert_eq!(told(&address), format!("{why} closed the connection"));
+            assert_eq!(told(&address), format!("{why} passed no descriptor"));
+        });
+    }
 }

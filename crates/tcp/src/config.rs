@@ -2,6 +2,7 @@
 
 use std::env::{VarError, var};
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// How sockets are watched.
@@ -41,7 +42,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// As the environment says.
+    /// As the environment says. What is on this machine is not looked at: whether an interface exists
+    /// shows when the fabric is started.
     ///
     /// # Errors
     /// A variable that can't be understood.
@@ -50,6 +52,9 @@ impl Config {
             interface: text("YAMABIKO_TCP_INTERFACE")?,
             ..Config::default()
         };
+        if let Some(wanted) = &config.interface {
+            check_interfaces(wanted)?;
+        }
         if let Some(range) = text("YAMABIKO_PORT_RANGE")? {
             config.ports = Some(ports(&range)?);
         }
@@ -75,6 +80,43 @@ fn text(name: &str) -> Result<Option<String>, Error> {
         Err(VarError::NotPresent) => Ok(None),
         Err(VarError::NotUnicode(_)) => Err(Error(format!("{name} is not text"))),
     }
+}
+
+/// Longest name of an interface (`IFNAMSIZ`, with its NUL).
+const INTERFACE_NAME: usize = 16;
+
+/// Whether each word can be an interface, an address or a network.
+fn check_interfaces(wanted: &str) -> Result<(), Error> {
+    let words = || wanted.split(',').map(str::trim).filter(|w| !w.is_empty());
+    let wrong = |why: String| {
+        Error(format!(
+            "YAMABIKO_TCP_INTERFACE is `{wanted}`, {why}; it can have names of interfaces, addresses and \
+             networks, separated by commas, as in `eth0,10.1.0.0/16`"
+        ))
+    };
+    if words().next().is_none() {
+        return Err(wrong("which names nothing".into()));
+    }
+    match words().find(|word| !can_be_interface(word)) {
+        Some(word) => Err(wrong(format!("and `{word}` is neither"))),
+        None => Ok(()),
+    }
+}
+
+fn can_be_interface(word: &str) -> bool {
+    if let Some((ip, prefix)) = word.split_once('/') {
+        let longest = match ip.parse() {
+            Ok(IpAddr::V4(_)) => 32,
+            Ok(IpAddr::V6(_)) => 128,
+            Err(_) => return false,
+        };
+        return prefix.parse::<u32>().is_ok_and(|bits| bits <= longest);
+    }
+    // Digits and dots alone are meant to be an address.
+    let is_name = word.len() < INTERFACE_NAME
+        && word.chars().any(|c| !c.is_ascii_digit() && c != '.')
+        && !word.chars().any(|c| c.is_whitespace() || c.is_control());
+    is_name || word.parse::<IpAddr>().is_ok()
 }
 
 fn ports(range: &str) -> Result<(u16, u16), Error> {
@@ -107,6 +149,35 @@ impl std::error::Error for Error {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn interfaces() {
+        for good in [
+            "eth0",
+            "lo, eth0.100",
+            "10.1.2.3",
+            "10.0.0.0/8,",
+            "::1/128",
+            "fe80::1",
+            "eth0:1",
+        ] {
+            assert_eq!(check_interfaces(good), Ok(()), "{good}");
+        }
+        for (wrong, why) in [
+            (",", "which names nothing"),
+            ("10.0.0.0/33", "and `10.0.0.0/33` is neither"),
+            ("::1/129", "is neither"),
+            ("eth0,10.1.2", "and `10.1.2` is neither"),
+            ("10.1.2.300", "is neither"),
+            ("eth0/16", "is neither"),
+            ("10.0.0.0/x", "is neither"),
+            ("eth0 eth1", "is neither"),
+            ("a-name-that-is-too-long", "is neither"),
+        ] {
+            let told = check_interfaces(wrong).unwrap_err().0;
+            assert!(told.contains(wrong) && told.contains(why), "{told}");
+        }
+    }
 
     #[test]
     fn port_ranges() {

@@ -27,7 +27,7 @@ pub use job::Job;
 pub const SOCKET_IDENTITY_VARIABLE: &str = "YAMABIKO_PMI_SOCKET";
 
 /// Environment variable with which the launcher asks rank 0 to say what carries messages between which
-/// ranks.
+/// ranks. Empty, it asks nothing.
 pub const REPORT_FABRICS_VARIABLE: &str = "YAMABIKO_REPORT_FABRICS";
 
 /// Key under which the launcher publishes the job's secret (64 hexadecimal digits).

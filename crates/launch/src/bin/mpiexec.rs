@@ -3,7 +3,6 @@
 use launch::options::{self, Options, Request};
 use std::ffi::OsStr;
 use std::process::exit;
-use std::time::Duration;
 
 fn main() {
     let arguments = std::env::args_os().skip(1).collect();
@@ -29,14 +28,10 @@ fn with_environment(mut options: Box<Options>) -> Box<Options> {
     if options.timeout.is_some() {
         return options;
     }
-    let Ok(text) = std::env::var("MPIEXEC_TIMEOUT") else {
-        return options;
-    };
-    match text.parse() {
-        Ok(seconds) if seconds > 0 => options.timeout = Some(Duration::from_secs(seconds)),
-        _ => eprintln!(
-            "mpiexec: MPIEXEC_TIMEOUT is {text:?}, which is no number of seconds; there is no limit"
-        ),
+    let text = std::env::var_os("MPIEXEC_TIMEOUT").unwrap_or_default();
+    match options::limit(&text.to_string_lossy()) {
+        Ok(limit) => options.timeout = limit,
+        Err(text) => eprintln!("mpiexec: {text}"),
     }
     options
 }

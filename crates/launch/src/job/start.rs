@@ -43,7 +43,7 @@ const HELD_BACK: &[i32] = &[libc::SIGTTIN, libc::SIGTTOU];
 pub(super) fn start(options: &Options) -> Result<Job, StartError> {
     let wrong = |text| StartError { text, code: 2 };
     let (launcher, spread) = lay_out(options).map_err(wrong)?;
-    let program_of = program_of(options);
+    let program_of = &spread.program_of;
     let size = program_of.len();
     let programs: Vec<Program> = options
         .programs
@@ -58,16 +58,7 @@ pub(super) fn start(options: &Options) -> Result<Job, StartError> {
         .filter(|h| !spread.hosts[*h].is_here)
         .collect();
     let (input, first) = way_of_stdin(options, spread.hosts[spread.host_of[0]].is_here);
-    let plan_of = |host| {
-        plan(
-            options,
-            &spread,
-            &program_of,
-            &programs,
-            host,
-            input.is_some(),
-        )
-    };
+    let plan_of = |host| plan(options, &spread, &programs, host, input.is_some());
     let here = spread.hosts.iter().position(|h| h.is_here);
     let prepared = here.map(|host| node::prepare(&plan_of(host))).transpose()?;
     let (page, book) = Book::create(size).map_err(|e| system("the report page", e))?;
@@ -83,10 +74,10 @@ pub(super) fn start(options: &Options) -> Result<Job, StartError> {
             book.set_host(rank, &spread.hosts[*host].name);
         }
     }
-    let server = server(options, &spread, &program_of)?;
+    let server = server(options, &spread)?;
     let sink = || Sink::new(size, options.label);
     Ok(Job {
-        members: members(options, &spread, &program_of),
+        members: members(options, &spread),
         hosts: hosts(&spread, &far),
         far,
         server,
@@ -150,22 +141,14 @@ fn block_signals() -> Result<(Signals, Mask, Vec<i32>), StartError> {
     Ok((signals, mask, ignored))
 }
 
-/// The program of each rank.
-fn program_of(options: &Options) -> Vec<u32> {
-    let programs = (0u32..).zip(&options.programs);
-    programs
-        .flat_map(|(i, p)| std::iter::repeat_n(i, p.count as usize))
-        .collect()
-}
-
 fn plan(
     options: &Options,
     spread: &Spread,
-    program_of: &[u32],
     programs: &[Program],
     host: usize,
     input: bool,
 ) -> Plan {
+    let program_of = &spread.program_of;
     let of_host = (0u32..).zip(&spread.host_of).filter(|(_, h)| **h == host);
     Plan {
         size: u32::try_from(program_of.len()).unwrap_or(u32::MAX),
@@ -225,9 +208,9 @@ fn setups(
     Ok((0u32..).zip(far).map(setup).collect())
 }
 
-fn members(options: &Options, spread: &Spread, program_of: &[u32]) -> Vec<Member> {
+fn members(options: &Options, spread: &Spread) -> Vec<Member> {
     let name = |program: u32| options.programs[program as usize].argv[0].to_string_lossy();
-    let ranks = program_of.iter().zip(&spread.host_of).enumerate();
+    let ranks = spread.program_of.iter().zip(&spread.host_of).enumerate();
     ranks
         .map(|(rank, (program, host))| Member::new(rank, *host, name(*program).into_owned()))
         .collect()
@@ -251,7 +234,8 @@ fn hosts(spread: &Spread, far: &[usize]) -> Vec<Host> {
         .collect()
 }
 
-fn server(options: &Options, spread: &Spread, appnums: &[u32]) -> Result<Server, StartError> {
+fn server(options: &Options, spread: &Spread) -> Result<Server, StartError> {
+    let appnums = &spread.program_of;
     let size = u32::try_from(appnums.len()).unwrap_or(u32::MAX);
     let mut secret = [0u8; 40];
     let got = rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty());

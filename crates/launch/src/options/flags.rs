@@ -221,7 +221,8 @@ usage: mpiexec [options] program [arguments] [: [options] program [arguments]]..
 
 Runs an MPI job on this machine or several. Options take one dash or two.
 
-  -n N, -np N            number of ranks of the next program (default 1)
+  -n N, -np N            number of ranks of the next program (default: one for each slot of
+                         the hosts that are named; 1 if none is)
   -env NAME VALUE        set a variable for the next program (also -env NAME=VALUE)
   -x NAME[=VALUE]        the same; without a value, mpiexec's own is passed
   -envall -envnone -envlist A,B     what the next program inherits (default: all)
@@ -238,7 +239,7 @@ Runs an MPI job on this machine or several. Options take one dash or two.
   -usize N               value of MPI_UNIVERSE_SIZE
   -disable-auto-cleanup  let the other ranks go on when one fails
   -hosts A,B:4,[::1]:2   hosts, with the ranks each gets before the next has its turn (default 1)
-  -f FILE, -hostfile FILE           the same from a file: lines as A:4 or A slots=4 max_slots=8
+  -f FILE, -hostfile FILE           the same from a file: lines as A:4 or A slots=4 max_slots=8 user=ME
   -host A,B:4            hosts of the next program only
   -ppn N, -npernode N, --map-by ppr:N:node    so many ranks on each host in turn
   -launcher ssh|rsh|fork            how other hosts are reached (default: ssh; fork: not at all)

@@ -52,12 +52,18 @@ pub(super) fn list(text: &str) -> Result<Vec<Host>, String> {
     Ok(hosts)
 }
 
-/// A host file: a host on each line, as `h:4` or as `h slots=4 max_slots=8`; `#` begins a comment.
-/// Other words of either dialect (`binding=...`) are skipped.
+/// What a line of a host file may say after the host.
+const CLAUSES: &str = "after a host there may be slots=N, max_slots=N and user=NAME";
+
+/// A host file: a host on each line, as `h:4` or as `h slots=4 max_slots=8`, with blanks around `=` or
+/// without; `#` begins a comment. Hydra's `binding=` is skipped, as `-bind-to` is for all hosts; what
+/// neither dialect knows is an error.
 pub(super) fn file(text: &str) -> Result<Vec<Host>, String> {
     let mut hosts = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.split('#').next().unwrap_or("");
+        let pieces: Vec<&str> = line.split('=').map(str::trim).collect();
+        let line = pieces.join("=");
         let mut words = line.split_ascii_whitespace();
         let Some(first) = words.next() else {
             continue;
@@ -65,11 +71,7 @@ pub(super) fn file(text: &str) -> Result<Vec<Host>, String> {
         let at = |error: String| format!("line {number}: {error}");
         let mut found = host(first).map_err(at)?;
         for word in words {
-            match word.split_once('=') {
-                Some(("slots", n)) => found.slots = Some(slots(n).map_err(at)?),
-                Some(("max_slots" | "max-slots", n)) => found.limit = Some(slots(n).map_err(at)?),
-                _ => {}
-            }
+            clause(&mut found, word).map_err(at)?;
         }
         hosts.push(found);
     }
@@ -77,6 +79,32 @@ pub(super) fn file(text: &str) -> Result<Vec<Host>, String> {
         return Err("it names no host".into());
     }
     Ok(hosts)
+}
+
+/// Notes what `word` says of a host: the key words of Open MPI and of Hydra.
+fn clause(host: &mut Host, word: &str) -> Result<(), String> {
+    match word.split_once('=').unwrap_or((word, "")) {
+        ("slots" | "cpus" | "count", n) => host.slots = Some(slots(n)?),
+        (
+            "max_slots" | "max-slots" | "slots_max" | "slots-max" | "cpus_max" | "cpus-max"
+            | "count_max" | "count-max",
+            n,
+        ) => host.limit = Some(slots(n)?),
+        ("user" | "username" | "user_name" | "user-name", user) => {
+            if host.name.contains('@') || !is_name(user) {
+                return Err(format!("{user} is no user of {}", host.name));
+            }
+            host.name = format!("{user}@{}", host.name);
+        }
+        ("binding", _) => {}
+        ("ifname" | "ifhn", _) => {
+            return Err(format!(
+                "{word} is not supported: YAMABIKO_TCP_INTERFACE names the network to use"
+            ));
+        }
+        _ => return Err(format!("{word} is not understood: {CLAUSES}")),
+    }
+    Ok(())
 }
 
 /// One host with or without slots. An address of version 6 has colons of its own, so with slots it
@@ -94,10 +122,7 @@ fn host(text: &str) -> Result<Host, String> {
             None => (text, None),
         },
     };
-    // The launcher command gets the name as an argument, and perhaps a shell sees it.
-    let fits = |c: char| c.is_ascii_alphanumeric() || "._:@%-".contains(c);
-    if name.is_empty() || name.len() > NAME_MAX || name.starts_with('-') || !name.chars().all(fits)
-    {
+    if !is_name(name) {
         return Err(format!("{text} is no host"));
     }
     Ok(Host {
@@ -107,9 +132,17 @@ fn host(text: &str) -> Result<Host, String> {
     })
 }
 
+/// Whether this can be a host's name: the launcher command gets it as an argument, and perhaps a shell
+/// sees it.
+fn is_name(text: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "._:@%-".contains(c);
+    !text.is_empty() && text.len() <= NAME_MAX && !text.starts_with('-') && text.chars().all(fits)
+}
+
 fn slots(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(n @ 1..=1_000_000) => Ok(n),
+        _ if text.is_empty() => Err("a number of slots is missing".into()),
         _ => Err(format!("{text} is no number of slots")),
     }
 }
@@ -168,7 +201,7 @@ mod tests {
             ("[::1]:3,[fe80::2%eth0]", "::1 3 -; fe80::2%eth0 - -"),
             ("fd00::1,10.0.0.1:2", "fd00::1 - -; 10.0.0.1 2 -"),
             ("", "the list of hosts is empty"),
-            ("a:", " is no number of slots"),
+            ("a:", "a number of slots is missing"),
             ("a:0", "0 is no number of slots"),
             ("a:-1", "-1 is no number of slots"),
             ("-oProxyCommand=x", "-oProxyCommand=x is no host"),
@@ -191,5 +224,40 @@ mod tests {
             "line 2: x is no number of slots"
         );
         assert_eq!(shown(file("# nobody\n")), "it names no host");
+    }
+
+    #[test]
+    fn clauses_of_files() {
+        for (line, expected) in [
+            ("h slots = 2", "h 2 -"),
+            ("h slots= 2 max_slots =4", "h 2 4"),
+            ("h\tcpus=2 slots-max=3 # two", "h 2 3"),
+            ("h:4 user=me", "me@h 4 -"),
+            ("h binding = user:0 slots=2\r", "h 2 -"),
+            ("h slots", "line 1: a number of slots is missing"),
+            ("h slots = ", "line 1: a number of slots is missing"),
+            ("h slots=2=3", "line 1: 2=3 is no number of slots"),
+            ("h slots=2,4", "line 1: 2,4 is no number of slots"),
+            (" = 2", "line 1: =2 is no host"),
+            ("me@h user=you", "line 1: you is no user of me@h"),
+            ("h user=-oX", "line 1: -oX is no user of h"),
+        ] {
+            assert_eq!(shown(file(line)), expected, "{line}");
+        }
+        for (line, part) in [
+            (
+                "h 4",
+                "line 1: 4 is not understood: after a host there may be",
+            ),
+            ("h slot=4", "line 1: slot=4 is not understood"),
+            ("h : 4", "line 1: : is not understood"),
+            (
+                "h:4 ifname=eth0",
+                "YAMABIKO_TCP_INTERFACE names the network",
+            ),
+        ] {
+            let error = file(line).unwrap_err();
+            assert!(error.contains(part), "{line}: {error}");
+        }
     }
 }

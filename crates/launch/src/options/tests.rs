@@ -30,7 +30,10 @@ fn hydras_dialect() {
     assert_eq!(o.inherit, Inherit::Listed(vec!["P".into(), "Q".into()]));
     assert!(o.label && o.cleanup && o.stdin);
     assert_eq!(o.programs.len(), 2);
-    assert_eq!((o.programs[0].count, o.programs[1].count), (3, 2));
+    assert_eq!(
+        (o.programs[0].count, o.programs[1].count),
+        (Some(3), Some(2))
+    );
     assert_eq!(argv(&o.programs[0]), ["./a", "-n", "7"]);
     assert_eq!(o.programs[0].variables, [("B".into(), "2".into())]);
     assert_eq!(o.programs[0].directory.as_deref(), Some("/tmp".as_ref()));
@@ -67,16 +70,11 @@ fn configuration_files() {
     let o = run("-configfile jobs").unwrap();
     assert_eq!(
         o.programs.iter().map(|p| p.count).collect::<Vec<_>>(),
-        [2, 1]
+        [Some(2), Some(1)]
     );
     assert_eq!(argv(&o.programs[0]), ["./a", "x y"]);
     assert!(run("-configfile none").is_err());
     assert!(run("-configfile loop").unwrap_err().contains("deeply"));
-}
-
-#[test]
-fn one_rank_by_default() {
-    assert_eq!(run("prog").unwrap().programs[0].count, 1);
 }
 
 #[test]
@@ -128,7 +126,6 @@ fn errors_are_sentences() {
         ("-n 0 x", "from 1 to"),
         ("-n -3 x", "from 1 to"),
         ("-n 99999999999 x", "from 1 to"),
-        ("-n 4000 x : -n 4000 y", "at most"),
         ("-frobnicate x", "unknown option -frobnicate"),
         ("--oversubscribe=3 x", "takes no argument"),
         ("-host node1:x x", "no number of slots"),
@@ -138,6 +135,10 @@ fn errors_are_sentences() {
         ("-launcher slurm x", "-launcher-exec"),
         ("-timeout never x", "seconds"),
         ("-timeout -1 x", "seconds"),
+        (
+            "-timeout 0 x",
+            "-timeout 0: expected a number of seconds above 0",
+        ),
         ("-stdin all x", "only rank 0"),
         ("-outfile-pattern f x", "not supported"),
     ];
@@ -148,6 +149,22 @@ fn errors_are_sentences() {
     assert!(run("-f hosts -host localhost,::1 x").is_ok());
     assert_eq!(run("--help").unwrap_err(), "Help");
     assert_eq!(run("-n 2 -info x").unwrap_err(), "Version");
+}
+
+#[test]
+fn limits_of_the_environment() {
+    assert_eq!(limit("2"), Ok(Some(Duration::from_secs(2))));
+    assert_eq!(limit(" 0.5 "), Ok(Some(Duration::from_millis(500))));
+    for none in ["", " ", "0", "0.0", "-1"] {
+        assert_eq!(limit(none), Ok(None), "{none:?}");
+    }
+    for wrong in ["soon", "5s", "nan", "inf", "1e300"] {
+        let told = limit(wrong).unwrap_err();
+        assert!(
+            told.contains(&format!("{wrong:?}, which is no number")),
+            "{told}"
+        );
+    }
 }
 
 #[test]

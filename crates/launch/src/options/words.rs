@@ -22,9 +22,31 @@ pub(super) fn universe(name: &str, text: &str) -> Result<u32, String> {
 }
 
 pub(super) fn seconds(name: &str, text: &str) -> Result<Duration, String> {
-    let parsed = text.parse::<f64>().ok().filter(|s| *s > 0.0);
-    let duration = parsed.and_then(|s| Duration::try_from_secs_f64(s).ok());
-    duration.ok_or_else(|| format!("{name} {text}: expected a number of seconds"))
+    let duration = positive(text);
+    duration.ok_or_else(|| format!("{name} {text}: expected a number of seconds above 0"))
+}
+
+fn positive(text: &str) -> Option<Duration> {
+    let seconds = text.parse::<f64>().ok().filter(|s| *s > 0.0)?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+/// What the variable `MPIEXEC_TIMEOUT` says: seconds, or no limit where it is empty, 0 or negative, as with
+/// other launchers.
+///
+/// # Errors
+/// It is no number: a sentence.
+pub fn limit(text: &str) -> Result<Option<Duration>, String> {
+    let text = text.trim();
+    if text.is_empty() || text.parse::<f64>().is_ok_and(|s| s <= 0.0) {
+        return Ok(None);
+    }
+    match positive(text) {
+        Some(limit) => Ok(Some(limit)),
+        None => Err(format!(
+            "MPIEXEC_TIMEOUT is {text:?}, which is no number of seconds; there is no limit"
+        )),
+    }
 }
 
 pub(super) fn stdin(name: &str, text: &str) -> Result<bool, String> {
