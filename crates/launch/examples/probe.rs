@@ -1,6 +1,7 @@
 //! A program for the launcher's tests: speaks PMI as the library does, and misbehaves on request.
 
 use report::{Phase, ReportPage};
+use std::io::Write;
 use std::process::{Command, exit};
 use std::time::Duration;
 use wireup::Job;
@@ -40,6 +41,14 @@ fn main() {
                 0
             });
         }
+        ["stay-after-finalize", code] => {
+            let (mut job, page) = joined();
+            finish(&mut job, &page);
+            if job.rank() == 1 {
+                exit(code.parse().expect("code"));
+            }
+            sleep(30);
+        }
         ["abort", code] => {
             let (mut job, page) = joined();
             if job.rank() == 1 {
@@ -68,6 +77,7 @@ fn main() {
             sleep(30);
         }
         ["outlive", victim] => outlive(victim),
+        ["blocks"] => blocks(),
         ["wait"] => {
             let (_job, page) = joined();
             page.waiting("MPI_Barrier", report::NONE, report::NONE, 0);
@@ -75,6 +85,21 @@ fn main() {
             sleep(30);
         }
         other => panic!("unknown request {other:?}"),
+    }
+}
+
+/// Lines of 200 letters, written as by a C program whose output is a pipe: in blocks of 4096 bytes, wherever
+/// those end, and with pauses.
+fn blocks() {
+    let letter = ["a", "b", "c", "d"][rank() as usize % 4];
+    let text = format!("{}\n", letter.repeat(200)).repeat(100);
+    let mut output = std::fs::File::options()
+        .write(true)
+        .open("/proc/self/fd/1")
+        .expect("standard output");
+    for block in text.as_bytes().chunks(4096) {
+        output.write_all(block).expect("write");
+        sleep_ms(250);
     }
 }
 

@@ -101,6 +101,10 @@ impl Job {
                 self.handle(event, now);
             }
             self.take_news(now);
+            // After a look at the pipes: what had come already is there.
+            for member in &mut self.members {
+                member.flush_late(now, &mut self.sinks);
+            }
         }
         self.announce();
         for member in &mut self.members {
@@ -119,9 +123,6 @@ impl Job {
             self.time_out(now);
         }
         self.look_for_answers(now);
-        for member in &mut self.members {
-            member.flush_late(now, &mut self.sinks);
-        }
         if !(self.cleanup && self.course.has_failed())
             && let Some((missing, waiter)) = self.server.stuck()
         {
@@ -161,7 +162,8 @@ impl Job {
         if self.branches.has_events() || self.node.as_ref().is_some_and(Node::has_news) {
             return Some(now);
         }
-        let streams = self.members.iter().filter_map(Member::deadline);
+        let unfinished = |m: &Member| m.deadline(&self.sinks);
+        let streams = self.members.iter().filter_map(unfinished);
         let others = [
             self.deadline,
             self.course.deadline(&self.sight()),

@@ -1,13 +1,21 @@
 //! The ranks' output: bytes from many pipes become whole lines on one stream. No I/O happens here.
 //!
-//! Each pipe has a [`Stream`] that holds an unfinished line; complete lines, and unfinished ones after
-//! [`PARTIAL_DELAY`], go to the [`Sink`] of mpiexec's own standard output or error. A job of one rank
-//! has nobody to be mixed with, so its bytes pass through at once.
+//! Each pipe has a [`Stream`] that holds an unfinished line; complete lines go to the [`Sink`] of mpiexec's
+//! own standard output or error. So do unfinished ones (a prompt, a progress bar) when their pipe has been
+//! quiet for [`QUIET_DELAY`], but not while the sink has no room: the rest of the line may wait in the pipe
+//! for it. What came in whole blocks was cut by a program's own buffer, not by the program, and the rest is
+//! waited for. A job of one rank has nobody to be mixed with, so its bytes pass through at once.
 
 use std::time::{Duration, Instant};
 
-/// How long an unfinished line (a prompt, a progress bar) is held back.
-pub const PARTIAL_DELAY: Duration = Duration::from_millis(100);
+/// How long an unfinished line is held back after its last bytes.
+pub const QUIET_DELAY: Duration = Duration::from_millis(100);
+/// How long it is held back although more of it comes all the time: a progress bar has to be seen.
+const GROWING_DELAY: Duration = Duration::from_millis(500);
+/// How long it is held back after bytes in whole blocks.
+const BLOCK_DELAY: Duration = Duration::from_secs(10);
+/// C, Fortran and Python write to a pipe when a buffer is full, whose size is a multiple of this.
+const BLOCK: usize = 4096;
 /// An unfinished line longer than this is passed on in pieces.
 const PARTIAL_MAX: usize = 64 << 10;
 /// With this much waiting to be written, no more is read from the ranks: they feel the back-pressure.
@@ -17,7 +25,8 @@ const BACKLOG_MAX: usize = 1 << 20;
 pub struct Stream {
     rank: usize,
     partial: Vec<u8>,
-    since: Option<Instant>,
+    /// When the unfinished line is to be passed on, and at the latest.
+    due: Option<(Instant, Instant)>,
 }
 
 /// What is to be written to one of mpiexec's own streams.
@@ -36,7 +45,7 @@ impl Stream {
         Stream {
             rank,
             partial: Vec::new(),
-            since: None,
+            due: None,
         }
     }
 
@@ -46,23 +55,35 @@ impl Stream {
             sink.queue.extend_from_slice(bytes);
             return;
         }
-        match bytes.iter().rposition(|b| *b == b'\n') {
-            Some(end) => {
-                self.partial.extend_from_slice(&bytes[..=end]);
-                self.flush(sink);
-                self.hold(&bytes[end + 1..], now);
-            }
-            None => self.hold(bytes, now),
+        let mut rest = bytes;
+        if let Some(end) = bytes.iter().rposition(|b| *b == b'\n') {
+            self.partial.extend_from_slice(&bytes[..=end]);
+            self.flush(sink);
+            rest = &bytes[end + 1..];
         }
+        self.partial.extend_from_slice(rest);
         if self.partial.len() > PARTIAL_MAX {
             self.flush(sink);
         }
+        if !self.partial.is_empty() {
+            self.wait(bytes.len().is_multiple_of(BLOCK), now);
+        }
     }
 
-    fn hold(&mut self, bytes: &[u8], now: Instant) {
-        self.partial.extend_from_slice(bytes);
-        if !self.partial.is_empty() {
-            self.since.get_or_insert(now);
+    /// Sets when the unfinished line is due, of which something came now: `whole` blocks or something else.
+    fn wait(&mut self, whole: bool, now: Instant) {
+        self.due = Some(match (whole, self.due) {
+            (true, _) => (now + BLOCK_DELAY, now + BLOCK_DELAY + GROWING_DELAY),
+            (false, Some((_, last))) => ((now + QUIET_DELAY).min(last), last),
+            (false, None) => (now + QUIET_DELAY, now + GROWING_DELAY),
+        });
+    }
+
+    /// Begins to wait anew: until now nobody looked at what comes.
+    pub fn restart(&mut self, now: Instant) {
+        if let Some((due, last)) = &mut self.due {
+            *due = (*due).max(now + QUIET_DELAY);
+            *last = (*last).max(now + GROWING_DELAY);
         }
     }
 
@@ -72,12 +93,12 @@ impl Stream {
             sink.add(self.rank, &self.partial);
             self.partial.clear();
         }
-        self.since = None;
+        self.due = None;
     }
 
-    /// When the unfinished line is to be passed on.
-    pub fn deadline(&self) -> Option<Instant> {
-        self.since.map(|since| since + PARTIAL_DELAY)
+    /// When the unfinished line is to be passed on, if `sink` has room for more.
+    pub fn deadline(&self, sink: &Sink) -> Option<Instant> {
+        self.due.map(|(due, _)| due).filter(|_| sink.has_room())
     }
 }
 
@@ -128,6 +149,17 @@ impl Sink {
         &self.queue[self.written..]
     }
 
+    /// At most `most` bytes of that, up to the end of a line if there is one among them: what follows may be
+    /// a line of the other sink, where both are one file.
+    pub fn piece(&self, most: usize) -> &[u8] {
+        let pending = self.pending();
+        if pending.len() <= most {
+            return pending;
+        }
+        let line = pending[..most].iter().rposition(|b| *b == b'\n');
+        &pending[..line.map_or(most, |end| end + 1)]
+    }
+
     /// Notes that the first `count` bytes of [`pending`](Sink::pending) were written.
     pub fn wrote(&mut self, count: usize) {
         self.written += count;
@@ -162,11 +194,75 @@ mod tests {
         a.feed(b"one", now, &mut sink);
         b.feed(b"two\nthr", now, &mut sink);
         assert_eq!(text(&sink), "two\n");
-        assert_eq!(a.deadline(), Some(now + PARTIAL_DELAY));
+        assert_eq!(a.deadline(&sink), Some(now + QUIET_DELAY));
         a.feed(b"!\n", now, &mut sink);
-        assert_eq!(a.deadline(), None);
+        assert_eq!(a.deadline(&sink), None);
         b.flush(&mut sink);
         assert_eq!(text(&sink), "two\none!\nthr");
+    }
+
+    #[test]
+    fn unfinished_lines_wait_for_quiet() {
+        let (mut a, start) = (Stream::new(0), Instant::now());
+        let mut sink = Sink::new(2, false);
+        let after = |ms| start + Duration::from_millis(ms);
+        for ms in [0, 90, 180] {
+            a.feed(b".", after(ms), &mut sink);
+            assert_eq!(a.deadline(&sink), Some(after(ms + 100)));
+        }
+        a.feed(b".", after(450), &mut sink);
+        assert_eq!(a.deadline(&sink), Some(after(500)), "not for ever");
+        a.flush(&mut sink);
+        assert_eq!((text(&sink), a.deadline(&sink)), ("....", None));
+    }
+
+    #[test]
+    fn blocks_wait_for_the_rest_of_their_line() {
+        let (mut a, mut b, now) = (Stream::new(0), Stream::new(1), Instant::now());
+        let mut sink = Sink::new(2, false);
+        let mut block = vec![b'x'; BLOCK];
+        block[9] = b'\n';
+        a.feed(&block, now, &mut sink);
+        assert_eq!(a.deadline(&sink), Some(now + BLOCK_DELAY));
+        b.feed(b"other\n", now, &mut sink);
+        let later = now + BLOCK_DELAY - QUIET_DELAY;
+        a.feed(b"rest\n", later, &mut sink);
+        let lines: Vec<usize> = text(&sink).lines().map(str::len).collect();
+        assert_eq!(lines, [9, 5, BLOCK - 10 + 4]);
+        // What was written after a block ends the waiting for its rest, and memory is bounded.
+        a.feed(&block, now, &mut sink);
+        a.feed(b"name? ", now, &mut sink);
+        assert_eq!(a.deadline(&sink), Some(now + QUIET_DELAY));
+        let before = sink.pending().len();
+        a.feed(&vec![b'x'; PARTIAL_MAX], now, &mut sink);
+        assert_eq!(sink.pending().len(), before + BLOCK - 10 + 6 + PARTIAL_MAX);
+        assert_eq!(a.deadline(&sink), None);
+    }
+
+    #[test]
+    fn a_line_whose_rest_is_held_back_is_no_prompt() {
+        let (mut a, now) = (Stream::new(0), Instant::now());
+        let mut sink = Sink::new(2, false);
+        a.feed(
+            &[&vec![b'x'; BACKLOG_MAX][..], b"\nhalf"].concat(),
+            now,
+            &mut sink,
+        );
+        assert_eq!(a.deadline(&sink), None, "nobody may write the rest");
+        sink.wrote(2);
+        let later = now + BLOCK_DELAY;
+        a.restart(later);
+        assert_eq!(a.deadline(&sink), Some(later + QUIET_DELAY));
+    }
+
+    #[test]
+    fn pieces_end_with_lines() {
+        let mut sink = Sink::new(2, false);
+        sink.say("one");
+        sink.say("two");
+        assert_eq!(sink.piece(8), b"one\ntwo\n");
+        assert_eq!(sink.piece(7), b"one\n");
+        assert_eq!(sink.piece(3), b"one");
     }
 
     #[test]
@@ -192,7 +288,7 @@ mod tests {
         let mut a = Stream::new(0);
         a.feed(b"\0par", Instant::now(), &mut sink);
         assert_eq!(text(&sink), "\0par");
-        assert_eq!(a.deadline(), None);
+        assert_eq!(a.deadline(&sink), None);
         a.feed(&vec![b'x'; BACKLOG_MAX], Instant::now(), &mut sink);
         assert!(!sink.has_room());
         sink.wrote(4);

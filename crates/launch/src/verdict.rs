@@ -146,6 +146,12 @@ impl Verdict {
         crash.or(self.failures.first())
     }
 
+    /// How this rank failed, if it did.
+    pub fn of(&self, rank: usize) -> Option<&Failure> {
+        let found = self.failures.iter().find(|(r, _)| *r == rank);
+        found.map(|(_, failure)| failure)
+    }
+
     /// How many other ranks failed as well.
     pub fn others(&self) -> usize {
         self.failures.len().saturating_sub(1)
@@ -195,6 +201,7 @@ mod tests {
         assert!(v.note(1, Failure::Abort(5, "peer died".into())));
         assert!(!v.note(1, Failure::Exit(5)));
         assert_eq!(v.exit_code(), 5);
+        assert!(matches!(v.of(1), Some(Failure::Abort(5, _))) && v.of(0).is_none());
         assert!(v.note(0, Failure::Signal(9)));
         assert_eq!(
             (v.root().unwrap().0, v.exit_code(), v.others()),

@@ -323,6 +323,20 @@ fn variables_and_directories() {
 }
 
 #[test]
+fn the_report_tells_who_failed_after_mpi() {
+    let outcome = run("-timeout 1 -n 2 PROBE stay-after-finalize 3");
+    assert_eq!(outcome.code, Some(124), "{outcome:?}");
+    for part in [
+        "rank 0 (pid ",
+        "): after MPI_Finalize",
+        "rank 1 (pid ",
+        ", exited with code 3): after MPI_Finalize",
+    ] {
+        assert!(outcome.stderr.contains(part), "{part:?} of {outcome:?}");
+    }
+}
+
+#[test]
 fn a_limit_from_the_environment() {
     let with = |value: &str, line: &str| {
         let job = start_with(line, Stdio::null(), |command| {

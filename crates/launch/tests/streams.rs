@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{END_LIMIT, feed, run, start, start_with};
+use common::{END_LIMIT, feed, run, script, start, start_with};
 use std::io::Write;
 use std::process::Stdio;
 use std::time::Duration;
@@ -22,6 +22,18 @@ fn lines_are_never_mixed() {
             whole >= 1990,
             "rank {rank}: {whole} of 2000 lines are whole"
         );
+    }
+}
+
+#[test]
+fn blocks_are_not_mixed() {
+    let hosts = "-launcher-exec SCRIPTS/drop-host.sh -hosts a:2,b:2";
+    let hosts = hosts.replace("SCRIPTS", &script(""));
+    for place in ["", &format!("{hosts} ")] {
+        let outcome = run(&format!("{place}-n 3 PROBE blocks"));
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
+        let expected = ["a", "b", "c"].map(|letter| vec![letter.repeat(200); 100]);
+        assert!(outcome.sorted() == expected.concat(), "{}", outcome.out());
     }
 }
 

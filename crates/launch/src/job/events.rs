@@ -173,9 +173,15 @@ impl Job {
             Ok(FileType::RegularFile | FileType::CharacterDevice) => FILE_CHUNK,
             _ => PIPE_CHUNK,
         };
-        let pending = self.sinks[which].pending();
-        match rustix::io::write(fd, &pending[..pending.len().min(chunk)]) {
-            Ok(count) => self.sinks[which].wrote(count),
+        match rustix::io::write(fd, self.sinks[which].piece(chunk)) {
+            Ok(count) => {
+                let had_room = self.sinks[which].has_room();
+                self.sinks[which].wrote(count);
+                if !had_room && self.sinks[which].has_room() {
+                    let now = Instant::now();
+                    self.members.iter_mut().for_each(|m| m.restart(which, now));
+                }
+            }
             Err(Errno::INTR | Errno::AGAIN) => {}
             // Nobody reads any more. The ranks shall notice as they would without a launcher: by
             // SIGPIPE at their next write.

@@ -64,16 +64,22 @@ impl Member {
         self.outputs[which].1 = false;
     }
 
-    /// When an unfinished line is to be passed on.
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        let streams = self.outputs.iter();
-        streams.filter_map(|(stream, _)| stream.deadline()).min()
+    /// When an unfinished line is to be passed on to one of `sinks`.
+    pub(super) fn deadline(&self, sinks: &[Sink; 2]) -> Option<Instant> {
+        let streams = self.outputs.iter().zip(sinks);
+        let deadlines = streams.filter_map(|((stream, _), sink)| stream.deadline(sink));
+        deadlines.min()
+    }
+
+    /// Notes that there is room again for what the rank says.
+    pub(super) fn restart(&mut self, which: usize, now: Instant) {
+        self.outputs[which].0.restart(now);
     }
 
     /// Passes on unfinished lines whose time is over.
     pub(super) fn flush_late(&mut self, now: Instant, sinks: &mut [Sink; 2]) {
         for ((stream, _), sink) in self.outputs.iter_mut().zip(sinks) {
-            if stream.deadline().is_some_and(|d| now >= d) {
+            if stream.deadline(sink).is_some_and(|d| now >= d) {
                 stream.flush(sink);
             }
         }

@@ -78,10 +78,11 @@ impl Job {
     pub(super) fn tell_where_ranks_are(&mut self) {
         for rank in 0..self.members.len() {
             let member = &self.members[rank];
-            let ended = if member.has_ended() {
-                ", has ended"
-            } else {
-                ""
+            // One that fails after MPI_Finalize does not end the job, but is perhaps what others wait for.
+            let ended = match (member.has_ended(), self.verdict.of(rank)) {
+                (false, _) => String::new(),
+                (true, None) => ", has ended".into(),
+                (true, Some(failure)) => format!(", {failure}"),
             };
             let text = format!(
                 "rank {rank} (pid {}{}{ended}): {}",
