@@ -4,17 +4,18 @@
 //! was told not to end the job (`mpiexec -disable-auto-cleanup`). Either way transfers with that process
 //! end with `MPI_ERR_PROC_ABORTED`, and so do collectives of all communicators it is in, also where this rank
 //! exchanges nothing with it: whoever does has stopped. Receives from any source stay, as others
-//! may satisfy them.
+//! may satisfy them, until all others of the communicator are gone. Then they end when they are waited or tested for, and not
+//! before: the program may still send to itself. With `MPI_THREAD_MULTIPLE` another thread may do that at any time, so there they stay.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use mtmi::{Endpoint, Source, Transport};
-use types::{Handle, Result, consts, fault};
+use types::{Handle, Result, Status, consts, fault};
 
 use crate::comm::Comm;
-use crate::request::Kind;
+use crate::request::{Kind, Request};
 use crate::state::Engine;
 
 /// How often a sleeping rank looks at the launcher's page, where that may tell of deaths.
@@ -85,11 +86,61 @@ impl Engine {
         }
     }
 
-    /// Whether the only process that could send what `from` accepts is gone.
-    pub(crate) fn is_gone(&self, from: Source) -> bool {
+    /// Whether nobody is left who could send what somebody waits for `from` on `comm`.
+    pub(crate) fn is_gone(&self, from: Source, comm: &Comm) -> bool {
         match from {
             Source::From(peer) => self.failures.gone.borrow().contains(&peer.0),
-            Source::Any => false,
+            Source::Any => self.is_forsaken(comm),
+        }
+    }
+
+    /// Whether all others of a communicator are gone, and no other thread may send either.
+    fn is_forsaken(&self, comm: &Comm) -> bool {
+        let gone = self.failures.gone.borrow();
+        let others = (0..comm.group.size()).filter(|&rank| rank != comm.rank);
+        let mut others = others.map(|rank| comm.group.endpoint(rank));
+        !gone.is_empty()
+            && !self.is_threaded()
+            && comm.group.size() > 1
+            && others.all(|other| gone.contains(&other))
+    }
+
+    /// Whether a request that is waited for is over, now that it is clear that nothing may come that it waits for: ends receives from any
+    /// source on communicators of which nobody else is left.
+    pub(crate) fn is_over_or_forsaken(&self, handle: Handle, request: &Request) -> bool {
+        if !request.is_done() && self.has_lost_any() {
+            self.end_if_forsaken(handle, request);
+        }
+        request.is_done()
+    }
+
+    #[cold]
+    fn end_if_forsaken(&self, handle: Handle, request: &Request) {
+        let receives = matches!(request.kind.get(), Kind::Recv | Kind::SendRecv);
+        // A send-receive whose receive has failed has its send's end to wait for.
+        let fails = request.status().error != consts::SUCCESS;
+        let concerned = request.active.get()
+            && receives
+            && !fails
+            && request.awaited().0 == consts::ANY_SOURCE
+            && request
+                .comm
+                .borrow()
+                .as_ref()
+                .is_some_and(|c| self.is_forsaken(c));
+        if !concerned {
+            return;
+        }
+        // Where part of its message is here it is not cancelled: its end is told otherwise.
+        self.cancel_recv(handle);
+        let status = request.status();
+        if status.cancelled {
+            request.set_status(Status {
+                source: consts::ANY_SOURCE,
+                error: consts::ERR_PROC_ABORTED,
+                cancelled: false,
+                ..status
+            });
         }
     }
 
@@ -108,6 +159,12 @@ impl Engine {
     /// The fault of an operation that needs rank `rank` of `comm`, which is gone or out of reach.
     #[cold]
     pub(crate) fn lost_rank(&self, comm: &Comm, rank: i32) -> Box<types::Fault> {
+        if rank == consts::ANY_SOURCE {
+            let text = "all other processes of the communicator are gone, so nothing can come from MPI_ANY_SOURCE";
+            let mut fault = fault(consts::ERR_PROC_ABORTED, text);
+            fault.on = Some(comm.handle.get());
+            return fault;
+        }
         let of_job = u32::try_from(rank)
             .ok()
             .filter(|&r| r < comm.group.size())

@@ -40,7 +40,7 @@ impl Engine {
     pub(crate) fn wait_request(&self, handle: Handle, what: impl Fn() -> Waiting) -> Result<()> {
         let request = self.request(handle)?;
         if !request.is_done() {
-            self.wait_until(what, |_| request.is_done());
+            self.wait_until(what, |e| e.is_over_or_forsaken(handle, request));
         }
         Ok(())
     }

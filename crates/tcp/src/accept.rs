@@ -26,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const TURN: usize = 64;
 /// Before callers are taken again after descriptors or memory ran out.
 const PAUSE: Duration = Duration::from_millis(100);
+/// What a caller has to prove itself before it may go for want of descriptors.
+pub(crate) const GRACE: Duration = Duration::from_millis(200);
 /// Lines about strangers that a process writes; the rest are only counted.
 const LINES: u32 = 4;
 
@@ -35,7 +37,7 @@ pub(crate) struct Strangers {
     /// With the time they came, oldest first; some may be gone.
     waiting: VecDeque<(Instant, u64)>,
     /// How many of them are not.
-    present: usize,
+    pub present: usize,
     /// Whether more may wait at the listening socket.
     pub knocking: bool,
     /// Whether `Timer::Strangers` is set.
@@ -48,6 +50,10 @@ pub(crate) struct Strangers {
 impl Tcp {
     /// Takes callers. Returns whether there were any.
     pub(crate) fn take_callers(&mut self, queues: &mut Queues) -> bool {
+        if self.deaf {
+            self.strangers.knocking = false;
+            return false;
+        }
         for i in 0..TURN {
             match socket::accept(&self.listener) {
                 Ok((fd, remote)) => {
@@ -58,8 +64,14 @@ impl Tcp {
                     self.strangers.knocking = false;
                     return i > 0;
                 }
+                // The kernel looks for a descriptor first, and only then whether anybody is there.
+                Err(e) if socket::no_room(e) && !socket::is_readable(&self.listener) => {
+                    self.strangers.knocking = false;
+                    return i > 0;
+                }
                 Err(e) if socket::no_room(e) => {
-                    if !self.evict() {
+                    self.found_no_room(e);
+                    if !self.evict(GRACE, "its descriptor is needed") {
                         self.strangers.knocking = false;
                         self.timers.set(PAUSE, Timer::Accept);
                         return i > 0;
@@ -78,7 +90,7 @@ impl Tcp {
             return;
         }
         if self.strangers.present >= MOST {
-            self.evict();
+            self.evict(Duration::ZERO, "too many callers prove nothing");
         }
         let name = self.callers.insert(Caller {
             fd,
@@ -110,10 +122,14 @@ impl Tcp {
         self.answer_event(queues, name);
     }
 
-    /// Closes the oldest caller that said nothing sensible, or else the oldest. Returns whether there was one.
-    pub(crate) fn evict(&mut self) -> bool {
+    /// Closes the oldest caller that said nothing sensible, or else the oldest, if it has been here for `grace`. Says why. Returns
+    /// whether there was one.
+    pub(crate) fn evict(&mut self, grace: Duration, why: &str) -> bool {
         let mut oldest = None;
-        for &(_, name) in &self.strangers.waiting {
+        for &(since, name) in &self.strangers.waiting {
+            if since.elapsed() < grace {
+                break;
+            }
             match self.callers.get(name).map(|c| (&c.role, c.remote)) {
                 Some((Role::Answers { greeted: false, .. }, remote)) => {
                     oldest = Some((name, remote));
@@ -127,7 +143,7 @@ impl Tcp {
             return false;
         };
         self.drop_stranger(name);
-        self.report(remote, "too many callers prove nothing");
+        self.report(remote, why);
         true
     }
 

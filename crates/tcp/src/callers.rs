@@ -124,6 +124,8 @@ impl Tcp {
         let Some(caller) = self.callers.remove(name) else {
             return;
         };
+        // Where one finds room, others may.
+        self.shortage = None;
         let dial = self.routes[peer as usize].dial.take();
         for attempt in dial.iter().flat_map(|d| &d.attempts) {
             self.drop_caller(*attempt);

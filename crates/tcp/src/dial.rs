@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use mtmi::{Endpoint, Queues};
 
 use crate::Tcp;
+use crate::accept::GRACE;
 use crate::callers::{Caller, Filled, Role, Stage};
 use crate::handshake::{Dialer, HELLO, LONGEST, Refused, VERDICT, Verdict};
 use crate::reactor::Event;
@@ -158,7 +159,12 @@ impl Tcp {
         sys::random::fill(&mut nonce).map_err(text)?;
         let dialed = loop {
             match socket::dial(&to) {
-                Err(e) if socket::no_room(e) && self.evict() => {}
+                Err(e) if socket::no_room(e) => {
+                    self.found_no_room(e);
+                    if !self.evict(GRACE, "its descriptor is needed") {
+                        break Err(e);
+                    }
+                }
                 other => break other,
             }
         };
@@ -280,7 +286,8 @@ impl Tcp {
         }
     }
 
-    fn close_attempts(&mut self, peer: u32) {
+    /// Ends all attempts to reach `peer`.
+    pub(crate) fn close_attempts(&mut self, peer: u32) {
         let Some(dial) = &mut self.routes[peer as usize].dial else {
             return;
         };

@@ -139,6 +139,7 @@ impl Tcp {
                 Timer::Dial(peer) => self.dial_timer(queues, peer, now),
                 Timer::Strangers => self.strangers_timer(now),
                 Timer::Accept => self.strangers.knocking = true,
+                Timer::Room => self.room_timer(queues),
                 Timer::Pulse => self.pulse_timer(queues),
             }
         }

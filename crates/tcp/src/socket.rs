@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::*;
 use rustix::net::{
@@ -74,6 +75,13 @@ pub(crate) fn dialed(fd: &OwnedFd) -> rustix::io::Result<()> {
 /// Whether there are no descriptors or memory left for another connection.
 pub(crate) fn no_room(e: Errno) -> bool {
     [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM].contains(&e)
+}
+
+/// Whether a connection waits to be taken.
+pub(crate) fn is_readable(listener: &OwnedFd) -> bool {
+    let now = Timespec::default();
+    let mut fds = [PollFd::new(listener, PollFlags::IN)];
+    poll(&mut fds, Some(&now)) != Ok(0)
 }
 
 /// Takes the next connection.

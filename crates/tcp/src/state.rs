@@ -18,6 +18,7 @@ use crate::handshake::Job;
 use crate::interfaces::{self, Interface};
 use crate::protocol::Protocol;
 use crate::reactor::{Event, Reactor};
+use crate::room::{Shortage, make_room};
 use crate::socket::listen_on;
 use crate::stream::{STAGING, Stream};
 use crate::timers::{Rarely, Timers};
@@ -27,8 +28,6 @@ use crate::waiting::Waker;
 pub(crate) const LISTENER: u64 = u64::MAX;
 /// and what is added to a rank for that of its connection. Names of callers don't reach so high.
 pub(crate) const PEER: u64 = 1 << 63;
-/// Descriptors that are left to the program and to callers that have proved nothing.
-const SPARE_FDS: u64 = 512;
 
 /// The fabric, as one process holds it.
 pub struct Tcp {
@@ -51,6 +50,10 @@ pub struct Tcp {
     pub(crate) callers: Names<Caller>,
     pub(crate) strangers: Strangers,
     pub(crate) listener: OwnedFd,
+    /// Whether callers are refused from now on.
+    pub(crate) deaf: bool,
+    /// There are no descriptors for further connections.
+    pub(crate) shortage: Option<Shortage>,
     pub(crate) timers: Timers,
     pub(crate) clock: Rarely,
     /// Whether `Timer::Pulse` is set.
@@ -215,6 +218,8 @@ impl Listening {
             callers: Names::new(),
             strangers: Strangers::default(),
             listener: self.listener,
+            deaf: false,
+            shortage: None,
             timers: Timers::default(),
             clock: Rarely::default(),
             watching: false,
@@ -238,18 +243,5 @@ impl Listening {
 impl fmt::Debug for Listening {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Listening at {:?}", self.address)
-    }
-}
-
-/// Raises the soft limit of open files where so many connections need it, as far as it goes.
-fn make_room(peers: u64) {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let needed = peers + SPARE_FDS;
-    if limit.current.is_some_and(|now| now < needed) {
-        let current = Some(limit.maximum.map_or(needed, |most| most.min(needed)));
-        let maximum = limit.maximum;
-        // If it is refused, connections may fail later and say so.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current, maximum });
     }
 }

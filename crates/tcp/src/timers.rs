@@ -13,6 +13,8 @@ pub(crate) enum Timer {
     Strangers,
     /// Taking connections again, after there was no room for one.
     Accept,
+    /// Whether there is still no room for one.
+    Room,
     /// Connections that do not confirm what was sent.
     Pulse,
 }

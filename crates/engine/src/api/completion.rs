@@ -125,7 +125,7 @@ pub fn test(
     if !found.is_done() {
         e.progress();
     }
-    *flag = found.is_done();
+    *flag = e.is_over_or_forsaken(*request, found);
     if !*flag {
         e.relax();
         return Ok(());
@@ -196,12 +196,25 @@ pub fn testall(
     if !all_done(e, n, requests) {
         e.progress();
     }
+    end_forsaken(e, n, requests);
     *flag = all_done(e, n, requests);
     if !*flag {
         e.relax();
         return Ok(());
     }
     retire_all(e, n, requests, statuses)
+}
+
+/// Ends those that wait for what nobody is left to send.
+fn end_forsaken(e: &Engine, n: usize, requests: Handles) {
+    if !e.has_lost_any() {
+        return;
+    }
+    for i in 0..n {
+        if let Ok(Some(request)) = at(e, requests, i) {
+            e.is_over_or_forsaken(requests.get(i), request);
+        }
+    }
 }
 
 fn find_done(e: &Engine, n: usize, requests: Handles) -> Option<usize> {
@@ -238,6 +251,7 @@ pub fn waitany(
     }
     let mut found = None;
     e.wait_until(waiting("MPI_Waitany"), |e| {
+        end_forsaken(e, n, requests);
         found = find_done(e, n, requests);
         found.is_some()
     });
@@ -265,6 +279,7 @@ pub fn testany(
     let mut found = find_done(e, n, requests);
     if found.is_none() {
         e.progress();
+        end_forsaken(e, n, requests);
         found = find_done(e, n, requests);
     }
     *flag = found.is_some();
@@ -336,6 +351,7 @@ pub fn waitsome(
         return Ok(());
     }
     e.wait_until(waiting("MPI_Waitsome"), |e| {
+        end_forsaken(e, n, requests);
         find_done(e, n, requests).is_some()
     });
     *outcount = count_done(e, n, requests);
@@ -357,6 +373,7 @@ pub fn testsome(
         return Ok(());
     }
     e.progress();
+    end_forsaken(e, n, requests);
     *outcount = count_done(e, n, requests);
     if *outcount == 0 {
         e.relax();
@@ -387,7 +404,7 @@ pub fn request_get_status(
     if found.is_some_and(|r| !r.is_done()) {
         e.progress();
     }
-    *flag = found.is_none_or(Request::is_done);
+    *flag = found.is_none_or(|r| e.is_over_or_forsaken(request, r));
     if *flag {
         put(status, &peek(e, found)?);
     } else {
@@ -413,6 +430,7 @@ pub fn request_get_status_any(
         return Ok(());
     }
     e.progress();
+    end_forsaken(e, n, requests);
     let found = find_done(e, n, requests);
     *flag = found.is_some();
     if let Some(i) = found {
@@ -432,6 +450,7 @@ pub fn request_get_status_all(
 ) -> Result<()> {
     let n = check_all(e, count, requests)?;
     e.progress();
+    end_forsaken(e, n, requests);
     *flag = all_done(e, n, requests);
     if *flag {
         for i in 0..n {
@@ -456,6 +475,7 @@ pub fn request_get_status_some(
         return Ok(());
     }
     e.progress();
+    end_forsaken(e, n, requests);
     let mut count = 0;
     for i in 0..n {
         let Some(request) = at(e, requests, i)? else {

@@ -117,7 +117,7 @@ pub fn probe(
         || probe.waiting("MPI_Probe"),
         |e| {
             found = probe.look(e);
-            found.is_some() || e.is_gone(probe.source)
+            found.is_some() || e.is_gone(probe.source, &probe.comm)
         },
     );
     put(
@@ -146,7 +146,9 @@ pub fn iprobe(
     *flag = found.is_some();
     match found {
         Some(envelope) => put(status, probe.status(&envelope)),
-        None if e.is_gone(probe.source) => return Err(e.lost_rank(&probe.comm, source)),
+        None if e.is_gone(probe.source, &probe.comm) => {
+            return Err(e.lost_rank(&probe.comm, source));
+        }
         None => e.relax(),
     }
     Ok(())
@@ -183,7 +185,7 @@ pub fn mprobe(
         || probe.waiting("MPI_Mprobe"),
         |e| {
             found = probe.take(e);
-            found.is_some() || e.is_gone(probe.source)
+            found.is_some() || e.is_gone(probe.source, &probe.comm)
         },
     );
     let (id, envelope) = found.ok_or_else(|| e.lost_rank(&probe.comm, source))?;
@@ -217,7 +219,7 @@ pub fn improbe(
         }
         None => {
             *message = consts::MESSAGE_NULL;
-            if e.is_gone(probe.source) {
+            if e.is_gone(probe.source, &probe.comm) {
                 return Err(e.lost_rank(&probe.comm, source));
             }
             e.relax();

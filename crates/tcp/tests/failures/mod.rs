@@ -15,6 +15,7 @@ pub fn all(net: &Net) {
     nobody_there(net);
     run("an untidy end", 3, net, untidy_end);
     simultaneous(net);
+    no_descriptors(net);
     parting_words(net);
     run("finalized first", 2, net, early_leave);
 }
@@ -151,6 +152,45 @@ fn simultaneous(net: &Net) {
             }
         });
     }
+}
+
+/// A rank has no descriptor left: it says so and gives up whom it has no connection to, and they it.
+fn no_descriptors(net: &Net) {
+    launch("no descriptors", 3, |me, map| {
+        let mut rank = Rank::new(Matched::new(join(impatient(net), map, me, 3)), me, 3);
+        if me == 0 {
+            use rustix::process::{Resource, Rlimit, setrlimit};
+            let next = std::fs::File::open("/dev/null").unwrap();
+            let none = Some(std::os::fd::AsRawFd::as_raw_fd(&next) as u64);
+            let limit = Rlimit {
+                current: none,
+                maximum: none,
+            };
+            drop(next);
+            setrlimit(Resource::Nofile, limit).unwrap();
+        }
+        let start = Instant::now();
+        rank.meet(map, 1, 3);
+        match me {
+            0 => {
+                let from = Source::From(Endpoint(1));
+                let never = rank.irecv(from, WORLD, TagSel::Any, data(&mut []));
+                assert_eq!(rank.wait(never).outcome, Outcome::PeerFailed);
+                let reason = failure(&mut rank, 1);
+                assert!(reason.contains("rank 0") && reason.contains("ulimit -n"));
+                assert_eq!(failure(&mut rank, 2), reason);
+            }
+            1 => {
+                assert_eq!(rank.send(0, 1, &mut [1]).outcome, Outcome::PeerFailed);
+                let reason = failure(&mut rank, 0);
+                assert!(reason.contains("can't be reached"), "{reason}");
+            }
+            // It calls nobody and learns nothing.
+            _ => {}
+        }
+        assert!(start.elapsed() < Duration::from_secs(15));
+        rank.meet(map, 2, 3);
+    });
 }
 
 /// A rank sends and ends at once; the other looks only later.
