@@ -3,6 +3,8 @@
  * are asked for.
  */
 #include "check.h"
+#include <limits.h>
+#include <time.h>
 
 enum { MANY = 100 };
 
@@ -182,6 +184,34 @@ static void wrong(void)
     OK(MPI_Barrier(MPI_COMM_WORLD));
 }
 
+/* What is no tag finds no message, also not one that is there and next. */
+static void no_tag(void)
+{
+    static const int bad[] = {-1, -2, -3, -4, -30, INT_MIN};
+    const struct timespec moment = {0, 50000000};
+    int in = -1, out[3] = {1, 2, 3};
+    MPI_Comm comm;
+    MPI_Status status;
+    OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    OK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+    for (int i = 0; i < 3; i++)
+        OK(MPI_Send(&out[i], 1, MPI_INT, right, i, comm));
+    nanosleep(&moment, NULL);
+    /* This may take the first alone: the second stays where it came in. */
+    OK(MPI_Recv(&in, 1, MPI_INT, left, 0, comm, &status));
+    SAME(in, 1);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (bad[i] != MPI_ANY_TAG)
+            FAILS(MPI_Recv(&in, 1, MPI_INT, left, bad[i], comm, &status), MPI_ERR_TAG);
+    OK(MPI_Recv(&in, 1, MPI_INT, left, MPI_ANY_TAG, comm, &status));
+    SAME(in, 2);
+    SAME(status.MPI_TAG, 1);
+    OK(MPI_Recv(&in, 1, MPI_INT, left, MPI_ANY_TAG, comm, &status));
+    SAME(in, 3);
+    SAME(status.MPI_TAG, 2);
+    OK(MPI_Comm_free(&comm));
+}
+
 /* A handle that was given back names nothing, and a request that is another's address is none. */
 static void stale(void)
 {
@@ -328,6 +358,7 @@ int main(int argc, char **argv)
     reversed();
     unexpected();
     wrong();
+    no_tag();
     stale();
     ends();
     turns();

@@ -165,6 +165,8 @@ handle_type!(
 const DATATYPES: u32 = 0x4c00_0000;
 
 impl AbiType for Datatype {
+    const ANY_TAG: i32 = -1;
+
     #[inline(always)]
     fn size(self, sizes: &[Cell<u8>; 256]) -> usize {
         let rest = self.0 ^ DATATYPES;
@@ -563,9 +565,10 @@ mod tests {
         assert_eq!(Request::decode(0x2c00_0000), consts::REQUEST_NULL);
     }
 
-    /// The short path takes an element's size out of the handle, and compares it with that of the type with the same low byte.
+    /// The short path takes an element's size out of the handle, and compares it with that of the type with the same low byte;
+    /// and it gets tags as they are.
     #[test]
-    fn sizes_are_in_the_handles() {
+    fn arguments_as_programs_give_them() {
         let sizes = [const { Cell::new(0) }; 256];
         let basics = || types::basic::BASICS.iter();
         for row in basics().filter(|row| row.size < 128) {
@@ -579,6 +582,7 @@ mod tests {
             assert_eq!(Datatype(strange).size(&sizes), 0, "{strange:#x}");
         }
         assert_eq!(Datatype::of(consts::CHAR).size(&sizes), 1);
+        assert_eq!(values::tag_in(Datatype::ANY_TAG), consts::ANY_TAG);
     }
 
     #[test]

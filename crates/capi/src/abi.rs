@@ -142,6 +142,8 @@ handle_type!(
 );
 
 impl AbiType for Datatype {
+    const ANY_TAG: i32 = consts::ANY_TAG;
+
     #[inline(always)]
     fn size(self, sizes: &[Cell<u8>; 256]) -> usize {
         let beyond = self.word().wrapping_sub(consts::DATATYPE_NULL.0 as usize);

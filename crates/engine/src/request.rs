@@ -322,7 +322,9 @@ impl Engine {
 
     fn status_of(&self, request: &Request, done: &Completion) -> Status {
         if request.light.replace(false) {
-            if done.outcome != Outcome::Done {
+            // It has one that was freed meanwhile, which can't be found any more: see `keep_comm`.
+            let has_comm = request.comm.borrow().is_some();
+            if done.outcome != Outcome::Done && !has_comm {
                 let comm = self.comm_of(request.post.context());
                 request.comm.replace(comm);
             }

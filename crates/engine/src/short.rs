@@ -21,7 +21,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use boundary::UserBuf;
-use fabrics::{Port, Ports};
+use fabrics::{AtOnce, Port, Ports};
 use mtmi::matching::{Light, Row};
 use mtmi::{Context, Cookie, TagSel};
 use sys::door::Door;
@@ -77,8 +77,10 @@ pub struct Plain {
     pub size: usize,
     /// Rank of the destination or source.
     pub peer: i32,
-    /// Tag.
+    /// Tag, as the ABI writes it,
     pub tag: i32,
+    /// and how it writes any tag.
+    pub any_tag: i32,
     /// Communicator, as the ABI writes it.
     pub comm: usize,
 }
@@ -155,13 +157,25 @@ impl Short {
     }
 }
 
-/// Which tags a receive with this argument accepts; `None`: it is no tag.
+/// Which tags a receive with this argument accepts, where `any` is any tag; `None`: it is no tag.
 #[inline(always)]
-fn selector(tag: i32) -> Option<TagSel> {
+fn selector(tag: i32, any: i32) -> Option<TagSel> {
     match tag {
         0.. => Some(TagSel::Exact(tag)),
-        consts::ANY_TAG => Some(TagSel::Any),
+        tag if tag == any => Some(TagSel::Any),
         _ => None,
+    }
+}
+
+/// The status of a message that was received at once from rank `source`.
+#[inline(always)]
+fn received(source: i32, taken: AtOnce) -> Status {
+    Status {
+        source,
+        tag: taken.tag,
+        error: consts::SUCCESS,
+        bytes: taken.bytes as i64,
+        cancelled: false,
     }
 }
 
@@ -200,7 +214,7 @@ impl Engine {
     pub fn recv_plain(&self, m: &Plain) -> Option<Status> {
         let (s, turn) = (&self.short, self.turns.get().wrapping_add(1));
         self.turns.set(turn);
-        let tag = selector(m.tag)?;
+        let tag = selector(m.tag, m.any_tag)?;
         if !m.may_receive() || m.comm != s.comm.get() || turn.is_multiple_of(TURN) {
             return None;
         }
@@ -212,13 +226,7 @@ impl Engine {
         }
         let looks = ways.ports.looks();
         let taken = port.receive(context, tag, m.buf, m.capacity(), looks)?;
-        Some(Status {
-            source: m.peer,
-            tag: taken.tag,
-            error: consts::SUCCESS,
-            bytes: taken.bytes as i64,
-            cancelled: false,
-        })
+        Some(received(m.peer, taken))
     }
 
     /// Posts a receive, to be matched when somebody waits for it: its request, as the ABI writes it. `None`: nothing was done.
@@ -347,26 +355,20 @@ impl Engine {
     pub(crate) fn recv_short(&self, m: &Args) -> Option<Status> {
         let turn = self.turns.get().wrapping_add(1);
         self.turns.set(turn);
-        let (tag, b) = (selector(m.tag)?, self.brief(m)?);
+        let (tag, b) = (selector(m.tag, consts::ANY_TAG)?, self.brief(m)?);
         let passes = b.row.is_clear(b.context, tag) && !b.light.has_ordinary();
         if turn.is_multiple_of(TURN) || !passes {
             return None;
         }
         let looks = self.short.ways.get()?.ports.looks();
         let taken = b.port.receive(b.context, tag, m.buf, b.bytes, looks)?;
-        Some(Status {
-            source: m.peer,
-            tag: taken.tag,
-            error: consts::SUCCESS,
-            bytes: taken.bytes as i64,
-            cancelled: false,
-        })
+        Some(received(m.peer, taken))
     }
 
     /// Posts a receive, to be matched when somebody waits for it. `None`: nothing was done.
     #[inline(always)]
     pub(crate) fn irecv_short(&self, m: &Args) -> Option<Handle> {
-        let (tag, b) = (selector(m.tag)?, self.brief(m)?);
+        let (tag, b) = (selector(m.tag, consts::ANY_TAG)?, self.brief(m)?);
         if !b.row.is_open(b.context, tag) {
             return None;
         }

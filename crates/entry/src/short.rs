@@ -13,6 +13,8 @@ use crate::out::AbiHandle;
 
 /// A datatype of an ABI.
 pub trait AbiType: Copy {
+    /// What this ABI's programs give as any tag.
+    const ANY_TAG: i32;
     /// Bytes of an element by the handle's low byte, which `sizes` has; 0 if the handle is not that of a predefined type.
     fn size(self, sizes: &[Cell<u8>; 256]) -> usize;
 }
@@ -66,6 +68,7 @@ fn plain<D: AbiType, C: AbiHandle>(
         size: datatype.size(e.sizes()),
         peer,
         tag,
+        any_tag: D::ANY_TAG,
         comm: comm.word(),
     }
 }

@@ -28,7 +28,12 @@ impl Fabric for Shm {
     }
 
     fn connect(&mut self, to: Endpoint) {
-        if !self.failed(to) && to.0 != self.me {
+        // While messages wait for room the peer knows of us, and a look at the credit would let others overtake them.
+        let waits = self
+            .peers
+            .get(to.index())
+            .is_some_and(|p| !p.queue.is_empty());
+        if !self.failed(to) && to.0 != self.me && !waits {
             self.room(to.0, 1);
         }
     }

@@ -17,6 +17,7 @@ pub fn all() {
     run("ping-pong", 2, ping_pong);
     run("probes", 2, probes);
     run("at once", 2, at_once);
+    run("at once not past a queue", 2, at_once_not_past_a_queue);
     run("truncation", 2, truncation);
     run("synchronous sends", 2, synchronous);
     run("cancels", 2, cancels);
@@ -221,6 +222,39 @@ fn at_once(me: &mut Rank) {
     for tag in [9, 10, 11] {
         assert_eq!(me.recv(0, tag, &mut b).outcome, Outcome::Done);
         check(tag as u64, &b);
+    }
+}
+
+/// More than the ring takes, then a look at the peer when that has made room: what waits goes first all the same.
+fn at_once_not_past_a_queue(me: &mut Rank) {
+    const MANY: i32 = 150;
+    let mut a = [0; 8];
+    if me.me == 1 {
+        me.recv(0, 0, &mut a);
+        me.send(0, 0, &mut a);
+        let tags = (1..=MANY).map(|_| {
+            let c = me.irecv(from(0), WORLD, ANY, data(&mut a));
+            me.wait(c).tag
+        });
+        assert!(tags.eq(1..=MANY), "messages in another order");
+        return;
+    }
+    me.send(1, 0, &mut a);
+    me.recv(1, 0, &mut a);
+    let mut sends: Vec<Cookie> = (1..MANY)
+        .map(|tag| me.isend(1, WORLD, tag, SendMode::Standard, data(&mut a)))
+        .collect();
+    // SAFETY: the array outlives the calls that read it.
+    let buf = unsafe { UserBuf::new(a.as_mut_ptr() as usize) };
+    let ports = me.t.fabric().ports().clone();
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(200) {
+        me.t.connect(Endpoint(1));
+        assert!(!ports.all()[1].send(WORLD, MANY, buf, a.len()));
+    }
+    sends.push(me.isend(1, WORLD, MANY, SendMode::Standard, data(&mut a)));
+    for send in sends {
+        me.wait(send);
     }
 }
 
