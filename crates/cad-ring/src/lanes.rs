@@ -103,11 +103,20 @@ impl Lanes {
         self.streams.contains_key(&place)
     }
 
+    /// Places of which anything is known.
+    #[cfg(test)]
+    pub fn places(&self) -> usize {
+        self.streams.len()
+    }
+
     /// A peer lends a stream; whether that was in order.
     pub fn lend(&mut self, place: Place, from: u64, socket: OwnedFd) -> bool {
         let count = self.lent.entry(place.peer).or_default();
+        if *count >= LENT_MAX {
+            return false;
+        }
         let stream = self.streams.entry(place).or_default();
-        if *count >= LENT_MAX || stream.lent.contains_key(&from) {
+        if stream.lent.contains_key(&from) {
             return false;
         }
         *count += 1;
@@ -187,5 +196,6 @@ mod tests {
         let mut lanes = Lanes::default();
         lanes.lent.insert(PLACE.peer, LENT_MAX);
         assert!(!lanes.lend(PLACE, 0, end()));
+        assert!(lanes.streams.is_empty());
     }
 }

@@ -33,6 +33,8 @@
 //! * Cancelling ends the other processes' parts too, with `Cancelled`, where they are not over; and also
 //!   those of the next issue but one of the channel, where that had already begun.
 //! * All processes of the job have to be on one machine and of one user.
+//! * A channel keeps its streams, up to three descriptors for each peer, until the executor ends; without
+//!   descriptors for another one, plans on it are not issued or end with `Lost`.
 //!
 //! # Safety of what runs later
 //!

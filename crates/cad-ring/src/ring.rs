@@ -1,4 +1,4 @@
-//! The executor: issues, what becomes of them, and what the kernel and other processes say about them.
+//! The executor: issues, what becomes of them, and what the kernel says about them. (Other processes: `peers`.)
 //!
 //! Invariants: an issue has a slot until all its chains have told that they are over, so no completion
 //! comes to another's. On a lane of a channel one issue at a time has chains under way; the others stand in
@@ -18,25 +18,22 @@ use cad_run::{Counts, Executor, Issued, NotIssued, Plan, State};
 use crate::claims::Claims;
 use crate::code::{COPY_MAX, Code};
 use crate::control::{Control, Own};
-use crate::lanes::{LANES, Lanes, Place, lane};
-use crate::packet::News;
+use crate::lanes::{Lanes, lane};
 use crate::running::{Pair, Running};
 use crate::uring::{Completion, Name, SLOTS_MAX, Unusable, Uring, token};
 
-/// Ends of issues that a peer may tell of before they are issued here. One more and it is not sane.
-const OVERS_MAX: usize = 1 << 14;
+mod peers;
+#[cfg(test)]
+mod tests;
+
+use peers::Gone;
+
 /// Compiled plans that are kept before the first look for those that are gone.
 const CODES: usize = 64;
 /// How long a look takes while an issue that failed is still in the kernel; it is cancelled again then.
 const AGAIN: Duration = Duration::from_millis(1);
-/// How long an issue waits for a peer that was quicker to need streams, and is about to lend them. If it takes
-/// longer, as where the peer has lost its processor, the issue starts in a later call.
-const ABOUT_TO_LEND: Duration = Duration::from_millis(5);
 /// How long the end of the executor waits for its issues to leave the kernel.
 const LEAVE: Duration = Duration::from_secs(10);
-
-/// A peer is not there any more, nor its stream.
-struct Gone;
 
 /// A process that can be reached, and does not know the others.
 pub struct Opening {
@@ -251,37 +248,6 @@ impl Ring {
         Ok(code)
     }
 
-    /// Decides with each peer who lends the streams of a channel, and gives those that were quicker the
-    /// time to do so.
-    fn meet(&mut self, code: &Code, channel: u32) -> io::Result<()> {
-        let number = self.issued.get(&channel).copied().unwrap_or(0);
-        let mut coming = Vec::new();
-        for &peer in &code.peers {
-            let place = Place {
-                channel,
-                lane: lane(number),
-                peer,
-            };
-            let known = self.lanes.knows(place);
-            let secrets = self.control.secrets(peer);
-            if !self.claims.claim(channel, peer, secrets)? && !known {
-                coming.push(place);
-            }
-        }
-        let until = Instant::now() + ABOUT_TO_LEND;
-        while !coming.is_empty() && Instant::now() < until {
-            for place in &coming {
-                self.control.hear_all(place.peer);
-            }
-            self.attend();
-            coming.retain(|&place| !self.lanes.knows(place) && self.control.call(place.peer));
-            if !coming.is_empty() {
-                std::thread::yield_now();
-            }
-        }
-        Ok(())
-    }
-
     /// Tokens without units and empty pairs for an issue.
     fn supplies(&mut self, code: &Code) -> io::Result<(Vec<OwnedFd>, Vec<Pair>)> {
         while self.spare_tokens.len() < code.tokens as usize {
@@ -340,44 +306,6 @@ impl Ring {
         }
         if pushed.and_then(|()| self.uring.flush()).is_err() {
             self.abandon(slot);
-        }
-    }
-
-    /// The streams of an issue, made where that is up to this process; `None` if some are still missing.
-    fn streams(&mut self, running: &Running) -> Result<Option<Vec<Rc<OwnedFd>>>, Gone> {
-        let mut streams = Vec::with_capacity(running.code.peers.len());
-        for &peer in &running.code.peers {
-            // Its end has to be heard of, whoever lends.
-            let there = self.control.call(peer);
-            let place = running.place(peer);
-            let mut found = self.lanes.find(place, running.number);
-            if there && found.is_none() && self.claims.holds(place.channel, peer) {
-                self.lend(place, running.number);
-                found = self.lanes.find(place, running.number);
-            }
-            // Whoever has left may have sent all that is needed before.
-            if found.is_none() && !there {
-                return Err(Gone);
-            }
-            streams.push(found);
-        }
-        Ok(streams.into_iter().collect())
-    }
-
-    /// Makes streams to a peer: this one, and those that the channel's other lanes will need.
-    fn lend(&mut self, wanted: Place, number: u64) {
-        for lane in 0..LANES {
-            let place = Place { lane, ..wanted };
-            if place != wanted && self.lanes.knows(place) {
-                continue;
-            }
-            let Ok(far) = self.lanes.make(place, number) else {
-                // Without descriptors nothing can be sent: as good as gone.
-                self.control.lose(wanted.peer);
-                return;
-            };
-            let (channel, peer) = (place.channel, place.peer);
-            self.control.lend(peer, channel, lane, number, far);
         }
     }
 
@@ -472,9 +400,11 @@ impl Ring {
         }
     }
 
-    /// The kernel has stopped taking submissions: what it took of an issue is cancelled, nothing follows.
+    /// The kernel has stopped taking submissions: what it took of an issue is cancelled, nothing follows. A chain of which it
+    /// took a part doesn't tell, so this waits until the kernel uses no buffer any more.
     fn abandon(&mut self, slot: usize) {
-        self.cancel_chains(slot);
+        let chains = self.slots[slot].as_ref().map_or(0, |r| r.under_way.len());
+        self.uring.end(slot as u32, chains as u32);
         if let Some(running) = self.slots[slot].as_mut() {
             running.failed = Some(State::Lost);
             running.under_way.fill(false);
@@ -528,93 +458,6 @@ impl Ring {
                 return;
             }
         }
-    }
-
-    fn watch(&mut self) {
-        for id in self.control.ended() {
-            self.uring.unwatch(id);
-        }
-        for id in self.control.unwatched() {
-            if let Some(watch) = self.control.watch(id) {
-                // Where it fails the ring is broken, and nothing is issued any more.
-                let _ = self.uring.watch(watch.fd, watch.events, watch.id);
-            }
-        }
-    }
-
-    /// Acts on what others said and on who is gone; whether there was anything.
-    fn hear(&mut self) -> bool {
-        let mut some = false;
-        for (peer, news) in self.control.news() {
-            some = true;
-            match news {
-                News::Lane {
-                    channel,
-                    lane,
-                    from,
-                    socket,
-                } => {
-                    let place = Place {
-                        channel,
-                        lane,
-                        peer,
-                    };
-                    // If this process lends, the peer does not.
-                    let wrong = self.claims.holds(channel, peer);
-                    if wrong || !self.lanes.lend(place, from, socket) {
-                        self.control.lose(peer);
-                    }
-                }
-                News::Over {
-                    channel,
-                    number,
-                    why,
-                } => self.peer_is_over(peer, channel, number, why),
-                // Issues that still wait for a stream of its are looked at next.
-                News::Bye => {}
-            }
-        }
-        for peer in self.control.newly_lost() {
-            some = true;
-            for slot in 0..self.slots.len() {
-                let needs = |r: &Running| r.plan.needs(peer);
-                if self.slots[slot].as_ref().is_some_and(needs) {
-                    self.fail(slot, State::Lost);
-                }
-            }
-        }
-        some
-    }
-
-    /// A peer's part of an issue has ended early, and with it the stream.
-    fn peer_is_over(&mut self, peer: u32, channel: u32, number: u64, why: State) {
-        let place = Place {
-            channel,
-            lane: lane(number),
-            peer,
-        };
-        if number >= self.issued.get(&channel).copied().unwrap_or(0) {
-            let overs = self.overs.entry(peer).or_default();
-            overs.insert((channel, number), why);
-            if overs.len() > OVERS_MAX {
-                self.control.lose(peer);
-            }
-        }
-        let spoilt = self
-            .lanes
-            .good_from(place)
-            .is_some_and(|from| from <= number);
-        for slot in 0..self.slots.len() {
-            let hit = |r: &Running| {
-                let same = r.channel == channel && lane(r.number) == place.lane;
-                let late = r.number == number || (r.number > number && spoilt && r.has_begun());
-                same && late && r.code.peers.contains(&peer)
-            };
-            if self.slots[slot].as_ref().is_some_and(hit) {
-                self.fail(slot, why);
-            }
-        }
-        self.lanes.spoil(place, number);
     }
 }
 

@@ -29,6 +29,9 @@ pub(crate) const CHAIN_MAX: usize = 256;
 /// Completions that fit; the kernel keeps more for later, at some cost.
 const COMPLETIONS: u32 = 1024;
 
+/// How long ending chains that may not tell takes at most.
+const END: Duration = Duration::from_secs(10);
+
 /// What tokens are posted with, and what a message without data consists of.
 static ONE: u64 = 1;
 /// Where what nobody reads is written to.
@@ -293,15 +296,29 @@ impl Uring {
         let _ = self.ring.submitter().register_sync_cancel(None, name);
     }
 
-    /// Cancels what a chain is at, if it is at something now. Its completion tells.
-    pub fn cancel(&mut self, slot: u32, chain: u32) {
+    /// Cancels what a chain is at, if it is at something now; whether it was. Its completion tells.
+    pub fn cancel(&mut self, slot: u32, chain: u32) -> bool {
+        let mut found = false;
         for last in [false, true] {
             let name = Name::Chain { slot, chain, last };
-            // That there is none is no error, and any other leaves it to be tried again.
-            let _ = self
-                .ring
-                .submitter()
-                .register_sync_cancel(None, CancelBuilder::user_data(name.bits()).all());
+            // A chain is at one step at a time. (Asked for all, the kernel doesn't tell whether there was one.)
+            let builder = CancelBuilder::user_data(name.bits());
+            let result = self.ring.submitter().register_sync_cancel(None, builder);
+            // Any error but that there is none leaves it to be tried again.
+            found |= !result.is_err_and(|e| e.raw_os_error() == Some(libc::ENOENT));
+        }
+        found
+    }
+
+    /// Cancels the chains of a slot until they are at nothing any more, whether they tell or not.
+    pub fn end(&mut self, slot: u32, chains: u32) {
+        let (mut idle, deadline) = (0, Instant::now() + END);
+        while idle < 2 && Instant::now() < deadline {
+            let found = (0..chains).fold(false, |found, chain| self.cancel(slot, chain) | found);
+            // A chain between two steps is not found: this has the kernel do what it has put off, so it is at the next
+            // one, or over. Should it refuse, the next round tells.
+            let _ = self.enter(0, None);
+            idle = if found { 0 } else { idle + 1 };
         }
     }
 
@@ -530,6 +547,41 @@ mod tests {
         ] {
             assert_eq!(Name::of(name.bits()), name);
         }
+    }
+
+    #[test]
+    fn chains_that_do_not_tell_can_be_ended() {
+        let Ok(mut uring) = Uring::new() else {
+            return;
+        };
+        let pairs = [0, 1, 2].map(|_| sys::unix::pair(sys::unix::Kind::Stream).unwrap());
+        let mut memory = [[0u8; 4]; 3];
+        let bufs = memory.each_mut().map(|m| UserBuf::of_array(m));
+        for (chain, ((near, far), buf)) in (0..).zip(pairs.iter().zip(bufs)) {
+            let step = |act, fd| Step { act, fd: Some(fd) };
+            let steps = [
+                step(Act::RecvByte, near.as_fd()),
+                step(Act::Recv(buf, 4), near.as_fd()),
+                step(Act::Post, near.as_fd()),
+            ];
+            // SAFETY: the memory and the sockets outlive the chains, which are ended below.
+            unsafe { uring.push(5, chain, &steps).unwrap() };
+            uring.flush().unwrap();
+            // One waits at its first step, one between two, one at the second.
+            if chain > 0 {
+                rustix::io::write(far, b"x").unwrap();
+            }
+            if chain == 2 {
+                let _ = uring.enter(0, None);
+            }
+        }
+        uring.end(5, 3);
+        for (near, far) in &pairs {
+            rustix::io::write(far, b"late").unwrap();
+            let _ = uring.enter(0, None);
+            assert_eq!(near.receive(&mut [0; 8], None).unwrap().bytes, 4);
+        }
+        assert_eq!(memory, [[0; 4]; 3], "nobody has received any more");
     }
 
     #[test]

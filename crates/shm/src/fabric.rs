@@ -124,6 +124,7 @@ impl Fabric for Shm {
                 break;
             }
         }
+        self.end_split_of_gone(queues, peer.0);
         self.fail(queues, peer.0);
     }
 

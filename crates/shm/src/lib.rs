@@ -31,6 +31,8 @@ mod hostile_tests;
 mod incoming;
 mod lane;
 mod mapped;
+#[cfg(all(test, not(loom)))]
+mod mapped_tests;
 mod outgoing;
 mod pipe;
 mod places;

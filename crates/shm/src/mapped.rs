@@ -5,7 +5,8 @@
 //! * if its own memory is mapped too, both sides copy ([`split`](crate::split)): the receiver begins at once at the front
 //!   and asks the sender to join in from the back;
 //! * otherwise the receiver copies alone and says that the message was matched;
-//! * if the sender's memory can't be mapped here, it asks for the data as for any other message.
+//! * if the sender's memory can't be mapped here, it asks for the data as for any other message. (If it could at first, and
+//!   both copy, the sender does the rest.)
 //!
 //! So the receiver needs nobody to go on: a sender that computes meanwhile holds up nothing.
 //!
@@ -24,7 +25,7 @@ use crate::Shm;
 use crate::lane::{WINDOW, drain};
 use crate::ring::Hostile;
 use crate::slots::SlotState;
-use crate::split::{LAST, Seen, can_split, chunks, range};
+use crate::split::{LAST, Seen, Words, can_split, chunks, range};
 use crate::state::{Sending, Sink};
 use crate::wire::Kind;
 
@@ -55,6 +56,8 @@ struct Split {
     bytes: u64,
     /// Chunks that this side copied.
     copied: u32,
+    /// Whether it could map the other side's memory at the last look; else that does everything.
+    helps: bool,
 }
 
 /// A message that goes, and both sides copy.
@@ -69,6 +72,27 @@ struct Joined {
 impl Copies {
     pub fn is_empty(&self) -> bool {
         self.inward.is_empty() && self.joined.is_none()
+    }
+}
+
+impl Split {
+    /// Whether nothing is left to take, and the other side (`back`: the sender) has copied what it took.
+    fn is_over(&self, words: &Words, back: bool) -> bool {
+        match words.seen(self.number) {
+            Seen::Taken(front, rear) => {
+                let theirs = if back { rear } else { front };
+                front + rear >= chunks(self.bytes) && words.has_copied(self.number, theirs, back)
+            }
+            Seen::Newer => true,
+        }
+    }
+
+    /// Whether a chunk is left to take.
+    fn has_more(&self, words: &Words) -> bool {
+        match words.seen(self.number) {
+            Seen::Taken(front, rear) => front + rear < chunks(self.bytes),
+            Seen::Newer => false,
+        }
     }
 }
 
@@ -100,25 +124,13 @@ impl Shm {
     pub(crate) fn copy_ready(&self, peer: u32) -> bool {
         let entry = &self.peers[peer as usize];
         let goes = entry.copies.joined.is_some_and(|joined| {
-            let words = self.ports[peer].lane.split();
-            let Split { number, bytes, .. } = joined.split;
-            match words.seen(number) {
-                Seen::Taken(front, back) => {
-                    front + back < chunks(bytes) || words.has_copied(number, front, false)
-                }
-                Seen::Newer => true,
-            }
+            let (words, split) = (self.ports[peer].lane.split(), joined.split);
+            (split.helps && split.has_more(words)) || split.is_over(words, false)
         });
         let comes = !entry.copies.inward.is_empty()
             && entry.copies.split.is_none_or(|split| {
                 let words = entry.inward.split();
-                match words.seen(split.number) {
-                    Seen::Taken(front, back) => {
-                        front + back < chunks(split.bytes)
-                            || words.has_copied(split.number, back, true)
-                    }
-                    Seen::Newer => true,
-                }
+                (split.helps && split.has_more(words)) || split.is_over(words, true)
             });
         goes || comes
     }
@@ -144,68 +156,62 @@ impl Shm {
 
     /// Moves the first message of a peer on.
     fn copy_front(&mut self, queues: &mut Queues, peer: u32, id: u64) -> Result<bool, Hostile> {
+        let begun = self.peers[peer as usize].copies.split;
+        if let Some(split) = begun {
+            return self.split_front(queues, peer, id, split);
+        }
         let Some(from) = self.offered_at(peer, id) else {
             return Ok(self.ask_for(peer, id));
         };
-        let Some(message) = self.announced.get(id) else {
-            return Err(Hostile);
-        };
-        let begun = self.peers[peer as usize].copies.split.is_some() || message.arrived > 0;
-        if !begun {
-            self.begin_split_message(peer, id);
-        }
-        match self.peers[peer as usize].copies.split {
-            Some(split) => self.split_front(queues, peer, (id, from), split),
+        match self.begin_split_message(peer, id) {
+            Some(split) => self.split_front(queues, peer, id, split),
             None => Ok(self.copy_alone(queues, peer, (id, from))),
         }
     }
 
-    /// The data of an offered message can't be mapped: asks for them, or waits until they can again.
+    /// The data of an offered message can't be mapped, or not any more: asks for all of them.
     fn ask_for(&mut self, peer: u32, id: u64) -> bool {
+        let entry = &mut self.peers[peer as usize];
+        entry.copies.inward.pop_front();
         let Some(message) = self.announced.get(id) else {
-            self.peers[peer as usize].copies.inward.pop_front();
             return true;
         };
-        let entry = &mut self.peers[peer as usize];
-        if entry.copies.split.is_some() || message.arrived > 0 {
-            return false;
-        }
         let (send, wanted) = (message.send, message.expected);
         message.offer = None;
+        message.arrived = 0;
+        if let Sink::User { writer, .. } = &mut message.sink {
+            writer.seek(0);
+        }
         entry.due = entry.due.saturating_add(wanted);
-        entry.copies.inward.pop_front();
         self.control(peer, Kind::Clear, [send, id, wanted, 0]);
         true
     }
 
-    /// Has both sides copy a message, if it goes to mapped memory.
-    fn begin_split_message(&mut self, peer: u32, id: u64) {
-        let Some(message) = self.announced.get(id) else {
-            return;
-        };
+    /// Has both sides copy a message of which nothing was copied yet, if it goes to mapped memory.
+    fn begin_split_message(&mut self, peer: u32, id: u64) -> Option<Split> {
+        let message = self.announced.get(id)?;
         let (send, wanted) = (message.send, message.expected);
         let Sink::User { writer, .. } = &message.sink else {
-            return;
+            return None;
         };
-        let Some((to, _)) = writer.contiguous() else {
-            return;
-        };
-        let Some(place) = self.slots.arena.find(to, wanted) else {
-            return;
-        };
-        if !can_split(wanted) {
-            return;
+        let (to, _) = writer.contiguous()?;
+        let place = self.slots.arena.find(to, wanted)?;
+        if message.arrived > 0 || !can_split(wanted) {
+            return None;
         }
         let entry = &mut self.peers[peer as usize];
         let number = entry.copies.splits.wrapping_add(1) & LAST;
-        entry.copies.splits = number;
-        entry.copies.split = Some(Split {
+        let split = Split {
             number,
             bytes: wanted,
             copied: 0,
-        });
+            helps: true,
+        };
+        entry.copies.splits = number;
+        entry.copies.split = Some(split);
         entry.inward.split().begin(number);
         self.control(peer, Kind::Join, [send, wanted, place, number.into()]);
+        Some(split)
     }
 
     /// Copies the next parts of a message.
@@ -240,51 +246,65 @@ impl Shm {
         &mut self,
         queues: &mut Queues,
         peer: u32,
-        (id, from): (u64, *const u8),
+        id: u64,
         mut split: Split,
     ) -> Result<bool, Hostile> {
+        let lane = self.peers[peer as usize].inward;
+        let words = lane.split();
+        let more = split.has_more(words);
+        let from = if more {
+            self.offered_at(peer, id)
+        } else {
+            None
+        };
+        split.helps = !more || from.is_some();
         let message = self.announced.get(id).ok_or(Hostile)?;
-        let bytes = message.expected;
         let Sink::User { writer, .. } = &message.sink else {
             return Err(Hostile);
         };
         let (to, _) = writer.contiguous().ok_or(Hostile)?;
-        let all = chunks(bytes);
-        let entry = &mut self.peers[peer as usize];
-        let (lane, before) = (entry.inward, split.copied);
-        let words = lane.split();
-        while split.copied < before + TURN
+        let (all, before) = (chunks(split.bytes), split.copied);
+        while let Some(from) = from
+            && split.copied < all.min(before + TURN)
             && let Some(chunk) = words.take(split.number, all, false)
         {
             if chunk >= all {
                 return Err(Hostile);
             }
-            let (start, len) = range(chunk, bytes);
+            let (start, len) = range(chunk, split.bytes);
             // SAFETY: the chunk is inside the window and inside the receive's memory, both of at least `bytes` bytes;
             // nobody's buffer lies in a window.
             unsafe { sys::copy::copy(to.as_mut_ptr().add(start), from.add(start), len) };
             split.copied += 1;
             words.set_copied(split.number, split.copied, false);
         }
-        entry.copies.split = Some(split);
+        let copies = &mut self.peers[peer as usize].copies;
+        copies.split = Some(split);
         let moved = split.copied > before;
         if moved {
             self.ports[peer].bell.get().ring();
         }
-        let over = match words.seen(split.number) {
-            Seen::Taken(front, back) => {
-                front + back >= all && words.has_copied(split.number, back, true)
-            }
+        if words.seen(split.number) == Seen::Newer {
             // Only this process begins one.
-            Seen::Newer => return Err(Hostile),
-        };
+            return Err(Hostile);
+        }
+        let over = split.is_over(words, true);
         if over {
-            message.arrived = bytes;
-            entry.copies.split = None;
-            entry.copies.inward.pop_front();
+            message.arrived = split.bytes;
+            copies.split = None;
+            copies.inward.pop_front();
             self.end_announced(queues, id);
         }
         Ok(moved || over)
+    }
+
+    /// A sender is gone: what it did of the message that both sides copied counts.
+    pub(crate) fn end_split_of_gone(&mut self, queues: &mut Queues, peer: u32) {
+        let copies = &self.peers[peer as usize].copies;
+        if let (Some(split), Some(&id)) = (copies.split, copies.inward.front()) {
+            // If it is not over, or the peer did something wrong, the message fails with the peer.
+            let _ = self.split_front(queues, peer, id, split);
+        }
     }
 
     /// The receiver of an offered message asks for help with it.
@@ -313,6 +333,7 @@ impl Shm {
                 number: number as u32,
                 bytes,
                 copied: 0,
+                helps: true,
             },
         });
         self.mark_busy(peer);
@@ -326,41 +347,38 @@ impl Shm {
         let Some(mut joined) = self.peers[peer as usize].copies.joined else {
             return false;
         };
-        // Where the receiver's memory can't be mapped, it does everything.
-        let Split { number, bytes, .. } = joined.split;
-        let to = self.window(peer, joined.offset, bytes);
-        let from = self
-            .sends
-            .get(joined.send)
-            .and_then(|s| s.data.contiguous());
-        let all = chunks(bytes);
         let lane = self.ports[peer].lane;
-        let (words, before) = (lane.split(), joined.split.copied);
-        while joined.split.copied < before + TURN
-            && let (Some(to), Some((from, _))) = (to, from)
-            && let Some(taken) = words.take(number, all, true)
+        let (words, split) = (lane.split(), &mut joined.split);
+        // Where nothing is left to do, the receiver may have given its memory back.
+        let more = split.has_more(words);
+        let to = match more {
+            true => self.window(peer, joined.offset, split.bytes),
+            false => None,
+        };
+        split.helps = !more || to.is_some();
+        let send = self.sends.get(joined.send);
+        let from = send.and_then(|s| s.data.contiguous());
+        let (all, before) = (chunks(split.bytes), split.copied);
+        while let (Some(to), Some((from, _))) = (to, from)
+            && split.copied < all.min(before + TURN)
+            && let Some(taken) = words.take(split.number, all, true)
         {
             if taken >= all {
                 self.suspect(peer);
                 break;
             }
-            let (start, len) = range(all - 1 - taken, bytes);
+            let (start, len) = range(all - 1 - taken, split.bytes);
             // SAFETY: the chunk is inside the send's data and inside the window, both of at least `bytes` bytes; nobody's
             // buffer lies in a window.
             unsafe { sys::copy::copy(to.add(start), from.as_mut_ptr().add(start), len) };
-            joined.split.copied += 1;
-            words.set_copied(number, joined.split.copied, true);
+            split.copied += 1;
+            words.set_copied(split.number, split.copied, true);
         }
-        let moved = joined.split.copied > before;
+        let moved = split.copied > before;
         if moved {
             self.ports[peer].bell.get().ring();
         }
-        let over = match words.seen(number) {
-            Seen::Taken(front, back) => {
-                front + back >= all && words.has_copied(number, front, false)
-            }
-            Seen::Newer => true,
-        };
+        let over = split.is_over(words, false);
         let left = &mut self.peers[peer as usize].copies.joined;
         *left = (!over).then_some(joined);
         if over {

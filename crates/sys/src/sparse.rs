@@ -2,7 +2,8 @@
 //!
 //! The file's size costs nothing; what is touched costs memory. Who wants to write somewhere for the first time says so with
 //! [`Sparse::allocate`], which gives an error where writing would raise `SIGBUS`; what is no longer needed goes back with
-//! [`Sparse::release`]. Every process of the group keeps the descriptor, so no later piece needs another.
+//! [`Sparse::release`]. It gives an error too where there would not be enough for others any more, as getting memory that is not
+//! there makes the system end processes. Every process of the group keeps the descriptor, so no later piece needs another.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,6 +12,22 @@ use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
 use crate::memfd::{Mapping, create_sealed_file, sealed_size};
+use crate::memory;
+
+/// Bytes that are got by one system call: until Linux 6.10 a signal ends it, and then it has done nothing.
+const STEP: u64 = 1 << 20;
+/// Pieces of up to so many bytes are got without asking how much there is,
+const UNASKED: u64 = 16 << 20;
+/// and longer ones after asking as often, since others get memory as well.
+const STEPS_UNASKED: usize = (UNASKED / STEP) as usize;
+
+/// Whether so much memory can be had; where the system does not tell, it is tried.
+fn enough(bytes: u64) -> io::Result<()> {
+    match memory::available() {
+        Some(available) if available < bytes => Err(io::ErrorKind::OutOfMemory.into()),
+        _ => Ok(()),
+    }
+}
 
 /// Such a file.
 #[derive(Debug)]
@@ -60,11 +77,23 @@ impl Sparse {
     /// Gets memory for a piece that has none yet; what is there stays.
     ///
     /// # Errors
-    /// When there is no memory for it, or outside the file.
+    /// When there is no memory for it, or outside the file. A part of it may have got memory then.
     pub fn allocate(&self, offset: u64, len: usize) -> io::Result<()> {
         self.check(offset, len)?;
+        let end = offset + len as u64;
+        for (i, at) in (offset..end).step_by(STEP as usize).enumerate() {
+            let left = end - at;
+            if left > UNASKED && i.is_multiple_of(STEPS_UNASKED) {
+                enough(left)?;
+            }
+            self.allocate_step(at, left.min(STEP))?;
+        }
+        Ok(())
+    }
+
+    fn allocate_step(&self, offset: u64, len: u64) -> io::Result<()> {
         loop {
-            match fallocate(&self.fd, FallocateFlags::KEEP_SIZE, offset, len as u64) {
+            match fallocate(&self.fd, FallocateFlags::KEEP_SIZE, offset, len) {
                 Err(Errno::INTR) => {}
                 other => return Ok(other?),
             }
@@ -107,6 +136,49 @@ mod tests {
         assert_eq!(b.get::<AtomicU64>(8184).unwrap().load(Relaxed), 7);
         file.release(far, 8192);
         assert_eq!(b.get::<AtomicU64>(8184).unwrap().load(Relaxed), 0);
+    }
+
+    #[test]
+    fn more_than_there_is_is_refused_before_it_is_tried() {
+        let file = Sparse::create("test", HUGE).unwrap();
+        let all = memory::available().unwrap() as usize;
+        let refused = file.allocate(0, all + (1 << 30)).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::OutOfMemory);
+        assert_eq!(rustix::fs::fstat(file.fd()).unwrap().st_blocks, 0);
+    }
+
+    extern "C" fn nothing(_: libc::c_int) {}
+
+    /// As a profiler's, every millisecond: a piece that takes longer is got all the same (by one call it is not, until Linux 6.10).
+    #[test]
+    fn signals_hold_nothing_up() {
+        use std::sync::atomic::AtomicBool;
+        use std::time::{Duration, Instant};
+        let handler = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        // SAFETY: a handler that does nothing, for a signal that nobody else here uses.
+        unsafe { libc::signal(libc::SIGUSR2, handler) };
+        // SAFETY: has no precondition.
+        let target = unsafe { libc::pthread_self() };
+        let (over, end) = (
+            AtomicBool::new(false),
+            Instant::now() + Duration::from_secs(20),
+        );
+        let over = &over;
+        let in_time = std::thread::scope(|scope| {
+            let signals = scope.spawn(move || {
+                while !over.load(Relaxed) && Instant::now() < end {
+                    std::thread::sleep(Duration::from_millis(1));
+                    // SAFETY: that thread waits for this one.
+                    unsafe { libc::pthread_kill(target, libc::SIGUSR2) };
+                }
+                over.load(Relaxed)
+            });
+            let file = Sparse::create("test", HUGE).unwrap();
+            file.allocate(0, 64 << 20).unwrap();
+            over.store(true, Relaxed);
+            signals.join().unwrap()
+        });
+        assert!(in_time, "it went on only when the signals had ended");
     }
 
     #[test]

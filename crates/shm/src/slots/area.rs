@@ -105,13 +105,19 @@ impl Area {
     }
 
     /// Maps part of a process's arena, in whole pages. `None` outside of it, or where that is refused.
+    ///
+    /// Only the owner gets memory for it: what a correct peer names has some, and by the time that somebody looks it may be
+    /// given back, which would otherwise give it memory that nobody uses.
     pub fn arena(&self, rank: u32, offset: u64, len: u64) -> Option<Mapping> {
         let end = offset.checked_add(len)?;
         if end > self.arena_bytes() || !(offset | len).is_multiple_of(PAGE) {
             return None;
         }
         let at = self.start(rank) + self.each / 2 + offset;
-        self.piece(at, len).ok()
+        match rank == self.local {
+            true => self.piece(at, len).ok(),
+            false => self.file.map(at, usize::try_from(len).ok()?).ok(),
+        }
     }
 
     /// Gives the memory of part of this process's arena back.

@@ -4,6 +4,8 @@
 //! whole when nothing in them is in use. Inside a block, first fit. What is still in use at the end stays mapped, as the
 //! program may read it after MPI has ended.
 
+use std::collections::BTreeMap;
+
 use boundary::UserBuf;
 use sys::memfd::Mapping;
 
@@ -22,8 +24,9 @@ const WINDOWS: usize = 1024;
 pub(crate) struct Arena {
     /// In the order of their addresses.
     blocks: Vec<Block>,
-    /// Ranges of the arena that were given back, and where it was never used.
-    holes: Vec<(u64, u64)>,
+    /// Ranges of the arena that were given back, by where they start. No two touch, and none touches `fresh`.
+    holes: BTreeMap<u64, u64>,
+    /// Where it was never used.
     fresh: u64,
 }
 
@@ -57,7 +60,7 @@ impl Arena {
         let Some(mapping) = area.arena(area.local, offset, whole as u64) else {
             // A piece of it may have got memory.
             area.release(offset, whole as u64);
-            self.holes.push((offset, whole as u64));
+            self.give_back(offset, whole as u64);
             return None;
         };
         let at = mapping.range(0, whole)? as usize;
@@ -92,20 +95,34 @@ impl Arena {
             let len = block.mapping.len() as u64;
             drop(block.mapping);
             area.release(block.offset, len);
-            self.holes.push((block.offset, len));
+            self.give_back(block.offset, len);
         }
         true
     }
 
+    /// Takes a range of the arena back, together with the holes beside it: else requests of changing sizes would leave ever
+    /// smaller ones.
+    fn give_back(&mut self, mut offset: u64, mut len: u64) {
+        if let Some((&before, &room)) = self.holes.range(..offset).next_back()
+            && before + room == offset
+        {
+            self.holes.remove(&before);
+            (offset, len) = (before, room + len);
+        }
+        len += self.holes.remove(&(offset + len)).unwrap_or(0);
+        match offset + len == self.fresh {
+            true => self.fresh = offset,
+            false => drop(self.holes.insert(offset, len)),
+        }
+    }
+
     /// A range of the arena that is not in use.
     fn range(&mut self, area: &Area, len: u64) -> Option<u64> {
-        if let Some(i) = self.holes.iter().position(|h| h.1 >= len) {
-            let (offset, room) = self.holes[i];
-            match room - len {
-                0 => {
-                    self.holes.swap_remove(i);
-                }
-                left => self.holes[i] = (offset + len, left),
+        let hole = self.holes.iter().find(|&(_, &room)| room >= len);
+        if let Some((&offset, &room)) = hole {
+            self.holes.remove(&offset);
+            if room > len {
+                self.holes.insert(offset + len, room - len);
             }
             return Some(offset);
         }
@@ -206,6 +223,12 @@ impl Window {
 }
 
 impl Windows {
+    /// Whether nothing is mapped.
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
     /// The address of `len` bytes (not 0) from `offset` on in the arena of process `rank`. `None` where that isn't in it, or
     /// can't be mapped.
     #[inline]
@@ -293,6 +316,47 @@ mod tests {
             arena.alloc(&area, 16 << 20).is_some(),
             "holes are used again"
         );
+    }
+
+    #[test]
+    fn what_is_given_back_is_joined() {
+        let (area, mut arena) = (area(), Arena::default());
+        let keep = arena.alloc(&area, BLOCK).unwrap();
+        for round in 0..200 {
+            for blocks in [5, 1, 3, 2] {
+                let given = [0, 1].map(|_| arena.alloc(&area, blocks * BLOCK).unwrap());
+                let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
+                for i in order {
+                    assert!(arena.free(&area, given[i]));
+                }
+            }
+            let middle = [4, 1, 4].map(|n| arena.alloc(&area, n * BLOCK).unwrap());
+            for i in [0, 2, 1] {
+                assert!(arena.free(&area, middle[i]));
+            }
+            assert_eq!((arena.fresh, arena.holes.len()), (BLOCK as u64, 0));
+        }
+        assert!(arena.free(&area, keep));
+        assert_eq!(arena.fresh, 0);
+    }
+
+    #[test]
+    fn a_peer_that_looks_late_gets_no_memory_for_it() {
+        let file = Sparse::create("test", 1 << 27).unwrap();
+        let copy = file.fd().try_clone_to_owned().unwrap();
+        let used = || rustix::fs::fstat(&copy).unwrap().st_blocks;
+        let mine = Area::new(file, 2, 0).unwrap();
+        let theirs = copy.try_clone().unwrap();
+        let theirs = Area::new(Sparse::open(theirs).unwrap(), 2, 1).unwrap();
+        let (mut arena, mut windows) = (Arena::default(), Windows::default());
+        let buf = arena.alloc(&mine, 1 << 20).unwrap();
+        let offset = arena.find(buf, 1 << 20).unwrap();
+        let before = used();
+        assert!(before > 0);
+        assert!(arena.free(&mine, buf));
+        assert_eq!(used(), 0);
+        assert!(windows.find(&theirs, 0, offset, 1 << 20).is_some());
+        assert_eq!(used(), 0, "what is free stays free");
     }
 
     #[test]

@@ -1,0 +1,186 @@
+//! What an executor has to do with other processes: it lends them streams and is lent some, watches who is there, and acts on
+//! what they say.
+//!
+//! Invariant: of a process that says what no correct one says, nothing more is heard, so what it can make this one keep is
+//! bounded. Called by the rest of `ring`.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use cad_run::State;
+
+use super::Ring;
+use crate::code::Code;
+use crate::lanes::{LANES, Place, lane};
+use crate::packet::News;
+use crate::running::Running;
+
+/// Ends of issues that a peer may tell of before they are issued here. One more and it is not sane.
+pub(super) const OVERS_MAX: usize = 1 << 14;
+/// How long an issue waits for a peer that was quicker to need streams, and is about to lend them. If it takes
+/// longer, as where the peer has lost its processor, the issue starts in a later call.
+const ABOUT_TO_LEND: Duration = Duration::from_millis(5);
+
+/// A peer is not there any more, nor its stream.
+pub(super) struct Gone;
+
+impl Ring {
+    /// Decides with each peer who lends the streams of a channel, and gives those that were quicker the
+    /// time to do so.
+    pub(super) fn meet(&mut self, code: &Code, channel: u32) -> io::Result<()> {
+        let number = self.issued.get(&channel).copied().unwrap_or(0);
+        let mut coming = Vec::new();
+        for &peer in &code.peers {
+            let place = Place {
+                channel,
+                lane: lane(number),
+                peer,
+            };
+            let known = self.lanes.knows(place);
+            let secrets = self.control.secrets(peer);
+            if !self.claims.claim(channel, peer, secrets)? && !known {
+                coming.push(place);
+            }
+        }
+        let until = Instant::now() + ABOUT_TO_LEND;
+        while !coming.is_empty() && Instant::now() < until {
+            for place in &coming {
+                self.control.hear_all(place.peer);
+            }
+            self.attend();
+            coming.retain(|&place| !self.lanes.knows(place) && self.control.call(place.peer));
+            if !coming.is_empty() {
+                std::thread::yield_now();
+            }
+        }
+        Ok(())
+    }
+
+    /// The streams of an issue, made where that is up to this process; `None` if some are still missing.
+    pub(super) fn streams(&mut self, running: &Running) -> Result<Option<Vec<Rc<OwnedFd>>>, Gone> {
+        let mut streams = Vec::with_capacity(running.code.peers.len());
+        for &peer in &running.code.peers {
+            // Its end has to be heard of, whoever lends.
+            let there = self.control.call(peer);
+            let place = running.place(peer);
+            let mut found = self.lanes.find(place, running.number);
+            if there && found.is_none() && self.claims.holds(place.channel, peer) {
+                self.lend(place, running.number);
+                found = self.lanes.find(place, running.number);
+            }
+            // Whoever has left may have sent all that is needed before.
+            if found.is_none() && !there {
+                return Err(Gone);
+            }
+            streams.push(found);
+        }
+        Ok(streams.into_iter().collect())
+    }
+
+    /// Makes streams to a peer: this one, and those that the channel's other lanes will need.
+    fn lend(&mut self, wanted: Place, number: u64) {
+        for lane in 0..LANES {
+            let place = Place { lane, ..wanted };
+            if place != wanted && self.lanes.knows(place) {
+                continue;
+            }
+            let Ok(far) = self.lanes.make(place, number) else {
+                // Without descriptors nothing can be sent: as good as gone.
+                self.control.lose(wanted.peer);
+                return;
+            };
+            let (channel, peer) = (place.channel, place.peer);
+            self.control.lend(peer, channel, lane, number, far);
+        }
+    }
+
+    pub(super) fn watch(&mut self) {
+        for id in self.control.ended() {
+            self.uring.unwatch(id);
+        }
+        for id in self.control.unwatched() {
+            if let Some(watch) = self.control.watch(id) {
+                // Where it fails the ring is broken, and nothing is issued any more.
+                let _ = self.uring.watch(watch.fd, watch.events, watch.id);
+            }
+        }
+    }
+
+    /// Acts on what others said and on who is gone; whether there was anything.
+    pub(super) fn hear(&mut self) -> bool {
+        let mut some = false;
+        for (peer, news) in self.control.news() {
+            some = true;
+            match news {
+                News::Lane {
+                    channel,
+                    lane,
+                    from,
+                    socket,
+                } => {
+                    let place = Place {
+                        channel,
+                        lane,
+                        peer,
+                    };
+                    // If this process lends, the peer does not.
+                    let wrong = self.claims.holds(channel, peer);
+                    if wrong || !self.lanes.lend(place, from, socket) {
+                        self.control.shun(peer);
+                    }
+                }
+                News::Over {
+                    channel,
+                    number,
+                    why,
+                } => self.peer_is_over(peer, channel, number, why),
+                // Issues that still wait for a stream of its are looked at next.
+                News::Bye => {}
+            }
+        }
+        for peer in self.control.newly_lost() {
+            some = true;
+            for slot in 0..self.slots.len() {
+                let needs = |r: &Running| r.plan.needs(peer);
+                if self.slots[slot].as_ref().is_some_and(needs) {
+                    self.fail(slot, State::Lost);
+                }
+            }
+        }
+        some
+    }
+
+    /// A peer's part of an issue has ended early, and with it the stream.
+    fn peer_is_over(&mut self, peer: u32, channel: u32, number: u64, why: State) {
+        let place = Place {
+            channel,
+            lane: lane(number),
+            peer,
+        };
+        if number >= self.issued.get(&channel).copied().unwrap_or(0) {
+            let overs = self.overs.entry(peer).or_default();
+            if overs.len() >= OVERS_MAX {
+                self.control.shun(peer);
+                return;
+            }
+            overs.insert((channel, number), why);
+        }
+        let spoilt = self
+            .lanes
+            .good_from(place)
+            .is_some_and(|from| from <= number);
+        for slot in 0..self.slots.len() {
+            let hit = |r: &Running| {
+                let same = r.channel == channel && lane(r.number) == place.lane;
+                let late = r.number == number || (r.number > number && spoilt && r.has_begun());
+                same && late && r.code.peers.contains(&peer)
+            };
+            if self.slots[slot].as_ref().is_some_and(hit) {
+                self.fail(slot, why);
+            }
+        }
+        self.lanes.spoil(place, number);
+    }
+}

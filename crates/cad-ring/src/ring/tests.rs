@@ -1,0 +1,60 @@
+//! One ring, and a process that says anything.
+
+use std::os::fd::OwnedFd;
+
+use cad_run::{Executor, State};
+use sys::unix;
+
+use super::peers::OVERS_MAX;
+use super::{Opening, Ring};
+use crate::control::{Control, Own};
+
+/// Rank 0, and the control of rank 1; `None` where rings can't be made.
+fn two() -> Option<(Ring, Control)> {
+    let opening = Opening::new().ok()?;
+    let own = Own::listen().unwrap();
+    let cards = [opening.card(), own.card()];
+    let ring = opening.join(0, &cards).unwrap();
+    Some((ring, own.join(1, &cards).unwrap()))
+}
+
+/// Says something many times.
+fn flood(ring: &mut Ring, liar: &mut Control, say: impl Fn(&mut Control, u32)) {
+    for i in 0..3 * OVERS_MAX as u32 {
+        say(liar, i);
+        if liar.is_behind() {
+            ring.progress();
+            liar.catch_up();
+        }
+    }
+    ring.progress();
+}
+
+#[test]
+fn ends_of_what_was_never_issued_are_kept_to_a_bound() {
+    let Some((mut ring, mut liar)) = two() else {
+        return;
+    };
+    flood(&mut ring, &mut liar, |liar, i| {
+        liar.tell_over(0, i, 3, State::Lost)
+    });
+    assert!(ring.control.is_lost(1));
+    assert_eq!(ring.overs[&1].len(), OVERS_MAX);
+    assert!(ring.lanes.places() <= OVERS_MAX);
+}
+
+#[test]
+fn who_lends_what_was_lent_is_not_heard_any_more() {
+    let Some((mut ring, mut liar)) = two() else {
+        return;
+    };
+    let end = || OwnedFd::from(unix::pair(unix::Kind::Stream).unwrap().0);
+    for _ in 0..2 {
+        liar.lend(0, 7, 1, 0, end());
+    }
+    ring.progress();
+    assert!(ring.control.is_lost(1));
+    liar.tell_over(0, 8, 3, State::Lost);
+    ring.progress();
+    assert!(!ring.overs.contains_key(&1) && !ring.control.call(1));
+}
