@@ -371,6 +371,26 @@ static void on_dist_graph(MPI_Comm old, int edges, int adjacent, long cap)
     OK(MPI_Comm_free(&comm));
 }
 
+/* Rank 0 only sends and the others only receive, so one buffer can stand on both sides. */
+static void one_buffer(void)
+{
+    MPI_Comm comm;
+    int targets[MOST], data[MOST], root = 0, me = t_rank == 0;
+    for (int r = 1; r < t_size; r++)
+        targets[r - 1] = r;
+    OK(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, !me, &root, unweighted, me ? t_size - 1 : 0, targets, unweighted,
+                                      MPI_INFO_NULL, 0, &comm));
+    for (int form = 0; form < FORMS; form++) {
+        for (int r = 0; r < MOST; r++)
+            data[r] = me ? 100 * form + r : -1;
+        CALL(form, MPI_Neighbor_alltoall, MPI_Ineighbor_alltoall, data, 1, MPI_INT, data, 1, MPI_INT, comm);
+        SAME(data[0], me ? 100 * form : 100 * form + t_rank - 1);
+        CALL(form, MPI_Neighbor_allgather, MPI_Ineighbor_allgather, data + 1, 1, MPI_INT, data + 1, 1, MPI_INT, comm);
+        SAME(data[1], 100 * form + 1);
+    }
+    OK(MPI_Comm_free(&comm));
+}
+
 int main(int argc, char **argv)
 {
     t_init(&argc, &argv);
@@ -379,6 +399,7 @@ int main(int argc, char **argv)
     several = argc <= 2 || strcmp(argv[2], "single") != 0;
     CHECK(t_size <= MOST);
     coll_types();
+    one_buffer();
     static const int any[4] = {0}, thin[4] = {0, 1, 0, 1};
     for (int ndims = 1; ndims <= 3; ndims++)
         for (int rings = 0; rings < 1 << ndims; rings++)

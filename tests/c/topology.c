@@ -117,6 +117,18 @@ static void grid(MPI_Comm old, int ndims, const int *dims, const int *periods)
     OK(MPI_Comm_free(&copy));
 }
 
+/* Dimensions that are given need only divide the processes, also where all are given and where there is none. */
+static void given_dims(void)
+{
+    int all[2] = {2, 2}, some[3] = {2, 0, 2}, none[1] = {-7};
+    OK(MPI_Dims_create(8, 2, all));
+    CHECK(all[0] == 2 && all[1] == 2);
+    OK(MPI_Dims_create(12, 3, some));
+    CHECK(some[0] == 2 && some[1] == 3 && some[2] == 2);
+    OK(MPI_Dims_create(6, 0, none));
+    SAME(none[0], -7);
+}
+
 static void grids(MPI_Comm old)
 {
     int size;
@@ -311,6 +323,11 @@ static void errors(void)
     int dims[2] = {1, 1}, large[2] = {t_size, 2}, bad[2] = {0, 1}, periods[2] = {0, 0};
     int n, m, out[4], who[1] = {t_size}, zero[1] = {0};
     int index[2] = {1, 0}, flag, minus[1] = {-1};
+    OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+    FAILS(MPI_Dims_create(8, 2, (int[]){3, 0}), MPI_ERR_DIMS);
+    FAILS(MPI_Dims_create(8, 2, (int[]){3, 2}), MPI_ERR_DIMS);
+    FAILS(MPI_Dims_create(8, 2, (int[]){16, 0}), MPI_ERR_DIMS);
+    FAILS(MPI_Dims_create(8, 2, (int[]){-2, 0}), MPI_ERR_DIMS);
     OK(MPI_Comm_dup(MPI_COMM_WORLD, &all));
     OK(MPI_Comm_set_errhandler(all, MPI_ERRORS_RETURN));
     FAILS(MPI_Cart_create(all, 2, large, periods, 0, &comm), MPI_ERR_DIMS);
@@ -372,6 +389,7 @@ int main(int argc, char **argv)
     }
     parts = argc <= 1 || strcmp(argv[1], "whole") != 0;
     MPI_Comm half;
+    given_dims();
     everything(MPI_COMM_WORLD);
     OK(MPI_Comm_split(MPI_COMM_WORLD, t_rank % 2, -t_rank, &half));
     everything(half);

@@ -42,6 +42,9 @@ pub fn dims_create(_: &Engine, nnodes: i32, ndims: i32, dims: Ints) -> Result<()
         .filter(|f| i64::from(nnodes) % f == 0)
         .map(|f| i64::from(nnodes) / f);
     let free = n - given.count();
+    if free == 0 && rest.is_some() {
+        return Ok(()); // what is given need only divide the number of processes
+    }
     let found = rest.and_then(|rest| balanced(rest as u64, free, rest as u64));
     let Some(found) = found else {
         return Err(fault(

@@ -76,7 +76,11 @@ pub(crate) fn prepare_neighbor_allgather(
     let place = Place::check(e, comm)?;
     let send = blocks_for(e, place.destinations(), sendbuf, sendcount, sendtype)?;
     let recv = blocks_for(e, place.sources(), recvbuf, recvcount, recvtype)?;
-    check_distinct(sendbuf, recvbuf, sendcount.min(recvcount))?;
+    check_distinct(
+        sendbuf,
+        recvbuf,
+        send.part.count.min(recv.part.count) as i64,
+    )?;
     let (out, inn) = (Blocks::Same(send.part), Blocks::Equal(recv.part));
     Ok(place.call(send, out, recv, inn))
 }
@@ -114,7 +118,11 @@ pub(crate) fn prepare_neighbor_alltoall(
     let place = Place::check(e, comm)?;
     let send = blocks_for(e, place.destinations(), sendbuf, sendcount, sendtype)?;
     let recv = blocks_for(e, place.sources(), recvbuf, recvcount, recvtype)?;
-    check_distinct(sendbuf, recvbuf, sendcount.min(recvcount))?;
+    check_distinct(
+        sendbuf,
+        recvbuf,
+        send.part.count.min(recv.part.count) as i64,
+    )?;
     let (out, inn) = (Blocks::Equal(send.part), Blocks::Equal(recv.part));
     Ok(place.call(send, out, recv, inn))
 }
