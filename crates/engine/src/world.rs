@@ -92,8 +92,9 @@ impl Engine {
             true => ReportPage::absent(),
             false => ReportPage::join(rank),
         };
-        let fabric = start_fabrics(&mut job)?;
+        let mut fabric = start_fabrics(&mut job)?;
         page.phase(ReportPhase::Running);
+        self.failures.seeks.set(fabric.fabric().has_network());
         let keeps_running = report::keeps_running();
         self.least_bound.set(fabric.limits().unmatched_bytes as u64);
         self.failures.told.set(keeps_running && page.is_present());
@@ -155,8 +156,8 @@ impl Engine {
         let end = Rc::new(Comm::new(context(0, OF_END), None, all, world.rank, fatal));
         end.handle.set(consts::COMM_WORLD);
         match self.barrier_on("MPI_Finalize", &end) {
-            // Who is left ends without those who are gone.
-            Err(_) if self.has_lost_any() => {}
+            // Who is left ends without those who are gone, also where only somebody else has found them so and has ended.
+            Err(why) if self.has_lost_any() || why.class == consts::ERR_PROC_ABORTED => {}
             end => end?,
         }
         self.phase.set(Phase::Finalized);

@@ -189,11 +189,16 @@ impl Job {
                 _ => self.tell_failure(rank, &failure),
             }
             self.announced = true;
-            self.book.mark_dead(rank);
-            self.broadcast(&Down::Dead(u32::try_from(rank).unwrap_or(u32::MAX)));
+            self.tell_gone(rank);
             let actions = self.server.excuse(rank);
             self.act(rank, actions, now);
         }
+    }
+
+    /// Tells all ranks that `rank` will do nothing more.
+    fn tell_gone(&mut self, rank: usize) {
+        self.book.mark_dead(rank);
+        self.broadcast(&Down::Dead(u32::try_from(rank).unwrap_or(u32::MAX)));
     }
 
     /// Does what the PMI server makes of a line of `rank`.

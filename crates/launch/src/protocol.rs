@@ -87,7 +87,7 @@ pub enum Down {
     InputEnd,
     /// Send what the ranks noted in the report page, then [`Up::Reported`].
     Report,
-    /// This rank is dead and the job goes on.
+    /// This rank has ended and the job goes on.
     Dead(u32),
     /// The sender is about to be stopped by the terminal: its silence means nothing until it speaks.
     Suspend,

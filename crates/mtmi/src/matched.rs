@@ -192,6 +192,12 @@ impl<F: Fabric> Transport for Matched<F> {
         }
     }
 
+    fn seek_senders(&mut self) {
+        for sender in self.queues.posted.sources() {
+            self.connect(sender);
+        }
+    }
+
     #[inline]
     fn isend(
         &mut self,

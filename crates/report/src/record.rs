@@ -99,7 +99,7 @@ impl ReportPage {
             .map_or(0, |own| own.deaths.load(Ordering::Acquire) as u32)
     }
 
-    /// Whether the launcher has announced that `rank` is dead: it ended without finalising MPI.
+    /// Whether the launcher has announced that `rank` is dead: it has ended, usually without finalising MPI.
     pub fn is_dead(&self, rank: u32) -> bool {
         let word = |own: Own| {
             own.dead

@@ -29,6 +29,9 @@ const BACKOFF_MOST: Duration = Duration::from_secs(1);
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 /// How often patience is looked at.
 const LOOK: Duration = Duration::from_secs(1);
+/// So often a peer may answer and then hang up: we lost a call that met its own, or it was slow. After that it is not
+/// there for us: it has given us up.
+const TURNED_AWAY: u32 = 5;
 /// How long we wait for a call of a peer that said it is calling.
 const THEIR_TURN: Duration = Duration::from_secs(2);
 
@@ -44,6 +47,8 @@ pub(crate) struct Dial {
     /// What came of each address the last time.
     ended: Vec<(SocketAddr, String)>,
     backoff: Duration,
+    /// How often it hung up after our proof.
+    turned_away: u32,
     /// Active time at which the peer was last known not to be unreachable.
     since: Duration,
     /// When to go on.
@@ -72,6 +77,7 @@ impl Tcp {
             proving: None,
             ended: Vec::new(),
             backoff: BACKOFF,
+            turned_away: 0,
             since: self.active.now(),
             alarm: None,
             fatal: false,
@@ -257,7 +263,9 @@ impl Tcp {
         *stage = Stage::Proved;
         dial.proving = Some(name);
         // Whoever answers is there.
-        dial.since = self.active.now();
+        if dial.turned_away < TURNED_AWAY {
+            dial.since = self.active.now();
+        }
         if let Err(why) = caller.say(&proof) {
             self.end_attempt(name, why);
         }
@@ -313,6 +321,7 @@ impl Tcp {
         dial.attempts.retain(|&a| a != name);
         if dial.proving == Some(name) {
             dial.proving = None;
+            dial.turned_away += 1;
         }
         self.attempt_ended(peer, remote, why);
     }

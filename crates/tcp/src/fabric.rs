@@ -128,6 +128,13 @@ impl Tcp {
         }
     }
 
+    /// Whether a timer has rung, if it is time to ask.
+    #[inline]
+    fn is_timer_due(&mut self) -> bool {
+        let next = self.timers.next();
+        next.is_some_and(|at| self.clock.is_due() && at <= Instant::now())
+    }
+
     /// Does what is due by now. Returns whether anything was.
     fn take_timers(&mut self, queues: &mut Queues) -> bool {
         let now = Instant::now();
@@ -272,7 +279,8 @@ impl Fabric for Tcp {
                 return true;
             }
             if !self.glances.is_multiple_of(BETWEEN) && !self.has_work() {
-                return false;
+                // Who sleeps between two looks would hear of them too late.
+                return self.is_timer_due() && self.take_timers(queues);
             }
         }
         let (mut moved, read) = self.take_events(queues);

@@ -349,6 +349,13 @@ impl Light {
         accepting.map(|post| (post.after.get(), post))
     }
 
+    /// The sources that receives are posted for.
+    pub(super) fn sources(&self) -> impl Iterator<Item = Endpoint> {
+        let rows = (0..).zip(&self.rows);
+        rows.filter(|(_, row)| row.posts.get() > 0)
+            .map(|(source, _)| Endpoint(source))
+    }
+
     /// Number of posts.
     pub(super) fn len(&self) -> usize {
         self.rows.iter().map(|row| row.posts.get() as usize).sum()

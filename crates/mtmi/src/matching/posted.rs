@@ -1,5 +1,6 @@
 //! Receives that wait for a message.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use super::Light;
@@ -155,6 +156,20 @@ impl<T> Posted<T> {
         // An ordinary receive goes before the light ones that have its number.
         found.sort_by_key(|(number, _)| *number);
         found.into_iter().map(|(_, what)| what).collect()
+    }
+
+    /// The sources that there are receives for which name one, in order.
+    pub fn sources(&self) -> BTreeSet<Endpoint> {
+        let mut found: BTreeSet<Endpoint> = self.light.sources().collect();
+        let mut at = self.nodes.head;
+        while at != NIL {
+            let node = self.nodes.at(at);
+            if let (Source::From(peer), ..) = selector(node.key, node.kind) {
+                found.insert(peer);
+            }
+            at = node.order.next;
+        }
+        found
     }
 
     /// Takes back the receive in `slot`, if it is still there.

@@ -289,6 +289,32 @@ fn bars_are_for_some() {
     assert!(!row.is_open(Context(4), exact(8)));
 }
 
+/// The sources that receives name, of both kinds.
+#[test]
+fn awaited_sources() {
+    let light = Rc::new(Light::new(4));
+    let mut posted: Posted<u64> = Posted::with(light.clone());
+    let (context, exact) = (Context(1), TagSel::Exact);
+    posted.post(Source::Any, context, exact(1), 0);
+    assert!(posted.sources().is_empty());
+    let slot = posted.post(Source::From(Endpoint(3)), context, exact(1), 1);
+    posted.post(Source::From(Endpoint(3)), context, exact(2), 2);
+    let post: &'static Post = Box::leak(Box::default());
+    let place = (UserBuf::NULL, 0);
+    light.post(
+        &light.rows()[2],
+        post,
+        (2, context, exact(1)),
+        place,
+        Cookie(7),
+    );
+    assert!(posted.sources().into_iter().eq([Endpoint(2), Endpoint(3)]));
+    posted.remove(slot);
+    assert!(posted.sources().contains(&Endpoint(3)));
+    posted.take(Endpoint(3), context, 2);
+    assert!(!posted.sources().contains(&Endpoint(3)));
+}
+
 /// Matching the last of many must not walk over the others: 100,000 entries, taken from the back.
 #[test]
 fn depth_costs_nothing() {

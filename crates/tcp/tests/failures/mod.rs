@@ -16,6 +16,8 @@ pub fn all(net: &Net) {
     run("an untidy end", 3, net, untidy_end);
     simultaneous(net);
     no_descriptors(net);
+    given_up(net);
+    rare_looks(net);
     parting_words(net);
     run("finalized first", 2, net, early_leave);
 }
@@ -190,6 +192,54 @@ fn no_descriptors(net: &Net) {
         }
         assert!(start.elapsed() < Duration::from_secs(15));
         rank.meet(map, 2, 3);
+    });
+}
+
+/// A rank that looks only now and then, after it has heard from one peer, gives up another in time all the same.
+fn rare_looks(net: &Net) {
+    launch("rare looks", 3, |me, map| {
+        let listening = Tcp::listen(impatient(net)).unwrap();
+        let addresses = exchange(map, 0, (me, 3), &listening.address());
+        if me == 2 {
+            drop(listening);
+            meet(map, 1, 3);
+            return;
+        }
+        meet(map, 1, 3);
+        let tcp = listening.join(Endpoint(me), 3, &addresses, SECRET);
+        let mut rank = Rank::new(Matched::new(tcp), me, 2);
+        rank.barrier();
+        if me == 0 {
+            let start = Instant::now();
+            let end = rank.isend(2, WORLD, 1, SendMode::Standard, data(&mut []));
+            while rank.t.next_failure().is_none() {
+                rank.poll();
+                std::thread::sleep(Duration::from_millis(400));
+                assert!(start.elapsed() < Duration::from_secs(6));
+            }
+            assert_eq!(rank.wait(end).outcome, Outcome::PeerFailed);
+        }
+        rank.meet(map, 2, 2);
+    });
+}
+
+/// A rank has given up another, which learns that when it calls.
+fn given_up(net: &Net) {
+    launch("given up", 2, |me, map| {
+        let mut rank = Rank::new(Matched::new(join(impatient(net), map, me, 2)), me, 2);
+        if me == 0 {
+            rank.t.peer_failed(Endpoint(1));
+        }
+        rank.meet(map, 1, 2);
+        if me == 1 {
+            let from = Source::From(Endpoint(0));
+            let never = rank.irecv(from, WORLD, TagSel::Any, data(&mut []));
+            rank.t.seek_senders();
+            assert_eq!(rank.wait(never).outcome, Outcome::PeerFailed);
+            let reason = failure(&mut rank, 0);
+            assert!(reason.contains("can't be reached"), "{reason}");
+        }
+        rank.meet(map, 2, 2);
     });
 }
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-pub(super) const TESTS: [(&str, Test); 11] = [
+pub(super) const TESTS: [(&str, Test); 13] = [
     ("net/messages between two hosts", two_hosts),
     ("net/messages by IPv6", version_6),
     ("net/messages of 32 ranks on four hosts", many),
@@ -18,6 +18,11 @@ pub(super) const TESTS: [(&str, Test); 11] = [
     ("net/messages while a link is down for 5 s", link_down),
     ("net/messages when a link is gone", link_gone),
     ("net/messages to who can't be reached", unreachable),
+    ("net/messages given up", given_up),
+    (
+        "net/messages given up, as the launcher tells",
+        given_up_told,
+    ),
     ("net/messages while a rank is stopped", rank_stopped),
     ("net/messages among strangers' connections", strangers),
     ("net/messages under Hydra", hydra),
@@ -27,7 +32,7 @@ pub(super) const TESTS: [(&str, Test); 11] = [
 pub(super) fn compile() -> Result {
     let bin = folder();
     std::fs::create_dir_all(&bin).map_err(|e| format!("{}: {e}", bin.display()))?;
-    for name in ["talk", "alltoall", "pingpong"] {
+    for name in ["talk", "alltoall", "pingpong", "severed"] {
         let mut mpicc = Command::new(build::prefix(false).join("bin/mpicc"));
         mpicc.args([
             "-std=c11",
@@ -153,6 +158,33 @@ fn unreachable(ground: &Ground, _: bool) -> Result {
     )
 }
 
+/// Two ranks that can't reach each other: who waits for the other that gave up finds out by itself.
+fn given_up(ground: &Ground, _: bool) -> Result {
+    severed(ground, &[], Duration::from_secs(60))
+}
+
+/// The same, where the launcher tells who has ended.
+fn given_up_told(ground: &Ground, _: bool) -> Result {
+    let limit = Duration::from_secs(40);
+    severed(ground, &["-disable-auto-cleanup"], limit)
+}
+
+fn severed(ground: &Ground, options: &[&str], limit: Duration) -> Result {
+    for (host, other) in [(2, 3), (3, 2)] {
+        for (family, address) in [("-4", netlab::v4(other)), ("-6", netlab::v6(other))] {
+            let mut cut = ground.lab.command(host, "ip");
+            process::run(cut.args([family, "route", "add", "unreachable", &address]))?;
+        }
+    }
+    let severed = program("severed");
+    let job = ["-hosts", "h2,h3,h1", "-n", "3", &severed];
+    let said = ground
+        .start(&[options, &job].concat())?
+        .ends(Some(0), limit)?;
+    shows(&said);
+    wants(&said, &["rank 0 fin", "rank 1 fin", "rank 2 fin"])
+}
+
 fn link_gone(ground: &Ground, _: bool) -> Result {
     let talk = program("talk");
     let job = ground.start(&["-hosts", "h1,h2,h3", "-n", "3", &talk, "60"])?;
@@ -230,7 +262,11 @@ fn hydra(ground: &Ground, _: bool) -> Result {
 
 /// Prints what a test measured.
 fn shows(said: &str) {
-    let measured = |line: &&str| line.starts_with("rounds ") || line.contains(" ranks: start ");
+    let measured = |line: &&str| {
+        line.starts_with("rounds ")
+            || line.contains(" finalized after ")
+            || line.contains(" ranks: start ")
+    };
     for line in said.lines().filter(measured) {
         println!("      {line}");
     }
