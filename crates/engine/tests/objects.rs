@@ -525,6 +525,12 @@ fn memory(e: &Engine) -> Result<()> {
     environment::free_mem(e, buf)?;
     let huge = environment::alloc_mem(e, i64::MAX, consts::INFO_NULL, &mut address);
     assert_eq!(class(huge), consts::ERR_NO_MEM);
+    // More than the machine has: refused, or promised by the system, and in no case got.
+    match environment::alloc_mem(e, 1 << 40, consts::INFO_NULL, &mut address) {
+        // SAFETY: as above.
+        Ok(()) => environment::free_mem(e, unsafe { UserBuf::new(address) })?,
+        refused => assert_eq!(class(refused), consts::ERR_NO_MEM),
+    }
     let mut flag = false;
     environment::is_thread_main(e, &mut flag)?;
     assert!(flag);

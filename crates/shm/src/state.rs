@@ -285,6 +285,8 @@ impl Shm {
                 new &= new - 1;
                 let peer = self.members.get(slot).copied().unwrap_or(self.me);
                 if peer != self.me && !self.peers[peer as usize].failed {
+                    // Taking its messages rings its bell, whether anything goes to it or not.
+                    self.ports[peer].bell.get().attach();
                     self.ports[peer].set_known(true);
                     self.inward.push(peer);
                     found = true;

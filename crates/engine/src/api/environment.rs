@@ -60,11 +60,14 @@ pub fn is_thread_main(e: &Engine, flag: &mut bool) -> Result<()> {
     Ok(())
 }
 
-/// `MPI_Alloc_mem` of so many bytes gives memory that ranks of this machine map, so that long messages between two such
-/// buffers are copied by both ranks. What is shorter than a page never is a long message.
-const MAPPED: usize = 4096;
+/// `MPI_Alloc_mem` of more bytes gives memory that ranks of this machine map, so that long messages between two such
+/// buffers are copied by both ranks. Messages that fit into a pipe (128 KiB) are sent all the same, and less memory costs less
+/// out of the heap.
+const UNMAPPED: usize = 128 << 10;
 
 /// `MPI_Alloc_mem`. Hints are read and ignored. Where mapped memory is refused, ordinary memory does as well.
+///
+/// After a `fork` mapped memory is the parent's and the child's together: what one writes the other reads.
 pub fn alloc_mem(e: &Engine, size: i64, info: Handle, baseptr: &mut usize) -> Result<()> {
     e.hints(info)?;
     let bytes = usize::try_from(size).map_err(|_| {
@@ -73,9 +76,9 @@ pub fn alloc_mem(e: &Engine, size: i64, info: Handle, baseptr: &mut usize) -> Re
             format!("the size is {size}; it must be 0 or more"),
         )
     })?;
-    let mapped = match bytes {
-        MAPPED.. => e.alloc_mapped(bytes),
-        _ => None,
+    let mapped = match bytes > UNMAPPED {
+        true => e.alloc_mapped(bytes),
+        false => None,
     };
     *baseptr = mapped
         .map(|buf| buf.addr())
