@@ -516,7 +516,7 @@ static void complete_mixed(Case **cases, int n, const int *on, int round)
 
 static void rounds_together(const World *w, Case **cases, int n)
 {
-    for (int round = 0; round < 12; round++) {
+    for (int round = 0; round < 8; round++) {
         int on[64], one = 1, sum = 0, got = -1, right = (w->rank + 1) % w->size, left = (w->rank + w->size - 1) % w->size;
         for (int k = 0; k < n; k++) {
             on[k] = (k + round) % 5 != 0;

@@ -1,8 +1,8 @@
 /* A rank is killed while the others go on (mpiexec -disable-auto-cleanup): what needs it ends with
  * MPI_ERR_PROC_ABORTED, pending or started later; what doesn't need it works.
  *
- * Rank 1 dies. Everybody else has, at that moment, a receive from it, a synchronous send to it and a
- * collective of all ranks under way.
+ * Rank 1 dies. Everybody else has, at that moment, a receive from it, a synchronous send to it and two
+ * collectives of all ranks under way, one of them persistent.
  */
 #include "check.h"
 #include <signal.h>
@@ -18,6 +18,11 @@ int main(int argc, char **argv)
     MPI_Comm survivors;
     OK(MPI_Comm_split(MPI_COMM_WORLD, t_rank == VICTIM, t_rank, &survivors));
     OK(MPI_Comm_set_errhandler(survivors, MPI_ERRORS_RETURN));
+    int part = 1, total = 0;
+    MPI_Request kept[3]; /* persistent: under way, not started, without the victim */
+    OK(MPI_Allreduce_init(&part, &total, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &kept[0]));
+    OK(MPI_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &kept[1]));
+    OK(MPI_Allreduce_init(&part, &total, 1, MPI_INT, MPI_SUM, survivors, MPI_INFO_NULL, &kept[2]));
     OK(MPI_Barrier(MPI_COMM_WORLD));
     if (t_rank == VICTIM) {
         /* The others shall be waiting by then. */
@@ -34,6 +39,7 @@ int main(int argc, char **argv)
     OK(MPI_Issend(&one, 1, MPI_INT, VICTIM, 2, MPI_COMM_WORLD, &pending[1]));
     OK(MPI_Isend(large, BIG, MPI_CHAR, VICTIM, 3, MPI_COMM_WORLD, &pending[2]));
     OK(MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &pending[3]));
+    OK(MPI_Start(&kept[0]));
     /* Either half of a send-receive can be the one that fails. */
     OK(MPI_Isendrecv(large, BIG, MPI_CHAR, VICTIM, 4, NULL, 0, MPI_CHAR, MPI_PROC_NULL, 4, MPI_COMM_WORLD,
                      &pending[4]));
@@ -50,6 +56,17 @@ int main(int argc, char **argv)
 
     for (int i = 0; i < 5; i++)
         FAILS(MPI_Wait(&pending[i], &s), MPI_ERR_PROC_ABORTED);
+
+    /* A persistent collective stays a request, which can be freed but not started. */
+    FAILS(MPI_Wait(&kept[0], &s), MPI_ERR_PROC_ABORTED);
+    FAILS(MPI_Start(&kept[0]), MPI_ERR_PROC_ABORTED);
+    FAILS(MPI_Start(&kept[1]), MPI_ERR_PROC_ABORTED);
+    OK(MPI_Waitall(2, kept, MPI_STATUSES_IGNORE));
+    OK(MPI_Start(&kept[2]));
+    OK(MPI_Wait(&kept[2], &s));
+    SAME(total, n);
+    for (int i = 0; i < 3; i++)
+        OK(MPI_Request_free(&kept[i]));
 
     /* Later calls. */
     FAILS(MPI_Recv(&small, 1, MPI_CHAR, VICTIM, 1, MPI_COMM_WORLD, &s), MPI_ERR_PROC_ABORTED);
