@@ -152,6 +152,7 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
     });
     loading(&place, &mut test);
     scarce(&place, &mut test);
+    variables(&place, &mut test);
     test("Python", &|| python(&place));
     another_version(&place, &mut test);
     Ok(())
@@ -212,6 +213,9 @@ fn scarce(place: &Place, test: &mut dyn FnMut(&str, &dyn Fn() -> Result)) {
             });
         }
     }
+    if root && works("setpriv --reuid 65534 --regid 65534 --clear-groups true") {
+        another_user(place, test);
+    }
     let unshare = if root { "unshare" } else { "unshare -r" };
     if works(&format!("{unshare} --pid --net --fork true")) {
         namespaces(place, unshare, test);
@@ -226,6 +230,61 @@ fn scarce(place: &Place, test: &mut dyn FnMut(&str, &dyn Fn() -> Result)) {
             }
         }
     }
+}
+
+/// Ranks of different users don't share memory, and say so.
+fn another_user(place: &Place, test: &mut dyn FnMut(&str, &dyn Fn() -> Result)) {
+    let guest = place.bin("guest");
+    for (holder, first) in [("root", ""), ("nobody", NOBODY)] {
+        test(
+            &format!("ranks of different users, the first {holder}'s"),
+            &|| {
+                let second = if first.is_empty() { NOBODY } else { "" };
+                let guest = guest.display();
+                let rest = format!("{first} {guest} plain : -n 1 {second} {guest} plain");
+                let said = [
+                    "rank 0 is on this machine but its memory can't be shared",
+                    "or as another user; YAMABIKO_FABRICS=self,tcp does without",
+                ];
+                let job = place.shell("exec", 1, &rest);
+                job.fails(&said.map(str::to_owned)).map(|_| ())
+            },
+        );
+    }
+    test("ranks of different users over TCP", &|| {
+        let guest = guest.display();
+        let rest = format!("{guest} plain : -n 1 {NOBODY} {guest} plain");
+        let job = place.shell("YAMABIKO_FABRICS=self,tcp exec", 1, &rest);
+        job.passes(&["ok plain".to_owned()]).map(|_| ())
+    });
+}
+
+/// What is wrong with a variable is told although shared memory has no use for it; empty ones are none.
+fn variables(place: &Place, test: &mut dyn FnMut(&str, &dyn Fn() -> Result)) {
+    let plain = format!("{} plain", place.bin("guest").display());
+    for wrong in [
+        "YAMABIKO_PORT_RANGE=50000",
+        "YAMABIKO_TCP_REACTOR=uring",
+        "YAMABIKO_TCP_INTERFACE=10.1.0.0/99",
+    ] {
+        test(&format!("{wrong} is told"), &|| {
+            let (name, value) = wrong.split_once('=').unwrap_or((wrong, ""));
+            let said = ["MPI_Init", name, value].map(str::to_owned);
+            let job = place.shell(&format!("{wrong} exec"), 2, &plain);
+            job.fails(&said).map(|_| ())
+        });
+    }
+    test("empty variables are none", &|| {
+        let empty = "YAMABIKO_FABRICS= YAMABIKO_PORT_RANGE= YAMABIKO_TCP_REACTOR= YAMABIKO_TCP_INTERFACE= \
+                     YAMABIKO_REPORT_FABRICS= MPIEXEC_TIMEOUT= exec";
+        let done = place
+            .shell(empty, 2, &plain)
+            .passes(&["ok plain".to_owned()])?;
+        match done.output.contains("yamabiko:") {
+            true => Err(done.output),
+            false => Ok(()),
+        }
+    });
 }
 
 /// Ranks in namespaces of their own: of process ids, which changes nothing, and of networks, which hides them from
