@@ -195,7 +195,10 @@ fn few_descriptors(net: &Net) {
         let mut rank = Rank::new(Matched::new(tcp), me, 2);
         rank.meet(map, 1, 3);
         rank.barrier();
-        assert!(me == 1 || rank.t.fabric().strangers() > 0);
+        // They go one after the other, each after a while; the launch has a time limit.
+        while me == 0 && rank.t.fabric().strangers() <= 50 {
+            rank.poll();
+        }
         all_to_all(&mut rank);
         rank.barrier();
         rank.meet(map, 2, 3);
