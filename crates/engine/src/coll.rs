@@ -137,6 +137,11 @@ impl Running {
         Ok(running)
     }
 
+    /// Whether the process at `endpoint` takes part.
+    pub(crate) fn needs(&self, endpoint: u32) -> bool {
+        self.call.group.rank_of(endpoint).is_some()
+    }
+
     /// Back at the start, for a persistent collective.
     fn rewind(&mut self) {
         self.failed = false;
@@ -239,7 +244,7 @@ impl Running {
 impl Engine {
     /// Starts a collective and gives its request.
     pub(crate) fn start_collective(&self, call: Call) -> Result<Handle> {
-        self.check_whole(&call.comm)?;
+        self.check_whole(&call.comm, &call.group)?;
         let comm = call.comm.clone();
         let running = Running::new(call)?;
         let (handle, request) = self.new_request(Kind::Collective, 1, Some(comm))?;
@@ -250,7 +255,7 @@ impl Engine {
 
     /// Makes the inactive request of a persistent collective.
     pub(crate) fn keep_collective(&self, mut call: Call) -> Result<Handle> {
-        self.check_whole(&call.comm)?;
+        self.check_whole(&call.comm, &call.group)?;
         let comm = call.comm.clone();
         call.tags = Tags::Kept(self.collective_number(&comm)?);
         let running = Running::new(call)?;
@@ -264,7 +269,7 @@ impl Engine {
     /// Starts an inactive persistent collective.
     pub(crate) fn restart_collective(&self, handle: Handle, request: &Request) -> Result<()> {
         if let Body::Collective(running) = &mut *request.body.borrow_mut() {
-            self.check_whole(&running.call.comm)?;
+            self.check_whole(&running.call.comm, &running.call.group)?;
             running.rewind();
         }
         request.active.set(true);
