@@ -174,7 +174,7 @@ impl Engine {
         let who = match of_job {
             Some(of_job) if of_job as i32 != rank => {
                 format!(
-                    "the process with rank {rank} of the communicator, rank {of_job} of the job,"
+                    "the process with rank {rank} of the communicator (rank {of_job} of the job)"
                 )
             }
             _ => format!("the process with rank {rank}"),

@@ -233,9 +233,10 @@ impl Tcp {
 
     /// The other end said hello: it gets our proof, if no other attempt has it.
     fn prove(&mut self, peer: u32, name: u64) {
-        let (Some(caller), Some(dial)) =
-            (self.callers.get(name), &mut self.routes[peer as usize].dial)
-        else {
+        let Some(dial) = &mut self.routes[peer as usize].dial else {
+            return self.drop_caller(name);
+        };
+        let Some(caller) = self.callers.get(name) else {
             return;
         };
         let theirs = caller.message::<HELLO>();

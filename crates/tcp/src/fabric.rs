@@ -318,6 +318,7 @@ impl Fabric for Tcp {
         }
         self.read_all(queues, peer.0);
         self.hang_up(peer.0);
+        self.close_attempts(peer.0);
         self.routes[peer.index()].dial = None;
         self.protocol.fail(queues, peer.0);
     }

@@ -17,6 +17,7 @@ pub fn all(net: &Net) {
     simultaneous(net);
     no_descriptors(net);
     given_up(net);
+    given_up_in_mid_call(net);
     rare_looks(net);
     parting_words(net);
     run("finalized first", 2, net, early_leave);
@@ -221,6 +222,32 @@ fn rare_looks(net: &Net) {
             assert_eq!(rank.wait(end).outcome, Outcome::PeerFailed);
         }
         rank.meet(map, 2, 2);
+    });
+}
+
+/// A rank gives another up while that has not answered its call yet; the answer comes all the same, and does no harm.
+fn given_up_in_mid_call(net: &Net) {
+    launch("given up in mid call", 2, |me, map| {
+        let mut rank = Rank::new(Matched::new(join(impatient(net), map, me, 2)), me, 2);
+        let some_looks = |rank: &mut Rank| {
+            for _ in 0..50 {
+                rank.poll();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        if me == 0 {
+            let end = rank.isend(1, WORLD, 1, SendMode::Standard, data(&mut []));
+            some_looks(&mut rank);
+            rank.t.peer_failed(Endpoint(1));
+            assert_eq!(rank.wait(end).outcome, Outcome::PeerFailed);
+        }
+        meet(map, 1, 2);
+        if me == 1 {
+            some_looks(&mut rank);
+        }
+        meet(map, 2, 2);
+        some_looks(&mut rank);
+        meet(map, 3, 2);
     });
 }
 
