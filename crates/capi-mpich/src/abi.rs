@@ -4,12 +4,11 @@
 //! other int is the neutral handle itself. Files are pointers. Tables say what a rank, tag, error
 //! class or other constant is on the other side (`gen::values`).
 
-use std::cell::Cell;
 use std::ffi::c_void;
 
 use boundary::{CallbackAbi, HandleCodec, Ints, StatusCodec, Statuses, UserBuf, UserFn};
 use engine::AbiHooks;
-use entry::short::{AbiStatus, AbiType};
+use entry::short::{AbiStatus, AbiType, Sizes};
 use entry::{AbiHandle, StatusOut};
 use types::{Handle, Result, Status, consts, fault};
 
@@ -149,6 +148,10 @@ macro_rules! handle_type {
             fn of_word(word: usize) -> $name {
                 $name(word as u32)
             }
+            #[inline(always)]
+            fn address(self, base: usize) -> usize {
+                base | self.0 as usize
+            }
         }
     )* };
 }
@@ -168,14 +171,10 @@ impl AbiType for Datatype {
     const ANY_TAG: i32 = -1;
 
     #[inline(always)]
-    fn size(self, sizes: &[Cell<u8>; 256]) -> usize {
+    fn size(self, sizes: &Sizes) -> Option<usize> {
         let rest = self.0 ^ DATATYPES;
         let size = sizes[(rest & 0xff) as usize].get();
-        if rest >> 8 == u32::from(size) {
-            size.into()
-        } else {
-            0
-        }
+        (rest >> 8 == u32::from(size)).then_some(size.into())
     }
 }
 

@@ -3,12 +3,11 @@
 //! A handle is a pointer: below 4096 a constant of the standard, else an object's address, whose
 //! lower 32 bits are the neutral handle and whose upper 32 are the same for all objects.
 
-use std::cell::Cell;
 use std::ffi::c_void;
 
 use boundary::{CallbackAbi, HandleCodec, Ints, StatusCodec, Statuses, UserBuf, UserFn};
 use engine::AbiHooks;
-use entry::short::{AbiStatus, AbiType};
+use entry::short::{AbiStatus, AbiType, Sizes};
 use entry::{AbiHandle, StatusOut};
 use types::{Handle, Result, Status, consts, fault};
 
@@ -145,9 +144,8 @@ impl AbiType for Datatype {
     const ANY_TAG: i32 = consts::ANY_TAG;
 
     #[inline(always)]
-    fn size(self, sizes: &[Cell<u8>; 256]) -> usize {
-        let beyond = self.word().wrapping_sub(consts::DATATYPE_NULL.0 as usize);
-        sizes.get(beyond).map_or(0, |size| size.get().into())
+    fn size(self, sizes: &Sizes) -> Option<usize> {
+        sizes.get(self.word()).map(|size| size.get().into())
     }
 }
 

@@ -87,16 +87,7 @@ impl Lane {
     /// Reads the header of the message numbered `number`, once.
     #[inline(always)]
     pub fn read_header(&self, number: u32) -> Result<Header, Hostile> {
-        let at = cell(number) as usize * CELL;
-        // SAFETY: inside the ring, aligned to a line; published to us.
-        let (word, tag, context) = unsafe {
-            let words = self.ring.add(at).cast::<u32>();
-            (
-                words.add(1).read_volatile(),
-                words.add(2).read_volatile(),
-                words.add(3).read_volatile(),
-            )
-        };
+        let (word, tag, context) = self.header_words(number);
         let (kind, len) = unpack(word)?;
         Ok(Header {
             kind,
@@ -104,6 +95,34 @@ impl Lane {
             tag: tag as i32,
             context,
         })
+    }
+
+    /// The same, if the message is an eager one of at most `INLINE` bytes, as one comparison tells: its kind is 0.
+    #[inline(always)]
+    pub fn read_inline_header(&self, number: u32) -> Option<Header> {
+        const { assert!(pack(Kind::Eager, INLINE) == INLINE as u32) };
+        let (word, tag, context) = self.header_words(number);
+        (word as usize <= INLINE).then_some(Header {
+            kind: Kind::Eager,
+            len: word as usize,
+            tag: tag as i32,
+            context,
+        })
+    }
+
+    /// The words of the header, each read once.
+    #[inline(always)]
+    fn header_words(&self, number: u32) -> (u32, u32, u32) {
+        let at = cell(number) as usize * CELL;
+        // SAFETY: inside the ring, aligned to a line; published to us.
+        unsafe {
+            let words = self.ring.add(at).cast::<u32>();
+            (
+                words.add(1).read_volatile(),
+                words.add(2).read_volatile(),
+                words.add(3).read_volatile(),
+            )
+        }
     }
 
     /// A whole message of at most `INLINE` bytes: header and payload, not yet the sequence word.
@@ -117,20 +136,20 @@ impl Lane {
             context,
         };
         self.write_header(number, &header);
-        let at = cell(number) as usize * CELL + HEADER;
+        let at = cell(number) as usize * CELL;
         // SAFETY: the cell is ours and `len` bytes fit; the maker of `from` vouched for it, and no
         // caller's buffer lies in a ring.
-        unsafe { sys::copy::copy_few(self.ring.add(at), from.as_mut_ptr(), len) }
+        unsafe { sys::copy::copy_few(self.ring.add(at).add(HEADER), from.as_mut_ptr(), len) }
     }
 
     /// Copies the payload of a one-cell message out.
     #[inline(always)]
     pub fn read_inline(&self, number: u32, to: UserBuf, len: usize) {
         assert!(len <= INLINE);
-        let at = cell(number) as usize * CELL + HEADER;
+        let at = cell(number) as usize * CELL;
         // SAFETY: inside the cell; the maker of `to` vouched for it, and no caller's buffer lies in
         // a ring.
-        unsafe { sys::copy::copy_few(to.as_mut_ptr(), self.ring.add(at), len) }
+        unsafe { sys::copy::copy_few(to.as_mut_ptr(), self.ring.add(at).add(HEADER), len) }
     }
 
     /// Where `len` bytes of payload of the message numbered `number` lie: behind its header, and
