@@ -529,6 +529,8 @@ pub unsafe fn mapped_array_out(
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[test]
@@ -568,19 +570,20 @@ mod tests {
     /// and it gets tags as they are.
     #[test]
     fn arguments_as_programs_give_them() {
-        let sizes = [const { Cell::new(0) }; 256];
+        let sizes: Sizes = [const { Cell::new(0) }; 1024];
         let basics = || types::basic::BASICS.iter();
         for row in basics().filter(|row| row.size < 128) {
             sizes[Datatype::encode(row.handle) & 0xff].set(row.size as u8);
         }
         for row in basics() {
-            let size = Datatype::of(row.handle).size(&sizes);
+            let size = Datatype::of(row.handle).size(&sizes).unwrap_or(0);
             assert!(size == 0 || size == row.size, "{:?}", row.handle);
         }
         for strange in [0, 0x101, 0x4c00_0901, 0x4c00_0100, 0x4d00_0101, 0x0c00_0101] {
-            assert_eq!(Datatype(strange).size(&sizes), 0, "{strange:#x}");
+            let size = Datatype(strange).size(&sizes).unwrap_or(0);
+            assert_eq!(size, 0, "{strange:#x}");
         }
-        assert_eq!(Datatype::of(consts::CHAR).size(&sizes), 1);
+        assert_eq!(Datatype::of(consts::CHAR).size(&sizes), Some(1));
         assert_eq!(values::tag_in(Datatype::ANY_TAG), consts::ANY_TAG);
     }
 

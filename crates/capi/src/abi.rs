@@ -312,6 +312,8 @@ pub unsafe fn callback(address: usize) -> UserFn {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[test]
@@ -320,6 +322,23 @@ mod tests {
         assert_eq!(decode(encode(object)), object);
         assert_eq!(decode(encode(consts::COMM_WORLD)), consts::COMM_WORLD);
         assert_eq!(decode(0xdead_0000_0000_1000), Handle(0));
+    }
+
+    /// The short path finds the size of an element by the handle of its type, and none by what is no predefined type's.
+    #[test]
+    fn sizes_are_those_of_predefined_types() {
+        let sizes: Sizes = [const { Cell::new(0) }; 1024];
+        let basics = || types::basic::BASICS.iter();
+        for row in basics() {
+            sizes[encode(row.handle)].set(row.size as u8);
+        }
+        for row in basics() {
+            assert_eq!(Datatype::of(row.handle).size(&sizes), Some(row.size));
+        }
+        for strange in [0, 1, 1023, 1024, 0xdead_0000_0000_1000, usize::MAX] {
+            let size = Datatype::of_word(strange).size(&sizes).unwrap_or(0);
+            assert_eq!(size, 0, "{strange:#x}");
+        }
     }
 
     #[test]

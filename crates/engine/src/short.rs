@@ -39,6 +39,8 @@ use crate::typeobj::Predefined;
 /// Of so many calls one goes the long way. It costs some 1,000 instructions, and it may move a ring's 64 messages to the
 /// unexpected ones, which are then received the long way too: together some 100 instructions for each call.
 const TURN: u32 = 1024;
+/// Bytes of the largest buffer that a receive on the shorter path has.
+const MOST: usize = i32::MAX as usize;
 /// Of so many sends that went the long way one makes progress.
 const SENDS: u32 = 16;
 
@@ -90,16 +92,16 @@ pub struct Plain {
 }
 
 impl Plain {
-    /// Whether the buffer is one to receive something into, as far as can be seen; NULL and `MPI_IN_PLACE` are 0 and 1.
+    /// Bytes of the buffer; large, if the count is negative, and 0, if nothing is known of the type.
     #[inline(always)]
-    fn may_receive(&self) -> bool {
-        self.bytes() > 0 && self.buf.addr() > 1
+    fn bytes(&self) -> usize {
+        self.count as usize * self.size
     }
 
-    /// Bytes of the buffer; not above 0, if it is none or nothing is known of the type.
+    /// Whether these are none, or more than `most`.
     #[inline(always)]
-    fn bytes(&self) -> i64 {
-        i64::from(self.count) * self.size as i64
+    fn is_outside(&self, most: usize) -> bool {
+        self.bytes().wrapping_sub(1) >= most
     }
 }
 
@@ -185,22 +187,30 @@ impl Short {
         self.try_send(m, ready).is_some()
     }
 
+    /// Checks what both directions have in common, and that the tag is none below `least_tag`: the ways to and from the peer.
+    #[inline(always)]
+    fn checked(
+        &self,
+        m: &Plain,
+        most_bytes: usize,
+        least_tag: i32,
+    ) -> Option<(&'static Port, &'static Row)> {
+        // NULL and MPI_IN_PLACE are 0 and 1.
+        let buffer = !m.is_outside(most_bytes) && m.buf.addr() > 1;
+        if !buffer || m.tag < least_tag || m.comm != self.comm.get() {
+            return None;
+        }
+        self.ways.get(m.peer as u32)
+    }
+
     #[inline(always)]
     fn try_send(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<()> {
-        let bytes = m.bytes() as usize;
-        // What has no bytes is large here, as what is negative. NULL and MPI_IN_PLACE are 0 and 1.
-        if bytes.wrapping_sub(1) >= Port::MOST || m.buf.addr() <= 1 {
-            return None;
-        }
-        if m.tag < 0 || m.comm != self.comm.get() {
-            return None;
-        }
-        let (port, _) = self.ways.get(m.peer as u32)?;
+        let (port, _) = self.checked(m, Port::MOST, 0)?;
         if !ready() {
             return None;
         }
         let context = Context(self.context.get());
-        port.send(context, m.tag, m.buf, bytes).then_some(())
+        port.send(context, m.tag, m.buf, m.bytes()).then_some(())
     }
 
     /// Whether there was no room for such a message, but is after a look.
@@ -209,21 +219,41 @@ impl Short {
         m.comm == self.comm.get() && self.ways.get(m.peer as u32).is_some_and(look)
     }
 
-    /// Receives a message that is there or comes within a moment. `None`: nothing was done.
+    /// Receives a message of one tag that is there. `None`: nothing was done, and [more](Short::recv_plain_again) may help.
     #[inline(always)]
     pub fn recv_plain(&self, m: &Plain) -> Option<Status> {
-        if !m.may_receive() || m.comm != self.comm.get() {
+        let tag = TagSel::Exact(m.tag);
+        let (port, context) = self.way_from(m, tag, 0)?;
+        if self.is_turn() {
             return None;
         }
-        let (port, row) = self.ways.get(m.peer as u32)?;
+        let taken = port.receive(context, tag, m.buf, m.bytes(), || 0)?;
+        Some(received(m.peer, taken))
+    }
+
+    /// The same, of any tag too, and for a message that comes within a moment: what is done after that. One is not another turn.
+    #[inline(always)]
+    pub fn recv_plain_again(&self, m: &Plain) -> Option<Status> {
         let tag = selector(m.tag, m.any_tag)?;
-        let context = Context(self.context.get());
-        if !row.is_clear(context, tag) || has_ordinary(&self.ordinary) || self.is_turn() {
+        let (port, context) = self.way_from(m, tag, i32::MIN)?;
+        // After a receive whose turn it was all turns are left.
+        if self.turns.get() == TURN || (m.tag < 0 && self.is_turn()) {
             return None;
         }
         let looks = || self.all.get().map_or(0, |ways| ways.ports.looks());
-        let taken = port.receive(context, tag, m.buf, m.bytes() as usize, looks)?;
+        let taken = port.receive(context, tag, m.buf, m.bytes(), looks)?;
         Some(received(m.peer, taken))
+    }
+
+    /// Where a message is to be looked for that is to be received at once.
+    #[inline(always)]
+    fn way_from(&self, m: &Plain, tag: TagSel, least_tag: i32) -> Option<(&'static Port, Context)> {
+        let (port, row) = self.checked(m, MOST, least_tag)?;
+        let context = Context(self.context.get());
+        if has_ordinary(&self.ordinary) || !row.is_clear(context, tag) {
+            return None;
+        }
+        Some((port, context))
     }
 
     /// Posts a receive, to be matched when somebody waits for it: the address of its request. `ready` is asked when all arguments are
@@ -231,10 +261,7 @@ impl Short {
     #[inline(always)]
     pub fn irecv_plain(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<usize> {
         // Any tag goes the longer of the two paths.
-        if !m.may_receive() || m.tag < 0 || m.comm != self.comm.get() {
-            return None;
-        }
-        let (_, row) = self.ways.get(m.peer as u32)?;
+        let (_, row) = self.checked(m, MOST, 0)?;
         // Not before here, where the door is known to be open; and no later, so that what is known by now can be written there
         // and need not be kept in registers: there are too few.
         let taken = self.requests.acquire()?;

@@ -7,6 +7,7 @@
 use boundary::UserBuf;
 pub use engine::Sizes;
 use engine::{Over, Plain};
+use types::Status;
 
 use crate::out::AbiHandle;
 
@@ -174,11 +175,46 @@ pub unsafe fn recv<D: AbiType, C: AbiHandle, S: AbiStatus>(
     let Some(got) = engine::short().recv_plain(&m) else {
         return false;
     };
+    // SAFETY: the caller's contract is the same.
+    unsafe { give(&got, status) }
+    true
+}
+
+/// Once more: of any tag too, and with a few more looks whether the message is there.
+///
+/// # Safety
+/// As for [`recv`].
+#[inline(always)]
+pub unsafe fn recv_again<D: AbiType, C: AbiHandle, S: AbiStatus>(
+    buf: UserBuf,
+    count: impl Into<Count>,
+    datatype: D,
+    source: i32,
+    tag: i32,
+    comm: C,
+    status: *mut S,
+) -> bool {
+    let Some(m) = plain((buf, count.into(), datatype), (source, tag, comm)) else {
+        return false;
+    };
+    let Some(got) = engine::short().recv_plain_again(&m) else {
+        return false;
+    };
+    // SAFETY: the caller's contract is the same.
+    unsafe { give(&got, status) }
+    true
+}
+
+/// Writes the status of a receive, if it is wanted.
+///
+/// # Safety
+/// `status` is one that is not wanted, or writable.
+#[inline(always)]
+unsafe fn give<S: AbiStatus>(got: &Status, status: *mut S) {
     if S::is_wanted(status) {
         // SAFETY: wanted, so writable by the contract.
         unsafe { S::write_received(status, got.source, got.tag, got.bytes) }
     }
-    true
 }
 
 /// `MPI_Irecv`.
@@ -222,14 +258,12 @@ pub unsafe fn wait<R: AbiHandle, S: AbiStatus>(request: *mut R, status: *mut S) 
     };
     // SAFETY: not null, so writable by the contract.
     unsafe { request.write_unaligned(R::of(R::NULL)) }
-    if S::is_wanted(status) {
+    match over {
         // SAFETY: wanted, so writable by the contract.
-        unsafe {
-            match over {
-                Over::Sent => S::write_empty(status),
-                Over::Received(got) => S::write_received(status, got.source, got.tag, got.bytes),
-            }
-        }
+        Over::Sent if S::is_wanted(status) => unsafe { S::write_empty(status) },
+        Over::Sent => {}
+        // SAFETY: the caller's contract is the same.
+        Over::Received(got) => unsafe { give(&got, status) },
     }
     true
 }

@@ -118,22 +118,15 @@ impl Port {
         if !Rx::ready_at(&lane, number) {
             self.wait(looks())?;
         }
-        let header = lane.read_inline_header(number)?;
-        let wanted = match tag {
-            TagSel::Any => true,
-            TagSel::Exact(tag) => header.tag == tag,
-        };
-        if header.len > capacity || !wanted || header.context != context.0 {
+        let (tag, bytes) = lane.read_inline_header(number, context.0, tag)?;
+        if bytes > capacity {
             return None;
         }
-        lane.read_inline(number, to, header.len);
+        lane.read_inline(number, to, bytes);
         if self.rx.consume_at(&lane, number, 1) {
             self.bell.get().ring();
         }
-        Some(AtOnce {
-            tag: header.tag,
-            bytes: header.len,
-        })
+        Some(AtOnce { tag, bytes })
     }
 
     /// Looks so many times more whether a message is there.

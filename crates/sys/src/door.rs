@@ -7,7 +7,9 @@
 //! cannot do that never has the door open.
 //!
 //! # What its user promises
-//! The state is touched with the lock held, or, while the door is open, by one thread at a time, as for a lock that is not threaded.
+//! The state is written with the lock held, or, while the door is open, by one thread at a time, as for a lock that is not threaded.
+//! With threads all of them look, without the lock, and find it blank: so what is looked at first is not written then, and what
+//! lies behind that is looked at with the lock held.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -28,7 +30,7 @@ pub struct Door<T: 'static> {
 
 const _: () = assert!(align_of::<Door<u8>>() == PAGE);
 
-// SAFETY: by its user's promise one thread at a time touches it.
+// SAFETY: by its user's promise one thread at a time writes it, and nobody looks meanwhile at what is written.
 unsafe impl<T> Sync for Door<T> {}
 
 impl<T: Blank> Door<T> {

@@ -136,8 +136,8 @@ impl<T> Near<T> {
     /// The bits of an address that say which slot of its page it is.
     const INDEX: usize = {
         assert!(
-            size_of::<Slot<T>>().is_power_of_two(),
-            "addresses are checked with a mask"
+            size_of::<Slot<T>>().is_power_of_two() && size_of::<Slot<T>>() < span::PAGE,
+            "addresses are checked with a mask, which leaves something of any"
         );
         span::PAGE - size_of::<Slot<T>>()
     };

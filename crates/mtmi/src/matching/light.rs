@@ -37,7 +37,6 @@ pub struct Post {
     tag: Cell<i32>,
     /// What its owner calls its source, and the tag of its message.
     origin: [Cell<i32>; 2],
-    _room: u32,
     bytes: Cell<u64>,
     next: Link,
     buf: Cell<UserBuf>,
