@@ -95,7 +95,7 @@ impl Plain {
     /// Bytes of the buffer; large, if the count is negative, and 0, if nothing is known of the type.
     #[inline(always)]
     fn bytes(&self) -> usize {
-        self.count as usize * self.size
+        (self.count as usize).wrapping_mul(self.size)
     }
 
     /// Whether these are none, or more than `most`.
@@ -231,7 +231,8 @@ impl Short {
         Some(received(m.peer, taken))
     }
 
-    /// The same, of any tag too, and for a message that comes within a moment: what is done after that. One is not another turn.
+    /// What is done after that: of any tag too, and for a message that comes within a moment. A turn that was counted there is not
+    /// counted again.
     #[inline(always)]
     pub fn recv_plain_again(&self, m: &Plain) -> Option<Status> {
         let tag = selector(m.tag, m.any_tag)?;
@@ -498,6 +499,33 @@ impl Engine {
         match m.comm {
             consts::COMM_WORLD => with(self.comm_world.borrow().as_ref()?),
             other => with(&*self.comms.get(other.0)?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_buffers_of_some_bytes_are_inside() {
+        let outside = |count: i32, size: usize, most: usize| {
+            let plain = Plain {
+                buf: UserBuf::NULL,
+                count,
+                size,
+                peer: 0,
+                tag: 0,
+                any_tag: consts::ANY_TAG,
+                comm: 0,
+            };
+            plain.is_outside(most)
+        };
+        assert!(!outside(1, 1, 48) && !outside(6, 8, 48) && !outside(i32::MAX, 1, MOST));
+        assert!(outside(49, 1, 48) && outside(i32::MAX, 255, MOST));
+        assert!(outside(0, 8, MOST) && outside(8, 0, MOST), "none");
+        for count in [-1, -48, i32::MIN] {
+            assert!(outside(count, 1, MOST) && outside(count, 255, 48));
         }
     }
 }
