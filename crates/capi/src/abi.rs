@@ -3,12 +3,11 @@
 //! A handle is a pointer: below 4096 a constant of the standard, else an object's address, whose
 //! lower 32 bits are the neutral handle and whose upper 32 are the same for all objects.
 
-use std::cell::Cell;
 use std::ffi::c_void;
 
 use boundary::{CallbackAbi, HandleCodec, Ints, StatusCodec, Statuses, UserBuf, UserFn};
 use engine::AbiHooks;
-use entry::short::{AbiStatus, AbiType};
+use entry::short::{AbiStatus, AbiType, Sizes};
 use entry::{AbiHandle, StatusOut};
 use types::{Handle, Result, Status, consts, fault};
 
@@ -145,9 +144,8 @@ impl AbiType for Datatype {
     const ANY_TAG: i32 = consts::ANY_TAG;
 
     #[inline(always)]
-    fn size(self, sizes: &[Cell<u8>; 256]) -> usize {
-        let beyond = self.word().wrapping_sub(consts::DATATYPE_NULL.0 as usize);
-        sizes.get(beyond).map_or(0, |size| size.get().into())
+    fn size(self, sizes: &Sizes) -> Option<usize> {
+        sizes.get(self.word()).map(|size| size.get().into())
     }
 }
 
@@ -314,6 +312,8 @@ pub unsafe fn callback(address: usize) -> UserFn {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[test]
@@ -322,6 +322,23 @@ mod tests {
         assert_eq!(decode(encode(object)), object);
         assert_eq!(decode(encode(consts::COMM_WORLD)), consts::COMM_WORLD);
         assert_eq!(decode(0xdead_0000_0000_1000), Handle(0));
+    }
+
+    /// The short path finds the size of an element by the handle of its type, and none by what is no predefined type's.
+    #[test]
+    fn sizes_are_those_of_predefined_types() {
+        let sizes: Sizes = [const { Cell::new(0) }; 1024];
+        let basics = || types::basic::BASICS.iter();
+        for row in basics() {
+            sizes[encode(row.handle)].set(row.size as u8);
+        }
+        for row in basics() {
+            assert_eq!(Datatype::of(row.handle).size(&sizes), Some(row.size));
+        }
+        for strange in [0, 1, 1023, 1024, 0xdead_0000_0000_1000, usize::MAX] {
+            let size = Datatype::of_word(strange).size(&sizes).unwrap_or(0);
+            assert_eq!(size, 0, "{strange:#x}");
+        }
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub use group::Group;
 pub use info::Info;
 pub use ops::Op;
 pub use request::{Kind as RequestKind, Request};
-pub use short::{Over, Plain, short};
+pub use short::{Over, Plain, Short, Sizes, short};
 pub use state::{AbiHooks, Engine, Guard, Phase, When, enter, threads_flag};
 pub use typeobj::TypeObj;
 pub use wait::Waiting;

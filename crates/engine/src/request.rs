@@ -138,7 +138,23 @@ pub struct Request {
     pub body: RefCell<Body>,
 }
 
+impl sys::slab::Pooled for Request {
+    /// Part 0 is that of a light receive.
+    fn made(&self, handle: u32) {
+        self.post.set_cookie(cookie(Handle(handle), 0));
+    }
+}
+
 impl Request {
+    /// Gives it back, as it was found, if it is a light receive that is over: its status.
+    #[inline(always)]
+    pub(crate) fn retire_light(&self, found: sys::slab::Found<Request>) -> Option<Status> {
+        // The status stays there.
+        found
+            .release_if(self.post.state())
+            .then(|| received(&self.post))
+    }
+
     /// Whether all parts are done (or it is inactive).
     #[inline]
     pub fn is_done(&self) -> bool {
@@ -333,19 +349,6 @@ impl Engine {
         let comm = request.comm.borrow();
         let rank = comm.as_ref().and_then(|c| c.group.rank_of(done.source.0));
         completed_status(rank.map_or(consts::ANY_SOURCE, |r| r as i32), done)
-    }
-
-    /// Gives back the request `offset` bytes behind the first, if it is a light receive that is over: its status.
-    #[inline(always)]
-    pub(crate) fn retire_light(&self, offset: usize) -> Option<Status> {
-        let found = self.requests.near(offset)?;
-        let request = found.value();
-        if !request.post.is_finished() {
-            return None;
-        }
-        let status = received(&request.post);
-        found.release();
-        Some(status)
     }
 
     /// Takes the result of a completed request: its status, and the fault if it failed. The

@@ -11,7 +11,7 @@
 //!
 //! # Why the shorter one needs no check of these
 //! The [door](sys::door) is open only while MPI runs in this very process, threads don't call at the same time, and no persistent
-//! request may be bound to slots. Sends that must not overtake others find their port shut, receives that have to go the ordinary way
+//! request may be bound to slots; while it is shut no communicator is known, and no request is found. Sends that must not overtake others find their port shut, receives that have to go the ordinary way
 //! their row barred.
 //!
 //! MPI has to make progress for others in every call sooner or later: each [`TURN`]th receive goes the long way, which does, and a port
@@ -22,32 +22,38 @@ use std::rc::Rc;
 
 use boundary::UserBuf;
 use fabrics::{AtOnce, Port, Ports};
-use mtmi::matching::{Light, Row};
-use mtmi::{Context, Cookie, TagSel};
+use mtmi::matching::{Light, Ordinary, Row, has_ordinary};
+use mtmi::{Context, TagSel};
+use sys::blank;
+use sys::blank::Table;
 use sys::door::Door;
+use sys::slab::Near;
 use types::basic::BASICS;
 use types::{Handle, Result, Status, consts};
 
 use crate::comm::Comm;
-use crate::request::cookie;
+use crate::request::Request;
 use crate::state::{Engine, Phase, lock};
 use crate::typeobj::Predefined;
 
 /// Of so many calls one goes the long way. It costs some 1,000 instructions, and it may move a ring's 64 messages to the
 /// unexpected ones, which are then received the long way too: together some 100 instructions for each call.
 const TURN: u32 = 1024;
-/// Bytes of the largest buffer that a receive on the shorter path has, and one less.
+/// Bytes of the largest buffer that a receive on the shorter path has.
 const MOST: usize = i32::MAX as usize;
 /// Of so many sends that went the long way one makes progress.
 const SENDS: u32 = 16;
 
-static DOOR: Door<Engine> = Door::new();
+static DOOR: Door<Short> = Door::new();
 
-/// The engine, if the shorter path may be tried.
+/// What the shorter path looks at.
 #[inline(always)]
-pub fn short() -> Option<&'static Engine> {
-    DOOR.get()
+pub fn short() -> &'static Short {
+    DOOR.state()
 }
+
+/// Sizes of datatypes: so many words of an ABI may have one.
+pub type Sizes = [Cell<u8>; 1024];
 
 /// The arguments that sends and receives share.
 #[derive(Clone, Copy)]
@@ -71,9 +77,9 @@ pub struct Args {
 pub struct Plain {
     /// The buffer.
     pub buf: UserBuf,
-    /// Elements, below 2^32; above 2^31 it was negative.
-    pub count: u64,
-    /// What [`Engine::sizes`] says of an element; 0: nothing.
+    /// Elements; negative, if it is no count.
+    pub count: i32,
+    /// What [`Short::sizes`] says of an element; 0: nothing.
     pub size: usize,
     /// Rank of the destination or source.
     pub peer: i32,
@@ -86,17 +92,16 @@ pub struct Plain {
 }
 
 impl Plain {
-    /// Whether the buffer is one to receive something into, as far as can be seen; NULL and `MPI_IN_PLACE` are 0 and 1, and a count that
-    /// was negative makes a large one.
+    /// Bytes of the buffer; large, if the count is negative, and 0, if nothing is known of the type.
     #[inline(always)]
-    fn may_receive(&self) -> bool {
-        self.capacity().wrapping_sub(1) < MOST && self.buf.addr() > 1
+    fn bytes(&self) -> usize {
+        (self.count as usize).wrapping_mul(self.size)
     }
 
-    /// Bytes of the buffer.
+    /// Whether these are none, or more than `most`.
     #[inline(always)]
-    fn capacity(&self) -> usize {
-        self.count as usize * self.size
+    fn is_outside(&self, most: usize) -> bool {
+        self.bytes().wrapping_sub(1) >= most
     }
 }
 
@@ -116,44 +121,38 @@ struct Ways {
     light: &'static Light,
 }
 
-/// What the shorter path looks at. Before MPI runs it has no ranks.
-pub(crate) struct Short {
-    /// Bytes of an element of the predefined types whose elements lie side by side, by the low byte of the ABI's handle; else 0.
-    sizes: [Cell<u8>; 256],
-    /// The communicator that is known, as the ABI writes it,
-    comm: Cell<usize>,
-    context: Cell<Context>,
-    /// and the ways to and from its ranks.
-    ports: Cell<&'static [Port]>,
-    rows: Cell<&'static [Row]>,
-    ways: Cell<Option<Ways>>,
-    /// The light receives; an empty one before MPI runs.
-    light: Cell<&'static Light>,
-    /// The request that finished sends share, as the ABI writes it.
-    done: Cell<usize>,
-    /// What is to be added to a request's handle to have it as the ABI writes it,
-    base: Cell<usize>,
-    /// and where requests begin, written so.
-    first: Cell<usize>,
-    /// Sends that went the long way.
-    sends: Cell<u32>,
+blank! {
+    /// What the shorter path looks at.
+    pub struct Short {
+        /// Bytes of an element of the predefined types whose elements lie side by side, by [`place`]; else 0.
+        sizes: Sizes,
+        /// The communicator that is known, as the ABI writes it,
+        comm: Cell<usize>,
+        context: Cell<u32>,
+        /// and the ways to and from its ranks; none, if no communicator is known.
+        ways: Table<Port, Row>,
+        /// The ordinary receives.
+        ordinary: Ordinary,
+        /// The ways to and from all processes.
+        all: Cell<Option<&'static Ways>>,
+        /// Requests that are used again and again; none is found while the door is shut.
+        pub(crate) requests: Near<Request>,
+        /// The request that finished sends share, as the ABI writes it; 0: none.
+        done: Cell<usize>,
+        /// Where handles lie.
+        base: Cell<usize>,
+        /// Receives until one goes the long way; 0: as many as there are numbers.
+        turns: Cell<u32>,
+        /// Sends that went the long way.
+        sends: Cell<u32>,
+    }
 }
 
-impl Short {
-    pub(crate) fn new() -> Short {
-        Short {
-            sizes: [const { Cell::new(0) }; 256],
-            comm: Cell::new(0),
-            context: Cell::new(Context(0)),
-            ports: Cell::new(&[]),
-            rows: Cell::new(&[]),
-            ways: Cell::new(None),
-            light: Cell::new(Box::leak(Box::default())),
-            done: Cell::new(0),
-            base: Cell::new(0),
-            first: Cell::new(0),
-            sends: Cell::new(0),
-        }
+/// Where the size of a datatype is that the ABI writes as `word`: handles are small numbers, or differ in the low byte.
+fn place(word: usize) -> usize {
+    match word {
+        0..1024 => word,
+        _ => word & 0xff,
     }
 }
 
@@ -180,129 +179,197 @@ fn received(source: i32, taken: AtOnce) -> Status {
 }
 
 /// The shorter path.
-impl Engine {
-    /// Sends at once, if that is possible: `true`. `checked` runs before, where all arguments are right.
+impl Short {
+    /// Sends at once, if that is possible: `true`. `ready` is asked when all arguments are right; what it does is done again if the message
+    /// can't go.
     #[inline(always)]
-    pub fn send_plain(&self, m: &Plain, checked: impl FnOnce()) -> bool {
-        let s = &self.short;
-        let bytes = m.capacity();
-        // What has no bytes is large here. NULL and MPI_IN_PLACE are 0 and 1.
-        if bytes.wrapping_sub(1) >= Port::MOST
-            || m.tag < 0
-            || m.buf.addr() <= 1
-            || m.comm != s.comm.get()
-        {
-            return false;
+    pub fn send_plain(&self, m: &Plain, ready: impl FnOnce() -> bool) -> bool {
+        self.try_send(m, ready).is_some()
+    }
+
+    /// Checks what both directions have in common, and that the tag is none below `least_tag`: the ways to and from the peer.
+    #[inline(always)]
+    fn checked(
+        &self,
+        m: &Plain,
+        most_bytes: usize,
+        least_tag: i32,
+    ) -> Option<(&'static Port, &'static Row)> {
+        // NULL and MPI_IN_PLACE are 0 and 1.
+        let buffer = !m.is_outside(most_bytes) && m.buf.addr() > 1;
+        if !buffer || m.tag < least_tag || m.comm != self.comm.get() {
+            return None;
         }
-        match s.ports.get().get(m.peer as u32 as usize) {
-            Some(port) => {
-                checked();
-                port.send(s.context.get(), m.tag, m.buf, bytes)
-            }
-            None => false,
+        self.ways.get(m.peer as u32)
+    }
+
+    #[inline(always)]
+    fn try_send(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<()> {
+        let (port, _) = self.checked(m, Port::MOST, 0)?;
+        if !ready() {
+            return None;
         }
+        let context = Context(self.context.get());
+        port.send(context, m.tag, m.buf, m.bytes()).then_some(())
     }
 
     /// Whether there was no room for such a message, but is after a look.
     pub fn has_room(&self, m: &Plain) -> bool {
-        let port = self.short.ports.get().get(m.peer as u32 as usize);
-        m.comm == self.short.comm.get() && port.is_some_and(Port::look)
+        let look = |(port, _): (&Port, _)| port.look();
+        m.comm == self.comm.get() && self.ways.get(m.peer as u32).is_some_and(look)
     }
 
-    /// Receives a message that is there or comes within a moment. `None`: nothing was done.
+    /// Receives a message of one tag that is there. `None`: nothing was done, and [more](Short::recv_plain_again) may help.
     #[inline(always)]
     pub fn recv_plain(&self, m: &Plain) -> Option<Status> {
-        let (s, turn) = (&self.short, self.turns.get().wrapping_add(1));
-        self.turns.set(turn);
-        let tag = selector(m.tag, m.any_tag)?;
-        if !m.may_receive() || m.comm != s.comm.get() || turn.is_multiple_of(TURN) {
+        let tag = TagSel::Exact(m.tag);
+        let (port, context) = self.way_from(m, tag, 0)?;
+        if self.is_turn() {
             return None;
         }
-        let row = s.rows.get().get(m.peer as u32 as usize)?;
-        let port = s.ports.get().get(m.peer as u32 as usize)?;
-        let (ways, context) = (s.ways.get()?, s.context.get());
-        if !row.is_clear(context, tag) || ways.light.has_ordinary() {
-            return None;
-        }
-        let looks = ways.ports.looks();
-        let taken = port.receive(context, tag, m.buf, m.capacity(), looks)?;
+        let taken = port.receive(context, tag, m.buf, m.bytes(), || 0)?;
         Some(received(m.peer, taken))
     }
 
-    /// Posts a receive, to be matched when somebody waits for it: its request, as the ABI writes it. `None`: nothing was done.
+    /// What is done after that: of any tag too, and for a message that comes within a moment. A turn that was counted there is not
+    /// counted again.
     #[inline(always)]
-    pub fn irecv_plain(&self, m: &Plain) -> Option<usize> {
-        let s = &self.short;
-        // Any tag goes the longer of the two paths.
-        if !m.may_receive() || m.tag < 0 || m.comm != s.comm.get() {
+    pub fn recv_plain_again(&self, m: &Plain) -> Option<Status> {
+        let tag = selector(m.tag, m.any_tag)?;
+        let (port, context) = self.way_from(m, tag, i32::MIN)?;
+        // After a receive whose turn it was all turns are left.
+        if self.turns.get() == TURN || (m.tag < 0 && self.is_turn()) {
             return None;
         }
-        let row = s.rows.get().get(m.peer as u32 as usize)?;
-        let (light, context, tag) = (s.light.get(), s.context.get(), TagSel::Exact(m.tag));
-        if !row.is_open(context, tag) {
-            return None;
-        }
-        let (handle, request) = self.requests.acquire_made()?;
-        request.begin_light();
-        let place = (m.buf, m.capacity() as u64);
-        let cookie = Cookie(u64::from(handle));
-        light.post(row, &request.post, (m.peer, context, tag), place, cookie);
-        Some(s.base.get() + handle as usize)
+        let looks = || self.all.get().map_or(0, |ways| ways.ports.looks());
+        let taken = port.receive(context, tag, m.buf, m.bytes(), looks)?;
+        Some(received(m.peer, taken))
     }
 
-    /// Gives back the request that the ABI writes as `word`, if that is over and needs no more.
+    /// Where a message is to be looked for that is to be received at once.
     #[inline(always)]
-    pub fn over_plain(&self, word: usize) -> Option<Over> {
-        let s = &self.short;
-        if word == s.done.get() {
-            return Some(Over::Sent);
+    fn way_from(&self, m: &Plain, tag: TagSel, least_tag: i32) -> Option<(&'static Port, Context)> {
+        let (port, row) = self.checked(m, MOST, least_tag)?;
+        let context = Context(self.context.get());
+        if has_ordinary(&self.ordinary) || !row.is_clear(context, tag) {
+            return None;
         }
-        let status = self.retire_light(word.wrapping_sub(s.first.get()))?;
-        Some(Over::Received(status))
+        Some((port, context))
+    }
+
+    /// Posts a receive, to be matched when somebody waits for it: the address of its request. `ready` is asked when all arguments are
+    /// right. `None`: nothing was done.
+    #[inline(always)]
+    pub fn irecv_plain(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<usize> {
+        // Any tag goes the longer of the two paths.
+        let (_, row) = self.checked(m, MOST, 0)?;
+        // Not before here, where the door is known to be open; and no later, so that what is known by now can be written there
+        // and need not be kept in registers: there are too few.
+        let taken = self.requests.acquire()?;
+        let request = taken.value();
+        request.post.set_place(m.buf, m.bytes() as u64);
+        let tag = TagSel::Exact(m.tag);
+        if !row.is_open(Context(self.context.get()), tag) || !ready() {
+            taken.put_back();
+            return None;
+        }
+        request.begin_light();
+        // Loaded once more, see above.
+        let context = Context(self.context.get());
+        row.post(&request.post, (m.peer, context, tag), &self.ordinary);
+        Some(taken.address())
+    }
+
+    /// Gives back the request at `address`, which the ABI writes as `word`, if that is over and needs no more.
+    #[inline(always)]
+    pub fn over_plain(&self, word: usize, address: usize) -> Option<Over> {
+        if let Some(found) = self.requests.find(address)
+            && let Some(status) = found.value().retire_light(found)
+        {
+            return Some(Over::Received(status));
+        }
+        (word == self.done.get() && word != 0).then_some(Over::Sent)
     }
 
     /// The request of a send that is over, as the ABI writes it.
     #[inline(always)]
     pub fn sent_plain(&self) -> usize {
-        self.short.done.get()
+        self.done.get()
     }
 
-    /// Bytes of an element of the predefined types whose elements lie side by side, by the low byte of the ABI's handle; else 0.
+    /// Bytes of an element of the predefined types whose elements lie side by side, by the ABI's handle or its low byte, if that is
+    /// larger; else 0.
     #[inline(always)]
-    pub fn sizes(&self) -> &[Cell<u8>; 256] {
-        &self.short.sizes
+    pub fn sizes(&self) -> &Sizes {
+        &self.sizes
     }
 
+    /// The address whose lower half is 0 and whose upper half is that of all handles.
+    #[inline(always)]
+    pub fn base(&self) -> usize {
+        self.base.get()
+    }
+
+    /// Where the ordinary receives are noted.
+    pub(crate) fn ordinary(&'static self) -> &'static Ordinary {
+        &self.ordinary
+    }
+
+    /// Counts a receive, and says whether it has to go the long way.
+    #[inline(always)]
+    fn is_turn(&self) -> bool {
+        let left = self.turns.get().wrapping_sub(1);
+        self.turns.set(left);
+        if left == 0 {
+            self.turns.set(TURN);
+        }
+        left == 0
+    }
+
+    /// Knows no communicator.
+    fn know_none(&self) {
+        self.ways.clear();
+        self.comm.set(0);
+    }
+}
+
+/// What opens and shuts it.
+impl Engine {
     /// MPI starts: the ways are there.
     pub(crate) fn start_short(&self) -> Result<()> {
-        let (s, word) = (&self.short, self.hooks.callback.handle);
+        let (s, word) = (short(), self.hooks.callback.handle);
         for row in &BASICS {
             let size = self.predefined_types.dense_size(row.handle).unwrap_or(0);
-            s.sizes[word(row.handle) & 0xff].set(size as u8);
+            s.sizes[place(word(row.handle))].set(size as u8);
         }
-        let done = self.done_request()?;
-        s.done.set(word(done));
-        s.base.set(word(done).wrapping_sub(done.0 as usize));
-        s.first
-            .set(s.base.get().wrapping_add(self.requests.first() as usize));
+        self.done_request()?;
+        s.base.set(sys::span::base());
+        s.turns.set(TURN);
         let (ports, light) = self.transport(|m| (m.fabric().ports().clone(), m.light().clone()));
         let (ports, light): (&'static Rc<Ports>, &'static Rc<Light>) =
             (Box::leak(Box::new(ports)), Box::leak(Box::new(light)));
-        s.ways.set(Some(Ways { ports, light }));
-        s.light.set(light);
+        s.all.set(Some(Box::leak(Box::new(Ways { ports, light }))));
         Ok(())
     }
 
     /// Opens or shuts the door, as things stand.
     pub(crate) fn settle_door(&self) {
-        match self.phase.get() == Phase::Running && !self.binds() {
-            true => DOOR.open(lock()),
-            false => DOOR.shut(),
+        let s = short();
+        if self.phase.get() == Phase::Running && !self.binds() && DOOR.open(lock()) {
+            let word = |done| (self.hooks.callback.handle)(done);
+            s.done.set(self.shared_done.get().map_or(0, word));
+            s.requests.show();
+        } else if s.done.get() != 0 {
+            // Only then, for other threads may look.
+            s.done.set(0);
+            s.requests.hide();
+            s.know_none();
+            DOOR.shut();
         }
     }
 
     /// Knows `comm` from now on, if its ranks are a run of processes.
-    fn know(&self, word: usize, comm: &Comm, ways: Ways) {
+    fn know(&self, word: usize, comm: &Comm, ways: &'static Ways) {
         let Some(run) = comm.group.run() else {
             return;
         };
@@ -313,18 +380,17 @@ impl Engine {
         let (Some(ports), Some(rows)) = (ports, rows) else {
             return;
         };
-        let s = &self.short;
+        let s = short();
         s.comm.set(word);
-        s.context.set(Context(comm.context()));
-        s.ports.set(ports);
-        s.rows.set(rows);
+        s.context.set(comm.context());
+        s.ways.set(ports, rows);
     }
 
     /// Knows no communicator: one goes away, or changes.
     pub(crate) fn know_none(&self) {
-        self.short.ports.set(&[]);
-        self.short.rows.set(&[]);
-        self.short.comm.set(0);
+        if short().comm.get() != 0 {
+            short().know_none();
+        }
     }
 }
 
@@ -332,7 +398,7 @@ impl Engine {
 struct Brief {
     port: &'static Port,
     row: &'static Row,
-    light: &'static Light,
+    ways: &'static Ways,
     context: Context,
     /// Bytes of the buffer.
     bytes: usize,
@@ -353,14 +419,15 @@ impl Engine {
     /// Receives a message that is there or comes within a moment. `None`: nothing was done.
     #[inline(always)]
     pub(crate) fn recv_short(&self, m: &Args) -> Option<Status> {
-        let turn = self.turns.get().wrapping_add(1);
-        self.turns.set(turn);
+        // After a receive whose turn it was and that tried the shorter path all turns are left.
+        let was_turn = short().turns.get() == TURN;
+        let is_turn = short().is_turn() || was_turn;
         let (tag, b) = (selector(m.tag, consts::ANY_TAG)?, self.brief(m)?);
-        let passes = b.row.is_clear(b.context, tag) && !b.light.has_ordinary();
-        if turn.is_multiple_of(TURN) || !passes {
+        let passes = b.row.is_clear(b.context, tag) && !has_ordinary(&short().ordinary);
+        if is_turn || !passes {
             return None;
         }
-        let looks = self.short.ways.get()?.ports.looks();
+        let looks = || b.ways.ports.looks();
         let taken = b.port.receive(b.context, tag, m.buf, b.bytes, looks)?;
         Some(received(m.peer, taken))
     }
@@ -373,21 +440,15 @@ impl Engine {
             return None;
         }
         let (handle, request) = self.requests.acquire()?;
-        let handle = Handle(handle);
         request.begin_light();
-        let place = (m.buf, b.bytes as u64);
-        b.light.post(
-            b.row,
-            &request.post,
-            (m.peer, b.context, tag),
-            place,
-            cookie(handle, 0),
-        );
+        request.post.set_place(m.buf, b.bytes as u64);
+        let who = (m.peer, b.context, tag);
+        b.row.post(&request.post, who, &short().ordinary);
         if self.is_threaded() {
             // Another thread may sleep until it is over.
             request.post.tell();
         }
-        Some(handle)
+        Some(Handle(handle))
     }
 
     /// Whether `request` is the one that sends share which are over.
@@ -398,8 +459,8 @@ impl Engine {
 
     /// For sends that went the long way.
     pub(crate) fn every_so_often(&self) {
-        let turn = self.short.sends.get().wrapping_add(1);
-        self.short.sends.set(turn);
+        let turn = short().sends.get().wrapping_add(1);
+        short().sends.set(turn);
         if turn.is_multiple_of(SENDS) {
             self.progress();
         }
@@ -416,9 +477,9 @@ impl Engine {
         if m.buf.is_in_place() || (m.buf.is_null() && m.count > 0) {
             return None;
         }
-        let (ways, is_open) = (self.short.ways.get()?, short().is_some());
+        let (ways, is_open) = (short().all.get()?, DOOR.is_open());
         let word = (self.hooks.callback.handle)(m.comm);
-        if is_open && word == self.short.comm.get() && m.count > 0 && m.tag >= 0 {
+        if is_open && word == short().comm.get() && m.count > 0 && m.tag >= 0 {
             // The shorter path was tried.
             return None;
         }
@@ -430,7 +491,7 @@ impl Engine {
             Some(Brief {
                 port: ways.ports.all().get(peer as usize)?,
                 row: ways.light.rows().get(peer as usize)?,
-                light: ways.light,
+                ways,
                 context: Context(comm.context()),
                 bytes: m.count as usize * size,
             })
@@ -438,6 +499,33 @@ impl Engine {
         match m.comm {
             consts::COMM_WORLD => with(self.comm_world.borrow().as_ref()?),
             other => with(&*self.comms.get(other.0)?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_buffers_of_some_bytes_are_inside() {
+        let outside = |count: i32, size: usize, most: usize| {
+            let plain = Plain {
+                buf: UserBuf::NULL,
+                count,
+                size,
+                peer: 0,
+                tag: 0,
+                any_tag: consts::ANY_TAG,
+                comm: 0,
+            };
+            plain.is_outside(most)
+        };
+        assert!(!outside(1, 1, 48) && !outside(6, 8, 48) && !outside(i32::MAX, 1, MOST));
+        assert!(outside(49, 1, 48) && outside(i32::MAX, 255, MOST));
+        assert!(outside(0, 8, MOST) && outside(8, 0, MOST), "none");
+        for count in [-1, -48, i32::MIN] {
+            assert!(outside(count, 1, MOST) && outside(count, 255, 48));
         }
     }
 }

@@ -88,7 +88,6 @@ pub struct Engine {
     pub(crate) error_texts: RefCell<ErrorTexts>,
     pub(crate) bsend: RefCell<crate::api::bsend::Pools>,
     pub(crate) completions: RefCell<Vec<mtmi::Completion>>,
-    pub(crate) short: crate::short::Short,
     pub(crate) shared_done: Cell<Option<Handle>>,
     pub(crate) failures: Failures,
     pub(crate) graphs: Graphs,
@@ -96,8 +95,6 @@ pub struct Engine {
     pub(crate) extension: Cell<Option<&'static dyn crate::Extension>>,
     /// Whether MPI runs because an extension started it.
     pub(crate) lent: Cell<bool>,
-    /// Receives that tried a short path.
-    pub(crate) turns: Cell<u32>,
     /// Threads of this process that sleep outside the lock until something completes; and a bit, see [`crate::beside::BINDS`]:
     /// one test tells whether a send or receive concerns anybody else.
     pub(crate) sleeping: Cell<u32>,
@@ -167,7 +164,7 @@ impl Engine {
             ops: Slab::new(4),
             infos: Slab::new(5),
             errhandlers: Slab::new(6),
-            requests: Pool::new(7),
+            requests: Pool::beside(7, &crate::short::short().requests),
             messages: Slab::new(8),
             predefined_types: Predefined::new(),
             keyvals: RefCell::new(Vec::new()),
@@ -175,13 +172,11 @@ impl Engine {
             error_texts: RefCell::new(ErrorTexts::default()),
             bsend: RefCell::default(),
             completions: RefCell::new(Vec::new()),
-            short: crate::short::Short::new(),
             shared_done: Cell::new(None),
             failures: Failures::default(),
             graphs: Graphs::default(),
             extension: Cell::new(None),
             lent: Cell::new(false),
-            turns: Cell::new(0),
             sleeping: Cell::new(0),
             changes: Cell::new(0),
             beside: Cell::new(false),

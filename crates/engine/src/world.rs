@@ -13,6 +13,7 @@ use wireup::Job;
 
 use crate::comm::{Comm, OF_END, OF_SELF, OF_WORLD, context};
 use crate::group::Group;
+use crate::short::short;
 use crate::state::{Engine, Phase, lock};
 
 /// What carries this process's messages.
@@ -76,7 +77,7 @@ fn start_fabrics(job: &mut Job) -> Result<Fabric> {
         let lines = fabrics.describe();
         lines.iter().for_each(|line| eprintln!("yamabiko: {line}"));
     }
-    Ok(Matched::new(fabrics))
+    Ok(Matched::beside(fabrics, short().ordinary()))
 }
 
 impl Engine {

@@ -20,8 +20,13 @@ pub trait AbiHandle: Copy + 'static {
     fn of(handle: Handle) -> Self;
     /// The handle as a number.
     fn word(self) -> usize;
-    /// The handle of that number.
+    /// The handle of that number. Of an object its address is one too.
     fn of_word(word: usize) -> Self;
+    /// The address of the object that it names, if it names one, where `base` is what [`engine::Short::base`] says.
+    #[inline(always)]
+    fn address(self, _base: usize) -> usize {
+        self.word()
+    }
 }
 
 macro_rules! guard {

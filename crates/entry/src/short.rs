@@ -4,10 +4,10 @@
 //! request that was written is written by the long path too. A function that is named as one of them with `again` is tried first thing on the cold side of it.
 //! An argument that is wrong makes it say `false`: the long path finds the words.
 
-use std::cell::Cell;
-
 use boundary::UserBuf;
+pub use engine::Sizes;
 use engine::{Over, Plain};
+use types::Status;
 
 use crate::out::AbiHandle;
 
@@ -15,8 +15,9 @@ use crate::out::AbiHandle;
 pub trait AbiType: Copy {
     /// What this ABI's programs give as any tag.
     const ANY_TAG: i32;
-    /// Bytes of an element by the handle's low byte, which `sizes` has; 0 if the handle is not that of a predefined type.
-    fn size(self, sizes: &[Cell<u8>; 256]) -> usize;
+    /// Bytes of an element, which `sizes` has [by the handle](engine::Short::sizes). 0, or none, if the handle is not that of a
+    /// predefined type.
+    fn size(self, sizes: &Sizes) -> Option<usize>;
 }
 
 /// A status of an ABI.
@@ -37,40 +38,39 @@ pub trait AbiStatus {
     unsafe fn write_received(to: *mut Self, source: i32, tag: i32, bytes: i64);
 }
 
-/// A count of either width, below 2^32: what is no count is large.
+/// A count of either width: what is none is negative.
 #[derive(Clone, Copy)]
-pub struct Count(u64);
+pub struct Count(i32);
 
 impl From<i32> for Count {
     #[inline(always)]
     fn from(count: i32) -> Count {
-        Count(count as u32 as u64)
+        Count(count)
     }
 }
 
 impl From<i64> for Count {
     #[inline(always)]
     fn from(count: i64) -> Count {
-        Count(u32::try_from(count).unwrap_or(u32::MAX).into())
+        Count(i32::try_from(count).unwrap_or(-1))
     }
 }
 
 /// The arguments that a send or receive begins with, as the entry point has them.
 #[inline(always)]
 fn plain<D: AbiType, C: AbiHandle>(
-    e: &engine::Engine,
     (buf, count, datatype): (UserBuf, Count, D),
     (peer, tag, comm): (i32, i32, C),
-) -> Plain {
-    Plain {
+) -> Option<Plain> {
+    Some(Plain {
         buf,
         count: count.0,
-        size: datatype.size(e.sizes()),
+        size: datatype.size(engine::short().sizes())?,
         peer,
         tag,
         any_tag: D::ANY_TAG,
         comm: comm.word(),
-    }
+    })
 }
 
 /// `MPI_Send`.
@@ -83,11 +83,10 @@ pub fn send<D: AbiType, C: AbiHandle>(
     tag: i32,
     comm: C,
 ) -> bool {
-    let Some(e) = engine::short() else {
+    let Some(m) = plain((buf, count.into(), datatype), (dest, tag, comm)) else {
         return false;
     };
-    let m = plain(e, (buf, count.into(), datatype), (dest, tag, comm));
-    e.send_plain(&m, || ())
+    engine::short().send_plain(&m, || true)
 }
 
 /// Once more, after a look whether there is room after all.
@@ -100,11 +99,10 @@ pub fn send_again<D: AbiType, C: AbiHandle>(
     tag: i32,
     comm: C,
 ) -> bool {
-    let Some(e) = engine::short() else {
+    let Some(m) = plain((buf, count.into(), datatype), (dest, tag, comm)) else {
         return false;
     };
-    let m = plain(e, (buf, count.into(), datatype), (dest, tag, comm));
-    e.has_room(&m) && e.send_plain(&m, || ())
+    engine::short().has_room(&m) && engine::short().send_plain(&m, || true)
 }
 
 /// `MPI_Isend`. The request is written when all is checked and before the message goes, so that this is the end.
@@ -121,16 +119,17 @@ pub unsafe fn isend<D: AbiType, C: AbiHandle, R: AbiHandle>(
     comm: C,
     request: *mut R,
 ) -> bool {
-    let Some(e) = engine::short() else {
+    let Some(m) = plain((buf, count.into(), datatype), (dest, tag, comm)) else {
         return false;
     };
-    if request.is_null() {
-        return false;
-    }
-    let m = plain(e, (buf, count.into(), datatype), (dest, tag, comm));
-    // SAFETY: not null, so writable by the contract.
-    e.send_plain(&m, || unsafe {
-        request.write_unaligned(R::of_word(e.sent_plain()))
+    // The request's address came on the stack and is needed last, so it is looked at last.
+    engine::short().send_plain(&m, || {
+        if request.is_null() {
+            return false;
+        }
+        // SAFETY: not null, so writable by the contract.
+        unsafe { request.write_unaligned(R::of_word(engine::short().sent_plain())) }
+        true
     })
 }
 
@@ -148,13 +147,12 @@ pub unsafe fn isend_again<D: AbiType, C: AbiHandle, R: AbiHandle>(
     comm: C,
     request: *mut R,
 ) -> bool {
-    let Some(e) = engine::short() else {
+    let count = count.into();
+    let Some(m) = plain((buf, count, datatype), (dest, tag, comm)) else {
         return false;
     };
-    let count = count.into();
-    let m = plain(e, (buf, count, datatype), (dest, tag, comm));
     // SAFETY: the caller's contract is the same.
-    e.has_room(&m) && unsafe { isend(buf, count, datatype, dest, tag, comm, request) }
+    engine::short().has_room(&m) && unsafe { isend(buf, count, datatype, dest, tag, comm, request) }
 }
 
 /// `MPI_Recv`.
@@ -171,18 +169,52 @@ pub unsafe fn recv<D: AbiType, C: AbiHandle, S: AbiStatus>(
     comm: C,
     status: *mut S,
 ) -> bool {
-    let Some(e) = engine::short() else {
+    let Some(m) = plain((buf, count.into(), datatype), (source, tag, comm)) else {
         return false;
     };
-    let m = plain(e, (buf, count.into(), datatype), (source, tag, comm));
-    let Some(got) = e.recv_plain(&m) else {
+    let Some(got) = engine::short().recv_plain(&m) else {
         return false;
     };
+    // SAFETY: the caller's contract is the same.
+    unsafe { give(&got, status) }
+    true
+}
+
+/// Once more: of any tag too, and with a few more looks whether the message is there.
+///
+/// # Safety
+/// As for [`recv`].
+#[inline(always)]
+pub unsafe fn recv_again<D: AbiType, C: AbiHandle, S: AbiStatus>(
+    buf: UserBuf,
+    count: impl Into<Count>,
+    datatype: D,
+    source: i32,
+    tag: i32,
+    comm: C,
+    status: *mut S,
+) -> bool {
+    let Some(m) = plain((buf, count.into(), datatype), (source, tag, comm)) else {
+        return false;
+    };
+    let Some(got) = engine::short().recv_plain_again(&m) else {
+        return false;
+    };
+    // SAFETY: the caller's contract is the same.
+    unsafe { give(&got, status) }
+    true
+}
+
+/// Writes the status of a receive, if it is wanted.
+///
+/// # Safety
+/// `status` is one that is not wanted, or writable.
+#[inline(always)]
+unsafe fn give<S: AbiStatus>(got: &Status, status: *mut S) {
     if S::is_wanted(status) {
         // SAFETY: wanted, so writable by the contract.
         unsafe { S::write_received(status, got.source, got.tag, got.bytes) }
     }
-    true
 }
 
 /// `MPI_Irecv`.
@@ -199,14 +231,10 @@ pub unsafe fn irecv<D: AbiType, C: AbiHandle, R: AbiHandle>(
     comm: C,
     request: *mut R,
 ) -> bool {
-    let Some(e) = engine::short() else {
+    let Some(m) = plain((buf, count.into(), datatype), (source, tag, comm)) else {
         return false;
     };
-    if request.is_null() {
-        return false;
-    }
-    let m = plain(e, (buf, count.into(), datatype), (source, tag, comm));
-    let Some(word) = e.irecv_plain(&m) else {
+    let Some(word) = engine::short().irecv_plain(&m, || !request.is_null()) else {
         return false;
     };
     // SAFETY: not null, so writable by the contract.
@@ -223,24 +251,19 @@ pub unsafe fn wait<R: AbiHandle, S: AbiStatus>(request: *mut R, status: *mut S) 
     if request.is_null() {
         return false;
     }
-    let Some(e) = engine::short() else {
-        return false;
-    };
     // SAFETY: not null, so readable by the contract.
-    let word = unsafe { request.read_unaligned() }.word();
-    let Some(over) = e.over_plain(word) else {
+    let (given, s) = (unsafe { request.read_unaligned() }, engine::short());
+    let Some(over) = s.over_plain(given.word(), given.address(s.base())) else {
         return false;
     };
     // SAFETY: not null, so writable by the contract.
     unsafe { request.write_unaligned(R::of(R::NULL)) }
-    if S::is_wanted(status) {
+    match over {
         // SAFETY: wanted, so writable by the contract.
-        unsafe {
-            match over {
-                Over::Sent => S::write_empty(status),
-                Over::Received(got) => S::write_received(status, got.source, got.tag, got.bytes),
-            }
-        }
+        Over::Sent if S::is_wanted(status) => unsafe { S::write_empty(status) },
+        Over::Sent => {}
+        // SAFETY: the caller's contract is the same.
+        Over::Received(got) => unsafe { give(&got, status) },
     }
     true
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use layout::{Data, transfer};
 
 use crate::fabric::{Fabric, Outgoing};
-use crate::matching::Light;
+use crate::matching::{Light, Ordinary};
 use crate::names::Names;
 use crate::queues::{Body, Message, Queues, Receive};
 use crate::slot::OwnSlots;
@@ -41,7 +41,13 @@ struct Probed {
 impl<F: Fabric> Matched<F> {
     /// Over `fabric`, with nothing under way.
     pub fn new(fabric: F) -> Matched<F> {
-        let light = Rc::new(Light::new(fabric.limits().endpoints as usize));
+        Matched::beside(fabric, Box::leak(Box::default()))
+    }
+
+    /// The same, where ordinary receives are noted there, for who posts light ones.
+    pub fn beside(fabric: F, ordinary: &'static Ordinary) -> Matched<F> {
+        let sources = fabric.limits().endpoints as usize;
+        let light = Rc::new(Light::beside(sources, ordinary));
         let everybody = (0..fabric.limits().endpoints).map(Endpoint);
         everybody
             .filter(|&peer| fabric.failed(peer))

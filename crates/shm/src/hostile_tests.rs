@@ -12,7 +12,7 @@ use mtmi::{
 
 use crate::Shm;
 use crate::lane::{ChunkHeader, Lane};
-use crate::ring::{CELL, RingMemory, cell};
+use crate::ring::{CELL, RingMemory, STEP, cell};
 use crate::segment::Segment;
 use crate::slots::Area;
 use crate::wire::{Header, Kind, encode};
@@ -102,7 +102,7 @@ fn act(r: &mut Random, segment: &Segment, lane: &mut Lane, next: &mut u32, chunk
             }
             lane.set_sequence(cell(*next), *next);
             let cells = (len + 16).div_ceil(CELL) as u32;
-            *next = next.wrapping_add(2 * cells);
+            *next = next.wrapping_add(STEP * cells);
         }
     }
 }

@@ -11,6 +11,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use boundary::UserBuf;
+use mtmi::TagSel;
 
 use crate::ring::{CELL, CELLS, Hostile, RingMemory, cell};
 use crate::split::Words;
@@ -30,6 +31,10 @@ const PIECE: usize = 1024;
 pub(crate) const PIPE: usize = CHUNKS as usize * (CHUNK + PLAY);
 
 const RING: usize = CELLS as usize * CELL;
+/// The words of a header, behind the sequence word.
+const KIND_AND_LENGTH: usize = 1;
+const TAG: usize = 2;
+const CONTEXT: usize = 3;
 const CREDIT: usize = RING;
 const DRAINED: usize = RING + 2 * CELL;
 const CHUNK_HEADERS: usize = RING + 4 * CELL;
@@ -78,32 +83,54 @@ impl Lane {
         // SAFETY: inside the ring, aligned to a line; the cell is ours until it is published.
         unsafe {
             let words = self.ring.add(at).cast::<u32>();
-            words.add(1).write_volatile(pack(header.kind, header.len));
-            words.add(2).write_volatile(header.tag as u32);
-            words.add(3).write_volatile(header.context);
+            words
+                .add(KIND_AND_LENGTH)
+                .write_volatile(pack(header.kind, header.len));
+            words.add(TAG).write_volatile(header.tag as u32);
+            words.add(CONTEXT).write_volatile(header.context);
         }
     }
 
     /// Reads the header of the message numbered `number`, once.
     #[inline(always)]
     pub fn read_header(&self, number: u32) -> Result<Header, Hostile> {
-        let at = cell(number) as usize * CELL;
-        // SAFETY: inside the ring, aligned to a line; published to us.
-        let (word, tag, context) = unsafe {
-            let words = self.ring.add(at).cast::<u32>();
-            (
-                words.add(1).read_volatile(),
-                words.add(2).read_volatile(),
-                words.add(3).read_volatile(),
-            )
-        };
-        let (kind, len) = unpack(word)?;
+        let (kind, len) = unpack(self.header_word(number, KIND_AND_LENGTH))?;
         Ok(Header {
             kind,
             len,
-            tag: tag as i32,
-            context,
+            tag: self.header_word(number, TAG) as i32,
+            context: self.header_word(number, CONTEXT),
         })
+    }
+
+    /// Tag and length of the message numbered `number`, if it is in this context, has such a tag, and is an eager one of at most
+    /// `INLINE` bytes, as one comparison tells: its kind is 0. Each word is read once, and looked at before the next.
+    #[inline(always)]
+    pub fn read_inline_header(
+        &self,
+        number: u32,
+        context: u32,
+        wanted: TagSel,
+    ) -> Option<(i32, usize)> {
+        const { assert!(pack(Kind::Eager, INLINE) == INLINE as u32) };
+        if self.header_word(number, CONTEXT) != context {
+            return None;
+        }
+        let tag = self.header_word(number, TAG) as i32;
+        if matches!(wanted, TagSel::Exact(wanted) if wanted != tag) {
+            return None;
+        }
+        let len = self.header_word(number, KIND_AND_LENGTH) as usize;
+        (len <= INLINE).then_some((tag, len))
+    }
+
+    /// A word of the header of the message numbered `number`, read once.
+    #[inline(always)]
+    fn header_word(&self, number: u32, word: usize) -> u32 {
+        debug_assert!(word < HEADER / 4);
+        let at = cell(number) as usize * CELL;
+        // SAFETY: inside the ring, aligned to a line; published to us.
+        unsafe { self.ring.add(at).cast::<u32>().add(word).read_volatile() }
     }
 
     /// A whole message of at most `INLINE` bytes: header and payload, not yet the sequence word.
@@ -117,20 +144,20 @@ impl Lane {
             context,
         };
         self.write_header(number, &header);
-        let at = cell(number) as usize * CELL + HEADER;
+        let at = cell(number) as usize * CELL;
         // SAFETY: the cell is ours and `len` bytes fit; the maker of `from` vouched for it, and no
         // caller's buffer lies in a ring.
-        unsafe { sys::copy::copy_few(self.ring.add(at), from.as_mut_ptr(), len) }
+        unsafe { sys::copy::copy_few(self.ring.add(at).add(HEADER), from.as_mut_ptr(), len) }
     }
 
     /// Copies the payload of a one-cell message out.
     #[inline(always)]
     pub fn read_inline(&self, number: u32, to: UserBuf, len: usize) {
         assert!(len <= INLINE);
-        let at = cell(number) as usize * CELL + HEADER;
+        let at = cell(number) as usize * CELL;
         // SAFETY: inside the cell; the maker of `to` vouched for it, and no caller's buffer lies in
         // a ring.
-        unsafe { sys::copy::copy_few(to.as_mut_ptr(), self.ring.add(at), len) }
+        unsafe { sys::copy::copy_few(to.as_mut_ptr(), self.ring.add(at).add(HEADER), len) }
     }
 
     /// Where `len` bytes of payload of the message numbered `number` lie: behind its header, and

@@ -19,7 +19,7 @@ use mtmi::{Context, Endpoint, TagSel};
 use crate::lane::Lane;
 use crate::ring::{Rx, Tx};
 use crate::segment::{BellRef, Segment};
-use crate::wire::{INLINE, Kind};
+use crate::wire::INLINE;
 
 /// Of so many looks at the credit one is left to the ordinary way, which makes progress for others too.
 const TURN: u32 = 32;
@@ -100,7 +100,7 @@ impl Port {
             && !self.tx.is_full()
     }
 
-    /// Takes the next message into `to`, if it is (or is within `looks` looks) one of a cell with this context and tag that fits. No
+    /// Takes the next message into `to`, if it is (or is within as many looks as `looks` says) one of a cell with this context and tag that fits. No
     /// receive may be posted that it might match and no message of the peer be unexpected. `None`: nothing was done.
     #[inline(always)]
     pub fn receive(
@@ -109,33 +109,30 @@ impl Port {
         tag: TagSel,
         to: UserBuf,
         capacity: usize,
-        looks: u32,
+        looks: impl FnOnce() -> u32,
     ) -> Option<AtOnce> {
         if !self.known.get() {
             return None;
         }
         let (lane, number) = (self.inward, self.rx.next());
-        let mut left = looks;
-        while !self.rx.ready(&lane) {
-            left = left.checked_sub(1)?;
+        if !Rx::ready_at(&lane, number) {
+            self.wait(looks())?;
         }
-        let header = lane.read_header(number).ok()?;
-        let fits = header.kind == Kind::Eager && header.len <= INLINE.min(capacity);
-        let wanted = match tag {
-            TagSel::Any => true,
-            TagSel::Exact(tag) => header.tag == tag,
-        };
-        if !fits || !wanted || header.context != context.0 {
+        let (tag, bytes) = lane.read_inline_header(number, context.0, tag)?;
+        if bytes > capacity {
             return None;
         }
-        lane.read_inline(number, to, header.len);
-        if self.rx.consume(&lane, 1) {
+        lane.read_inline(number, to, bytes);
+        if self.rx.consume_at(&lane, number, 1) {
             self.bell.get().ring();
         }
-        Some(AtOnce {
-            tag: header.tag,
-            bytes: header.len,
-        })
+        Some(AtOnce { tag, bytes })
+    }
+
+    /// Looks so many times more whether a message is there.
+    #[inline(always)]
+    fn wait(&self, looks: u32) -> Option<()> {
+        (0..looks).find_map(|_| self.rx.ready(&self.inward).then_some(()))
     }
 
     /// Lets nothing through here until it is opened.

@@ -2,9 +2,9 @@
 //!
 //! A ring has [`CELLS`] cells of one cache line. A message takes consecutive cells; only its first
 //! carries a sequence word, and the message is there when that word equals the number the consumer
-//! expects: one load and one compare, nothing to clear, no second line. Numbers are odd (a position
-//! in the endless sequence of cells, doubled, plus one), so the zero of fresh or cleared memory is
-//! none. Cells behind the first hold raw payload; their sequence words are cleared by the consumer
+//! expects: one load and one compare, nothing to clear, no second line. Numbers are odd (where a cell
+//! is in the endless sequence of their bytes, plus one), so the zero of fresh or cleared memory is
+//! none, and some of a number's bits say where in the ring its cell is. Cells behind the first hold raw payload; their sequence words are cleared by the consumer
 //! before it gives the cells back, so that payload is never taken for a number.
 //!
 //! Credit flows back as one word, the number of the next cell to be consumed less one, stored when
@@ -28,7 +28,7 @@ const BATCH: u32 = CELLS / 2;
 /// Longest message, in cells.
 pub(crate) const LONGEST: u32 = CELLS - BATCH + 1;
 /// What the number grows by from a cell to the next.
-const STEP: u32 = 2;
+pub(crate) const STEP: u32 = CELL as u32;
 /// What the number grows by once around the ring.
 const SPAN: u32 = CELLS * STEP;
 
@@ -121,7 +121,8 @@ impl Tx {
     #[inline(always)]
     pub fn publish_at(&self, memory: &impl RingMemory, next: u32, cells: u32) {
         memory.set_sequence(cell(next), next);
-        self.next.set(next.wrapping_add(cells * STEP));
+        // Not from `next`: one instruction adds in place.
+        self.next.set(self.next.get().wrapping_add(cells * STEP));
     }
 
     /// Lets nothing through until the next `refresh`.
@@ -155,17 +156,29 @@ impl Rx {
     /// Whether a message is there.
     #[inline(always)]
     pub fn ready(&self, memory: &impl RingMemory) -> bool {
-        memory.sequence(cell(self.next())) == self.next()
+        Self::ready_at(memory, self.next())
+    }
+
+    /// The same for a caller that has [`next`](Rx::next) at hand.
+    #[inline(always)]
+    pub fn ready_at(memory: &impl RingMemory, next: u32) -> bool {
+        memory.sequence(cell(next)) == next
     }
 
     /// Gives back the message of `cells` cells that was read. True: credit was returned, so the
     /// producer may have to be woken.
     #[inline(always)]
     pub fn consume(&self, memory: &impl RingMemory, cells: u32) -> bool {
+        self.consume_at(memory, self.next(), cells)
+    }
+
+    /// The same for a caller that has [`next`](Rx::next) at hand.
+    #[inline(always)]
+    pub fn consume_at(&self, memory: &impl RingMemory, next: u32, cells: u32) -> bool {
         for i in 1..cells {
-            memory.set_sequence(cell(self.next().wrapping_add(i * STEP)), 0);
+            memory.set_sequence(cell(next.wrapping_add(i * STEP)), 0);
         }
-        let next = self.next().wrapping_add(cells * STEP);
+        let next = next.wrapping_add(cells * STEP);
         self.next.set(next);
         if next.wrapping_sub(self.returned.get()) < BATCH * STEP {
             return false;
@@ -212,7 +225,7 @@ mod tests {
     #[test]
     fn every_length_goes_round() {
         let memory = ring();
-        let start = u32::MAX - 3000 * STEP;
+        let start = 1u32.wrapping_sub(3000 * STEP);
         let (tx, rx) = (
             Tx {
                 next: Cell::new(start),
@@ -253,11 +266,11 @@ mod tests {
         tx.refresh(&memory).unwrap();
         assert_eq!(tx.room(), CELLS);
         tx.publish(&memory, 1);
-        for credit in [4, 1, u32::MAX - 1, SPAN] {
+        for credit in [2, 2 * STEP, 1, STEP.wrapping_neg(), SPAN] {
             memory.set_credit(credit);
             assert_eq!(tx.refresh(&memory), Err(Hostile));
         }
-        memory.set_credit(2);
+        memory.set_credit(STEP);
         assert_ne!(tx.credit_seen(), memory.credit());
         tx.refresh(&memory).unwrap();
         assert_eq!(tx.room(), CELLS);

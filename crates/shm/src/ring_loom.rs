@@ -8,7 +8,7 @@ use loom::sync::atomic::{AtomicU32, fence};
 use loom::thread;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
-use crate::ring::{CELLS, LONGEST, RingMemory, Rx, Tx, cell};
+use crate::ring::{CELLS, LONGEST, RingMemory, Rx, STEP, Tx, cell};
 
 /// A ring, its payload (one word per cell), and a doorbell.
 struct Memory {
@@ -54,12 +54,12 @@ impl Memory {
             return false;
         }
         for i in 0..cells {
-            let number = tx.next() + 2 * i;
+            let number = tx.next() + STEP * i;
             // SAFETY: the cells are the producer's until published; loom checks exactly that.
             self.payload[cell(number) as usize].with_mut(|p| unsafe { *p = value + i });
             if i > 0 {
                 // Raw payload that looks like the number expected here next time round.
-                self.sequence[cell(number) as usize].store(number + 2 * CELLS, Relaxed);
+                self.sequence[cell(number) as usize].store(number + STEP * CELLS, Relaxed);
             }
         }
         tx.publish(self, cells);
@@ -73,7 +73,7 @@ impl Memory {
             return false;
         }
         for i in 0..cells {
-            let number = rx.next() + 2 * i;
+            let number = rx.next() + STEP * i;
             // SAFETY: the cells are the consumer's until it gives them back; loom checks that.
             let got = self.payload[cell(number) as usize].with(|p| unsafe { *p });
             assert_eq!(got, value + i);

@@ -49,8 +49,12 @@ pub unsafe fn copy_few(dst: *mut u8, src: *const u8, n: usize) {
     // SAFETY: the caller's promise, and the lengths are those that each kernel takes; up to 48, the first 16 and the last 32
     // bytes are all.
     unsafe {
+        // The other lengths out of the way.
+        if let 4..=8 = n {
+            return ends::<u32>(dst, src, n);
+        }
+        std::hint::cold_path();
         match n {
-            4..=8 => ends::<u32>(dst, src, n),
             9..=16 => ends::<u64>(dst, src, n),
             17..=32 => ends::<u128>(dst, src, n),
             33.. => {

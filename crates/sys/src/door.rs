@@ -1,77 +1,77 @@
-//! The short way to the state under a [lock](crate::lock): two loads and a test, no lock.
+//! A short way to state under a [lock](crate::lock), without taking the lock: it lies at a fixed place, so there is not even a
+//! pointer to load.
 //!
-//! It is open only while the lock is not threaded and its user says so, and shut at other times: then the caller takes the
-//! lock. One test thus stands for all that rarely changes (whether the library runs, whether threads call at the same time). In
-//! a forked child it is shut too, since the word that opens it lies in a page that the kernel empties there; a kernel that
-//! cannot do that never has it open.
+//! The state is [blank](crate::blank) while nothing may be done that way, and whoever goes it finds that out by what it looks for
+//! there anyway: there is no test before. Its user fills it while the door is open, which it can't be while the lock is threaded, and
+//! empties it before the door is shut. In a forked child it is blank too, since the kernel empties its page there; a kernel that
+//! cannot do that never has the door open.
 //!
 //! # What its user promises
-//! While it is open one thread at a time calls, as for a lock that is not threaded, and all that the lock's user promises holds.
+//! The state is written with the lock held, or, while the door is open, by one thread at a time, as for a lock that is not threaded.
+//! With threads all of them look, without the lock, and find it blank: so what is looked at first is not written then, and what
+//! lies behind that is looked at with the lock held.
 
-use std::ptr;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
 
+use crate::blank::Blank;
 use crate::lock::BigLock;
-use crate::process::wiped_page;
+use crate::process::{PAGE, wipe_on_fork};
 
-/// What a door that was never opened looks at.
-static SHUT: AtomicUsize = AtomicUsize::new(0);
-
-/// A door to a state. See the [module](self).
+/// A door and the state behind it, in pages of their own. See the [module](self).
+#[repr(C, align(4096))]
 pub struct Door<T: 'static> {
-    /// Where the address of the state is, null while the door is shut.
-    place: AtomicPtr<AtomicPtr<T>>,
-    page: OnceLock<Option<usize>>,
+    state: T,
+    open: Cell<bool>,
+    /// Whether the kernel empties these pages in a child.
+    wiped: Cell<bool>,
 }
 
-// SAFETY: the state is reached through `get` only, and by its user's promise by one thread at a time; the rest is atomic.
+const _: () = assert!(align_of::<Door<u8>>() == PAGE);
+
+// SAFETY: by its user's promise one thread at a time writes it, and nobody looks meanwhile at what is written.
 unsafe impl<T> Sync for Door<T> {}
 
-impl<T> Door<T> {
-    /// A door that is shut.
+impl<T: Blank> Door<T> {
+    /// A door that is shut, before blank state. It has to be a static: only those lie in memory that the kernel gave zeroed, which
+    /// it can empty.
     pub const fn new() -> Door<T> {
-        Door {
-            place: AtomicPtr::new((&raw const SHUT).cast_mut().cast()),
-            page: OnceLock::new(),
-        }
+        // SAFETY: zeros are a value of the state, and `false` twice.
+        unsafe { MaybeUninit::zeroed().assume_init() }
     }
 
-    /// The state, while the door is open.
+    /// The state.
     #[inline(always)]
-    pub fn get(&self) -> Option<&'static T> {
-        // SAFETY: `place` is the address of `SHUT`, or of the start of a page of ours that is never given back; both are as large and
-        // as aligned as a pointer and only accessed as an atomic one. Empty, they hold null.
-        let place = unsafe { &*self.place.load(Relaxed) };
-        // SAFETY: null, or the address of a state that lives as long as the process.
-        unsafe { place.load(Relaxed).as_ref() }
+    pub fn state(&self) -> &T {
+        &self.state
     }
 
-    /// Opens the door to the state of `lock`, unless that is threaded.
-    pub fn open(&self, lock: &'static BigLock<T>) {
-        if lock.is_threaded() {
-            return self.shut();
-        }
-        let made = || wiped_page().map(|page| page.expose_provenance());
-        if let Some(page) = *self.page.get_or_init(made) {
-            let place: *mut AtomicPtr<T> = ptr::with_exposed_provenance_mut(page);
-            // SAFETY: the page is mapped readable and writable, aligned, zero-filled, never unmapped, and this door's alone.
-            unsafe { &*place }.store(ptr::from_ref(lock.state()).cast_mut(), Relaxed);
-            self.place.store(place, Relaxed);
-        }
+    /// Whether it is open: whether the state may be filled.
+    pub fn is_open(&self) -> bool {
+        self.open.get()
     }
 
-    /// Shuts it.
+    /// Opens the door to what is under `lock`, unless that is threaded. Says whether it is open.
+    pub fn open<L>(&'static self, lock: &'static BigLock<L>) -> bool {
+        // Of larger pages others' memory might be part.
+        if !self.wiped.get() && rustix::param::page_size() == PAGE {
+            let at: *const Self = self;
+            // SAFETY: the pages are this static's alone, as aligned as they are large, and zeros are a value of it.
+            let wiped = unsafe { wipe_on_fork(at.cast_mut().cast::<c_void>(), size_of::<Self>()) };
+            self.wiped.set(wiped);
+        }
+        self.open.set(self.wiped.get() && !lock.is_threaded());
+        self.open.get()
+    }
+
+    /// Shuts it; its user empties the state.
     pub fn shut(&self) {
-        if let Some(Some(page)) = self.page.get() {
-            let place: *mut AtomicPtr<T> = ptr::with_exposed_provenance_mut(*page);
-            // SAFETY: as in `open`.
-            unsafe { &*place }.store(ptr::null_mut(), Relaxed);
-        }
+        self.open.set(false);
     }
 }
 
-impl<T> Default for Door<T> {
+impl<T: Blank> Default for Door<T> {
     fn default() -> Self {
         Self::new()
     }
@@ -79,27 +79,23 @@ impl<T> Default for Door<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-
     use super::*;
 
     #[test]
-    fn open_only_without_threads_and_not_in_a_child() {
-        static LOCK: BigLock<Cell<u32>> = BigLock::new(Cell::new(7));
+    fn open_only_without_threads_and_blank_in_a_child() {
+        static LOCK: BigLock<()> = BigLock::new(());
         static DOOR: Door<Cell<u32>> = Door::new();
-        assert!(DOOR.get().is_none());
-        DOOR.shut();
-        DOOR.open(&LOCK);
-        assert!(DOOR.get().is_none(), "the lock begins threaded");
+        assert!(!DOOR.is_open());
+        assert!(!DOOR.open(&LOCK), "the lock begins threaded");
         let inside = LOCK.enter();
         LOCK.set_threaded(false);
         drop(inside);
-        DOOR.open(&LOCK);
-        assert_eq!(DOOR.get().map(Cell::get), Some(7));
+        assert!(DOOR.open(&LOCK) && DOOR.is_open());
+        DOOR.state().set(7);
         // SAFETY: the child calls nothing but `_exit`, which is safe after a fork.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            let code = i32::from(DOOR.get().is_some());
+            let code = i32::from(DOOR.is_open() || DOOR.state().get() != 0);
             // SAFETY: ends the forked child without running the parent's exit handlers.
             unsafe { libc::_exit(code) };
         }
@@ -107,11 +103,10 @@ mod tests {
         // SAFETY: waits for the child made above; `status` outlives the call.
         assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
         assert_eq!(status, 0);
+        assert_eq!(DOOR.state().get(), 7);
         DOOR.shut();
-        assert!(DOOR.get().is_none());
-        DOOR.open(&LOCK);
+        assert!(!DOOR.is_open());
         LOCK.set_threaded(true);
-        DOOR.open(&LOCK);
-        assert!(DOOR.get().is_none());
+        assert!(!DOOR.open(&LOCK));
     }
 }

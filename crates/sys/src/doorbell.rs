@@ -115,15 +115,16 @@ impl Doorbell {
         // Keeps the compiler from moving the load before the publishing store; the sleeper's
         // barrier keeps the processor from it.
         std::sync::atomic::compiler_fence(SeqCst);
-        let word = self.word.load(Relaxed);
-        if word != 0 {
-            self.ring_slowly(word);
+        if self.word.load(Relaxed) != 0 {
+            self.ring_slowly();
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn ring_slowly(&self, mut word: u32) {
+    fn ring_slowly(&self) {
+        // It may have changed since: who fell asleep meanwhile saw what was published before, and who awoke needs no ring.
+        let mut word = self.word.load(Relaxed);
         if word & FENCE != 0 {
             fence(SeqCst);
             word = self.word.load(Relaxed);

@@ -115,11 +115,6 @@ impl<T> BigLock<T> {
         &self.threaded
     }
 
-    /// What is locked, for [`Door`](crate::door::Door).
-    pub(crate) fn state(&self) -> &T {
-        &self.state
-    }
-
     /// Sets whether several threads may call at the same time. To be called from inside, by a
     /// thread that entered once; `false` only when the program promised that one thread at a time
     /// calls from now on.

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
-const PAGE: usize = 4096;
+/// Bytes of a page.
+pub(crate) const PAGE: usize = 4096;
 
 /// Tells the process that made it from a child that was forked later; one load to ask.
 ///
@@ -50,7 +51,7 @@ fn pid() -> i32 {
 }
 
 /// A page of zeros that the kernel empties in a forked child; never given back.
-pub(crate) fn wiped_page() -> Option<*mut c_void> {
+fn wiped_page() -> Option<*mut c_void> {
     // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
     let page = unsafe {
         mmap_anonymous(
@@ -62,12 +63,21 @@ pub(crate) fn wiped_page() -> Option<*mut c_void> {
     }
     .ok()?;
     // SAFETY: the range is the mapping just made, which holds nothing yet.
-    if unsafe { madvise(page, PAGE, Advice::LinuxWipeOnFork) }.is_err() {
+    if !unsafe { wipe_on_fork(page, PAGE) } {
         // SAFETY: the mapping was made above and no reference into it exists.
         let _ = unsafe { munmap(page, PAGE) };
         return None;
     }
     Some(page)
+}
+
+/// Has the kernel empty memory in a forked child. False: it can't, and nothing was done.
+///
+/// # Safety
+/// `at` and `len` are of whole pages in which zeros may appear, and nothing else lies.
+pub(crate) unsafe fn wipe_on_fork(at: *mut c_void, len: usize) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { madvise(at, len, Advice::LinuxWipeOnFork) }.is_ok()
 }
 
 fn marked_page() -> Option<&'static AtomicU32> {

@@ -210,8 +210,8 @@ fn entry(spec: &Spec, built: &Built, proc: &Proc, large: bool, abi: Abi) -> Resu
 /// Procedures with a short path in `entry::short`.
 const SHORT: [&str; 6] = ["Send", "Isend", "Recv", "Irecv", "Wait", "Test"];
 
-/// Those of them that may be possible a moment later.
-const AGAIN: [&str; 2] = ["Send", "Isend"];
+/// Those of them that may be possible a moment later, or with what is out of the way there.
+const AGAIN: [&str; 3] = ["Send", "Isend", "Recv"];
 
 /// An argument of a short path: a buffer as the engine has it, others as they are.
 fn short_arg(param: &Converted) -> String {

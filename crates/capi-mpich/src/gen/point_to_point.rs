@@ -87,11 +87,11 @@ entry! { PMPI_Probe "MPI_Probe" Running [comm.neutral()]
     |e| api::probe::probe(e, values::rank_in(source), values::tag_in(tag), comm.neutral(), status_out(status).wanted()) }
 entry! { PMPI_Recv "MPI_Recv" Running [comm.neutral()]
     (buf: *mut c_void, count: i32, datatype: Datatype, source: i32, tag: i32, comm: Comm, status: *mut CStatus)
-    short { short::recv(user_buffer(buf), count, datatype, source, tag, comm, status) }
+    short { short::recv(user_buffer(buf), count, datatype, source, tag, comm, status) } again { short::recv_again(user_buffer(buf), count, datatype, source, tag, comm, status) }
     |e| api::p2p::recv(e, user_buffer(buf), non_negative(count as i64, "count", consts::ERR_COUNT)?, datatype.neutral(), values::rank_in(source), values::tag_in(tag), comm.neutral(), status_out(status).wanted()) }
 entry! { PMPI_Recv_c "MPI_Recv_c" Running [comm.neutral()]
     (buf: *mut c_void, count: i64, datatype: Datatype, source: i32, tag: i32, comm: Comm, status: *mut CStatus)
-    short { short::recv(user_buffer(buf), count, datatype, source, tag, comm, status) }
+    short { short::recv(user_buffer(buf), count, datatype, source, tag, comm, status) } again { short::recv_again(user_buffer(buf), count, datatype, source, tag, comm, status) }
     |e| api::p2p::recv(e, user_buffer(buf), non_negative(count, "count", consts::ERR_COUNT)?, datatype.neutral(), values::rank_in(source), values::tag_in(tag), comm.neutral(), status_out(status).wanted()) }
 entry! { PMPI_Recv_init "MPI_Recv_init" Running [comm.neutral()]
     (buf: *mut c_void, count: i32, datatype: Datatype, source: i32, tag: i32, comm: Comm, request: *mut Request)

@@ -4,6 +4,7 @@ use boundary::{Handles, Ints, Statuses};
 use types::{Handle, Result, Status, consts, fault};
 
 use crate::request::{Kind, Request};
+use crate::short::short;
 use crate::state::Engine;
 use crate::wait::Waiting;
 
@@ -39,8 +40,8 @@ fn waiting_for(e: &Engine, call: &'static str, handle: Handle) -> Waiting {
 
 /// Retires the completed request at `handle` and gives its status also where it failed.
 fn retire(e: &Engine, handle: &mut Handle) -> (Status, Result<()>) {
-    let offset = handle.0.wrapping_sub(e.requests.first());
-    if let Some(status) = e.retire_light(offset as usize) {
+    let found = short().requests.find_hidden(sys::span::address(handle.0));
+    if let Some(status) = found.and_then(|f| f.value().retire_light(f)) {
         *handle = consts::REQUEST_NULL;
         return (status, Ok(()));
     }

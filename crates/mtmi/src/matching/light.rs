@@ -6,9 +6,9 @@
 //! beside the list ([`Row`]).
 //!
 //! Invariants: a list is in the order of posting and at most [`MOST`] long; a post is in one list at most, and none once it has
-//! ended. Which of a post and an ordinary receive is the older one tells the number of ordinary ones posted before it. A row is
+//! ended; then it has no next one. Which of a post and an ordinary receive is the older one tells the number of ordinary ones posted before it. A row is
 //! barred for a context and tag while a message of its source with these is unexpected (or with others that share
-//! a bit with them), and for all from when its source has failed.
+//! a bit with them), for all while its list is full, and for all from when its source has failed.
 //!
 //! Who calls it: `Posted` and `Unexpected`, so fabrics see no difference; the engine's short paths, which post here and look at rows;
 //! and fabrics that end a post at once.
@@ -23,51 +23,47 @@ use crate::words::{Context, Cookie, Endpoint, TagSel};
 /// Longest list of a source. Searching one costs no more than a look into the bins.
 const MOST: u32 = 32;
 
+/// Where a post is linked in: a list's head, or the post before.
+type Link = Cell<Option<&'static Post>>;
+
 /// A receive of contiguous bytes from one source, as part of its owner's request. It is used again and again.
 #[derive(Default)]
 #[repr(C)]
 pub struct Post {
-    next: Cell<Option<&'static Post>>,
-    /// Context and tag, as one number,
-    key: Cell<u64>,
-    /// and which of its bits count.
-    mask: Cell<u64>,
-    buf: Cell<UserBuf>,
-    capacity: Cell<u64>,
-    cookie: Cell<Cookie>,
-    /// Number of the last ordinary receive that was posted before.
-    after: Cell<u64>,
-    /// Parts of its owner's request that have not ended, and [`TELLS`].
-    state: Cell<u64>,
-    bytes: Cell<u64>,
+    /// Parts of its owner's request that have not ended, and [`TELLS`]. It comes first, for who looks at it together with what is before.
+    state: Cell<u32>,
+    context: Cell<u32>,
+    /// The tag that it accepts, or [`ANY_TAG`].
+    tag: Cell<i32>,
     /// What its owner calls its source, and the tag of its message.
     origin: [Cell<i32>; 2],
+    bytes: Cell<u64>,
+    next: Link,
+    buf: Cell<UserBuf>,
+    capacity: Cell<u64>,
+    /// Number of the last ordinary receive that was posted before.
+    after: Cell<u64>,
+    cookie: Cell<Cookie>,
 }
 
 /// The bit of a post's state that says that its end is told by a completion, or that it is none.
-const TELLS: u64 = 1 << 32;
+const TELLS: u32 = 1 << 31;
 
-/// Context and tag of a message as one number.
-#[inline(always)]
-fn number(context: Context, tag: i32) -> u64 {
-    u64::from(context.0) << 32 | u64::from(tag as u32)
-}
-
-/// The bits of that number that are the context.
-const ANY_TAG: u64 = !0 << 32;
+/// Any tag. It is that of no message.
+const ANY_TAG: i32 = i32::MIN;
 
 impl Post {
     /// Parts of its owner's request that have not ended; this receive is one. The owner may count others here, and use it when there is no
     /// receive.
     #[inline(always)]
     pub fn parts(&self) -> u32 {
-        self.state.get() as u32
+        self.state.get() & !TELLS
     }
 
     /// Sets how many parts have not ended; the owner has nothing posted.
     #[inline]
     pub fn set_parts(&self, parts: u32) {
-        self.state.set(TELLS | u64::from(parts));
+        self.state.set(TELLS | parts);
     }
 
     /// A part has ended.
@@ -79,7 +75,25 @@ impl Post {
     /// Whether it ended at once.
     #[inline(always)]
     pub fn is_finished(&self) -> bool {
-        self.state.get() == 0
+        self.state() == 0
+    }
+
+    /// 0 if it ended at once. It is the first word of a post.
+    #[inline(always)]
+    pub fn state(&self) -> u32 {
+        self.state.get()
+    }
+
+    /// Says where the message goes of a receive that is to be posted, and how many bytes fit there.
+    #[inline(always)]
+    pub fn set_place(&self, buf: UserBuf, capacity: u64) {
+        self.buf.set(buf);
+        self.capacity.set(capacity);
+    }
+
+    /// Says whose request it is. So it stays, however often it is posted.
+    pub fn set_cookie(&self, cookie: Cookie) {
+        self.cookie.set(cookie);
     }
 
     /// Whose request it is.
@@ -89,14 +103,14 @@ impl Post {
 
     /// In which context it receives.
     pub fn context(&self) -> Context {
-        Context((self.key.get() >> 32) as u32)
+        Context(self.context.get())
     }
 
     /// Which tags it accepts.
     pub fn selector(&self) -> TagSel {
-        match self.mask.get() {
+        match self.tag.get() {
             ANY_TAG => TagSel::Any,
-            _ => TagSel::Exact(self.key.get() as u32 as i32),
+            tag => TagSel::Exact(tag),
         }
     }
 
@@ -138,23 +152,24 @@ impl Post {
     }
 
     #[inline(always)]
-    fn accepts(&self, number: u64) -> bool {
-        (self.key.get() ^ number) & self.mask.get() == 0
+    fn accepts(&self, context: Context, tag: i32) -> bool {
+        let wanted = self.tag.get();
+        (wanted == tag || wanted == ANY_TAG) && self.context.get() == context.0
     }
 }
 
 /// What there is of one source: posts, and what bars others.
-#[derive(Default)]
 #[repr(C, align(32))]
 pub struct Row {
-    /// Posts in the list.
-    posts: Cell<u32>,
-    /// Reasons to go the ordinary way: unexpected messages, and a failure.
+    /// How many more posts the list may have.
+    room: Cell<u32>,
+    /// Reasons to go the ordinary way: unexpected messages, a failure, a full list.
     bars: Cell<u32>,
     /// For which contexts and tags; all bits are clear when there is no reason.
     barred: Cell<u64>,
-    head: Cell<Option<&'static Post>>,
-    tail: Cell<Option<&'static Post>>,
+    head: Link,
+    /// Where the next post is linked in: the head, or the last post.
+    end: Cell<&'static Link>,
 }
 
 /// The bit of a context and tag in [`Row::barred`]; neighbours have different ones.
@@ -167,13 +182,13 @@ impl Row {
     /// Whether a receive may be posted here.
     #[inline(always)]
     pub fn is_open(&self, context: Context, tag: TagSel) -> bool {
-        self.posts.get() < MOST && !self.is_barred(context, tag)
+        !self.is_barred(context, tag)
     }
 
     /// Whether no receive is posted here and no unexpected message may be for one that would be.
     #[inline(always)]
     pub fn is_clear(&self, context: Context, tag: TagSel) -> bool {
-        self.posts.get() == 0 && !self.is_barred(context, tag)
+        self.head.get().is_none() && !self.is_barred(context, tag)
     }
 
     #[inline(always)]
@@ -185,106 +200,143 @@ impl Row {
         self.barred.get() & bits != 0
     }
 
+    /// Posts a receive here, if the row [is open](Row::is_open) to it, behind all others. `source` is what its owner calls the row's
+    /// source. Whose it is, and the place of its message, was said before.
+    #[inline(always)]
+    pub fn post(
+        &self,
+        post: &'static Post,
+        (source, context, tag): (i32, Context, TagSel),
+        ordinary: &Ordinary,
+    ) {
+        post.state.set(1);
+        post.context.set(context.0);
+        post.tag.set(match tag {
+            TagSel::Exact(tag) => tag,
+            TagSel::Any => ANY_TAG,
+        });
+        post.origin[0].set(source);
+        post.after.set(ordinary[0].get());
+        self.append(post);
+    }
+
     #[inline(always)]
     fn append(&self, post: &'static Post) {
-        self.posts.set(self.posts.get() + 1);
-        match self.tail.replace(Some(post)) {
-            None => self.head.set(Some(post)),
-            Some(last) => last.next.set(Some(post)),
+        self.end.get().set(Some(post));
+        self.end.set(&post.next);
+        self.room.set(self.room.get() - 1);
+        if self.room.get() == 0 {
+            self.bar(!0);
         }
     }
 
-    /// The first post that accepts a message, and the one before it.
+    /// The first post that accepts a message, and where it is linked in.
     #[inline(always)]
-    fn find(&self, number: u64) -> Option<(Option<&'static Post>, &'static Post)> {
-        self.find_where(|post| post.accepts(number))
+    fn find(&'static self, context: Context, tag: i32) -> Option<(&'static Link, &'static Post)> {
+        self.find_where(|post| post.accepts(context, tag))
     }
 
     #[inline(always)]
     fn find_where(
-        &self,
+        &'static self,
         wanted: impl Fn(&Post) -> bool,
-    ) -> Option<(Option<&'static Post>, &'static Post)> {
-        let (mut before, mut at) = (None, self.head.get());
-        while let Some(post) = at {
+    ) -> Option<(&'static Link, &'static Post)> {
+        let mut link = &self.head;
+        while let Some(post) = link.get() {
             if wanted(post) {
-                return Some((before, post));
+                return Some((link, post));
             }
-            (before, at) = (at, post.next.get());
+            link = &post.next;
         }
         None
     }
 
+    /// Takes out a post that `link` links in.
     #[inline(always)]
-    fn unlink(&self, before: Option<&'static Post>, post: &'static Post) {
-        let next = post.next.get();
-        match before {
-            None => self.head.set(next),
-            Some(before) => before.next.set(next),
-        }
+    fn unlink(&self, link: &'static Link, post: &Post) {
+        let next = post.next.take();
+        link.set(next);
         if next.is_none() {
-            self.tail.set(before);
+            self.end.set(link);
         }
-        self.posts.set(self.posts.get() - 1);
+        let was_full = self.room.get() == 0;
+        self.room.set(self.room.get() + 1);
+        if was_full {
+            self.unbar();
+        }
+    }
+
+    /// A reason more to go the ordinary way, for the contexts and tags of these bits.
+    #[inline]
+    fn bar(&self, bits: u64) {
+        self.bars.set(self.bars.get() + 1);
+        self.barred.set(self.barred.get() | bits);
+    }
+
+    /// A reason less. Bits stay until the last has gone.
+    #[inline]
+    fn unbar(&self) {
+        self.bars.set(self.bars.get() - 1);
+        if self.bars.get() == 0 {
+            self.barred.set(0);
+        }
     }
 }
 
+/// What ordinary receives there are beside the light ones: the number of the last, and how many are posted now. Who posts looks at it
+/// each time, so it may lie where that is near.
+pub type Ordinary = [Cell<u64>; 2];
+
+/// Whether ordinary receives are posted.
+#[inline(always)]
+pub fn has_ordinary(ordinary: &Ordinary) -> bool {
+    ordinary[1].get() != 0
+}
+
 /// The rows of all sources, and what ordinary receives there are beside them.
-#[derive(Default)]
 pub struct Light {
-    rows: Box<[Row]>,
-    /// Number of the last ordinary receive.
-    last: Cell<u64>,
-    /// Ordinary receives that are posted now.
-    ordinary: Cell<usize>,
+    rows: &'static [Row],
+    ordinary: &'static Ordinary,
+}
+
+impl Default for Light {
+    fn default() -> Light {
+        Light::new(0)
+    }
 }
 
 impl Light {
     /// Rows for so many sources.
     pub(crate) fn new(sources: usize) -> Light {
-        Light {
-            rows: (0..sources).map(|_| Row::default()).collect(),
-            ..Light::default()
-        }
+        Light::beside(sources, Box::leak(Box::default()))
+    }
+
+    /// The same, where the ordinary receives are noted there. Rows are never given back: lists point to where they begin.
+    pub(crate) fn beside(sources: usize, ordinary: &'static Ordinary) -> Light {
+        let nowhere: &'static Link = Box::leak(Box::default());
+        let row = |_| Row {
+            room: Cell::new(MOST),
+            bars: Cell::new(0),
+            barred: Cell::new(0),
+            head: Cell::new(None),
+            end: Cell::new(nowhere),
+        };
+        let rows: &'static [Row] = Vec::leak((0..sources).map(row).collect());
+        rows.iter().for_each(|row| row.end.set(&row.head));
+        ordinary.iter().for_each(|number| number.set(0));
+        Light { rows, ordinary }
     }
 
     /// One row for each source, in order.
     #[inline(always)]
-    pub fn rows(&self) -> &[Row] {
-        &self.rows
+    pub fn rows(&self) -> &'static [Row] {
+        self.rows
     }
 
-    /// Whether ordinary receives are posted.
+    /// The ordinary receives.
     #[inline(always)]
-    pub fn has_ordinary(&self) -> bool {
-        self.ordinary.get() != 0
-    }
-
-    /// Posts a receive in a row of these that [is open](Row::is_open) to it, behind all others. `source` is what its owner calls
-    /// the row's source.
-    #[inline(always)]
-    pub fn post(
-        &self,
-        row: &Row,
-        post: &'static Post,
-        (source, context, tag): (i32, Context, TagSel),
-        (buf, capacity): (UserBuf, u64),
-        cookie: Cookie,
-    ) {
-        let (tag, mask) = match tag {
-            TagSel::Exact(tag) => (tag, !0),
-            TagSel::Any => (0, ANY_TAG),
-        };
-        post.next.set(None);
-        post.key.set(number(context, tag));
-        post.mask.set(mask);
-        post.buf.set(buf);
-        post.capacity.set(capacity);
-        post.cookie.set(cookie);
-        post.after.set(self.last.get());
-        post.state.set(1);
-        post.origin[0].set(source);
-        row.append(post);
+    pub fn ordinary(&self) -> &'static Ordinary {
+        self.ordinary
     }
 
     /// Takes the first post that accepts this message, if that is what comes first, it fits, and nobody is to be told.
@@ -297,12 +349,12 @@ impl Light {
         len: u64,
     ) -> Option<&'static Post> {
         let row = self.rows.get(source.index())?;
-        let (before, post) = row.find(number(context, tag))?;
+        let (link, post) = row.find(context, tag)?;
         let tells = post.state.get() & TELLS != 0;
-        if self.has_ordinary() || len > post.capacity.get() || tells {
+        if has_ordinary(self.ordinary) || len > post.capacity.get() || tells {
             return None;
         }
-        row.unlink(before, post);
+        row.unlink(link, post);
         Some(post)
     }
 
@@ -310,11 +362,11 @@ impl Light {
     #[inline]
     pub(super) fn take(&self, key: Key, older: Option<u64>) -> Option<&'static Post> {
         let row = self.rows.get(key.source as usize)?;
-        let (before, post) = row.find(number(Context(key.context), key.tag))?;
+        let (link, post) = row.find(Context(key.context), key.tag)?;
         if older.is_some_and(|number| number <= post.after.get()) {
             return None;
         }
-        row.unlink(before, post);
+        row.unlink(link, post);
         post.tell();
         Some(post)
     }
@@ -326,8 +378,8 @@ impl Light {
     ) -> Option<(Endpoint, &'static Post)> {
         self.rows.iter().zip(0..).find_map(|(row, source)| {
             let source = Endpoint(source);
-            let (before, post) = row.find_where(|post| wanted(source, post))?;
-            row.unlink(before, post);
+            let (link, post) = row.find_where(|post| wanted(source, post))?;
+            row.unlink(link, post);
             post.tell();
             Some((source, post))
         })
@@ -335,7 +387,6 @@ impl Light {
 
     /// The posts that accept this message, each with the number of the ordinary receive it follows.
     pub(super) fn accepting(&self, key: Key) -> impl Iterator<Item = (u64, &'static Post)> {
-        let number = number(Context(key.context), key.tag);
         let mut at = self
             .rows
             .get(key.source as usize)
@@ -345,34 +396,38 @@ impl Light {
             at = post.next.get();
             Some(post)
         });
-        let accepting = posts.filter(move |post| post.accepts(number));
+        let accepting = posts.filter(move |post| post.accepts(Context(key.context), key.tag));
         accepting.map(|post| (post.after.get(), post))
     }
 
     /// The sources that receives are posted for.
     pub(super) fn sources(&self) -> impl Iterator<Item = Endpoint> {
-        let rows = (0..).zip(&self.rows);
-        rows.filter(|(_, row)| row.posts.get() > 0)
+        let rows = (0..).zip(self.rows);
+        rows.filter(|(_, row)| row.head.get().is_some())
             .map(|(source, _)| Endpoint(source))
     }
 
     /// Number of posts.
     pub(super) fn len(&self) -> usize {
-        self.rows.iter().map(|row| row.posts.get() as usize).sum()
+        self.rows
+            .iter()
+            .map(|row| (MOST - row.room.get()) as usize)
+            .sum()
     }
 
     /// An ordinary receive is posted: its number.
     #[inline]
     pub(super) fn ordinary_posted(&self) -> u64 {
-        self.ordinary.set(self.ordinary.get() + 1);
-        self.last.set(self.last.get() + 1);
-        self.last.get()
+        let [last, posted] = self.ordinary;
+        posted.set(posted.get() + 1);
+        last.set(last.get() + 1);
+        last.get()
     }
 
     /// An ordinary receive is posted no more.
     #[inline]
     pub(super) fn ordinary_gone(&self) {
-        self.ordinary.set(self.ordinary.get() - 1);
+        self.ordinary[1].set(self.ordinary[1].get() - 1);
     }
 
     /// A message is unexpected: receives from its source that might be for it go the ordinary way.
@@ -389,8 +444,7 @@ impl Light {
     #[inline]
     fn bar_bits(&self, source: Endpoint, bits: u64) {
         if let Some(row) = self.rows.get(source.index()) {
-            row.bars.set(row.bars.get() + 1);
-            row.barred.set(row.barred.get() | bits);
+            row.bar(bits);
         }
     }
 
@@ -398,10 +452,7 @@ impl Light {
     #[inline]
     pub(super) fn unbar(&self, source: Endpoint) {
         if let Some(row) = self.rows.get(source.index()) {
-            row.bars.set(row.bars.get() - 1);
-            if row.bars.get() == 0 {
-                row.barred.set(0);
-            }
+            row.unbar();
         }
     }
 }

@@ -23,6 +23,6 @@ mod tests;
 mod unexpected;
 
 pub use bins::Slot;
-pub use light::{Light, Post, Row};
+pub use light::{Light, Ordinary, Post, Row, has_ordinary};
 pub use posted::Posted;
 pub use unexpected::Unexpected;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use boundary::UserBuf;
 use proptest::prelude::*;
 
-use super::{Light, Post, Posted, Slot, Unexpected};
+use super::{Light, Post, Posted, Slot, Unexpected, has_ordinary};
 use crate::words::{Context, Cookie, Endpoint, Source, TagSel};
 
 /// Sources of the model, numbered from 0.
@@ -27,8 +27,9 @@ fn post_light(light: &Light, s: Selector, id: u64) -> Option<&'static Post> {
         return None;
     }
     let post: &'static Post = Box::leak(Box::default());
-    let place = (UserBuf::NULL, 8 + id % 3);
-    light.post(row, post, (-7, s.1, s.2), place, Cookie(id));
+    post.set_place(UserBuf::NULL, 8 + id % 3);
+    post.set_cookie(Cookie(id));
+    row.post(post, (-7, s.1, s.2), light.ordinary());
     Some(post)
 }
 
@@ -240,9 +241,9 @@ fn at_once_is_not_out_of_turn() {
     let message = |posted: &Posted<u64>, len| posted.take_at_once(Endpoint(0), context, 5, len);
     posted.post(Source::Any, context, TagSel::Any, 1);
     let post = post_light(&light, (source, context, TagSel::Exact(5)), 2).unwrap();
-    assert!(light.has_ordinary() && message(&posted, 1).is_none());
+    assert!(has_ordinary(light.ordinary()) && message(&posted, 1).is_none());
     assert_eq!(posted.take(Endpoint(0), context, 5), Some(1));
-    assert!(!light.has_ordinary() && message(&posted, post.capacity() + 1).is_none());
+    assert!(!has_ordinary(light.ordinary()) && message(&posted, post.capacity() + 1).is_none());
     post.tell();
     assert!(message(&posted, 1).is_none());
     assert_eq!(posted.take(Endpoint(0), context, 5), Some(2));
@@ -300,14 +301,7 @@ fn awaited_sources() {
     let slot = posted.post(Source::From(Endpoint(3)), context, exact(1), 1);
     posted.post(Source::From(Endpoint(3)), context, exact(2), 2);
     let post: &'static Post = Box::leak(Box::default());
-    let place = (UserBuf::NULL, 0);
-    light.post(
-        &light.rows()[2],
-        post,
-        (2, context, exact(1)),
-        place,
-        Cookie(7),
-    );
+    light.rows()[2].post(post, (2, context, exact(1)), light.ordinary());
     assert!(posted.sources().into_iter().eq([Endpoint(2), Endpoint(3)]));
     posted.remove(slot);
     assert!(posted.sources().contains(&Endpoint(3)));

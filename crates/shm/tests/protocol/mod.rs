@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use boundary::UserBuf;
 use layout::{Bounds, Kind, Tree};
+use mtmi::matching::has_ordinary;
 use mtmi::{
     Completion, Context, Cookie, Endpoint, Outcome, SendMode, Sleeper, Source, Submit, TagSel,
     Transport,
@@ -155,10 +156,10 @@ fn receive_at_once(me: &mut Rank, context: Context, tag: TagSel, v: &mut [u8]) -
     // SAFETY: the call is over before the memory is used for something else.
     let buf = unsafe { UserBuf::new(v.as_mut_ptr() as usize) };
     let (light, ports) = (me.t.light().clone(), me.t.fabric().ports().clone());
-    if !light.rows()[0].is_clear(context, tag) || light.has_ordinary() {
+    if !light.rows()[0].is_clear(context, tag) || has_ordinary(light.ordinary()) {
         return None;
     }
-    ports.all()[0].receive(context, tag, buf, v.len(), ports.looks())
+    ports.all()[0].receive(context, tag, buf, v.len(), || ports.looks())
 }
 
 /// What is received at once is what a receive would have got, and never a message that somebody else is to have.
