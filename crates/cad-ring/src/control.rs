@@ -127,11 +127,12 @@ impl Own {
         format!("{HELLO}/{VERSION}/{place:016x}/{name}/{secret}")
     }
 
-    /// The control of process `rank`; `cards` has what all processes published, in their order.
+    /// Where all processes can be called; `cards` has what they published, in their order. If not all are
+    /// neighbours, each process finds that.
     ///
     /// # Errors
     /// In words: whose card is no neighbour's.
-    pub fn join(self, rank: u32, cards: &[String]) -> Result<Control, String> {
+    fn addresses(&self, cards: &[String]) -> Result<Vec<Address>, String> {
         let mut others = Vec::with_capacity(cards.len());
         for (peer, card) in cards.iter().enumerate() {
             let parts: Vec<&str> = card.split('/').collect();
@@ -154,6 +155,23 @@ impl Own {
                 secret: secret.to_owned(),
             });
         }
+        Ok(others)
+    }
+
+    /// Whether these are the cards of neighbours.
+    ///
+    /// # Errors
+    /// In words: whose is not.
+    pub fn fits(&self, cards: &[String]) -> Result<(), String> {
+        self.addresses(cards).map(drop)
+    }
+
+    /// The control of process `rank`.
+    ///
+    /// # Errors
+    /// As of [`fits`](Own::fits).
+    pub fn join(self, rank: u32, cards: &[String]) -> Result<Control, String> {
+        let others = self.addresses(cards)?;
         Ok(Control {
             rank,
             listener: self.listener,
@@ -335,6 +353,11 @@ impl Control {
     /// Whether something could not be done at once: let a caller in, or say something.
     pub fn is_behind(&self) -> bool {
         self.deaf || !self.unsaid.is_empty()
+    }
+
+    /// Whether everything was said to this process that there is to say.
+    pub fn has_said_all(&self, peer: u32) -> bool {
+        !self.unsaid.contains_key(&peer)
     }
 
     /// Tries again what could not be done at once.

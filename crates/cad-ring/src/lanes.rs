@@ -103,6 +103,16 @@ impl Lanes {
         self.streams.contains_key(&place)
     }
 
+    /// Closes the streams of a channel, and forgets it.
+    pub fn forget(&mut self, channel: u32) {
+        let gone = |place: &Place, _: &mut Stream| place.channel == channel;
+        for (place, stream) in self.streams.extract_if(gone) {
+            if let Some(count) = self.lent.get_mut(&place.peer) {
+                *count = count.saturating_sub(stream.lent.len());
+            }
+        }
+    }
+
     /// Places of which anything is known.
     #[cfg(test)]
     pub fn places(&self) -> usize {

@@ -5,9 +5,9 @@
 //! line in the order of their numbers. An issue that fails tells all peers of its plan, and then closes its
 //! streams, so whoever finds a stream at its end can know why.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -59,6 +59,15 @@ impl Opening {
         self.own.card()
     }
 
+    /// Whether these cards, those of all processes in their order, are of a job that this executor serves: all
+    /// processes come to the same answer.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub fn fits(&self, cards: &[String]) -> Result<(), Unusable> {
+        self.own.fits(cards).map_err(Unusable)
+    }
+
     /// The executor of process `rank`, for the thread that calls this; `cards` are those of all
     /// processes, in their order.
     ///
@@ -76,6 +85,8 @@ impl Opening {
             issued: HashMap::new(),
             lines: HashMap::new(),
             overs: HashMap::new(),
+            forgotten: HashSet::new(),
+            leaving: Vec::new(),
             codes: HashMap::new(),
             spare_tokens: Vec::new(),
             spare_pairs: Vec::new(),
@@ -105,6 +116,9 @@ pub struct Ring {
     lines: HashMap<(u32, u8), VecDeque<usize>>,
     /// By peer: what it told of the ends of issues that are still to come here.
     overs: HashMap<u32, BTreeMap<(u32, u64), State>>,
+    /// Channels on which nothing more is issued; and of these, those that still need something.
+    forgotten: HashSet<u32>,
+    leaving: Vec<u32>,
     codes: HashMap<*const Plan, (Weak<Plan>, Rc<Code>)>,
     spare_tokens: Vec<OwnedFd>,
     spare_pairs: Vec<Pair>,
@@ -186,6 +200,9 @@ impl Executor for Ring {
             self.attend();
         }
         self.cancel_again();
+        if !self.leaving.is_empty() {
+            self.let_go();
+        }
         moved
     }
 
@@ -201,8 +218,7 @@ impl Executor for Ring {
             if deadline.is_some_and(|d| Instant::now() >= d) {
                 return State::Pending;
             }
-            let soon = self.is_failing() || self.control.is_behind();
-            let again = soon.then(|| Instant::now() + AGAIN);
+            let again = self.look_again();
             let until = deadline.into_iter().chain(again).min();
             self.uring.wait(until);
         }
@@ -232,7 +248,30 @@ impl Executor for Ring {
     }
 }
 
+/// What becomes readable when there is something for `progress` to do.
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.uring.fd()
+    }
+}
+
 impl Ring {
+    /// Whether `progress` has something to do.
+    pub fn is_ready(&mut self) -> bool {
+        self.uring.is_ready()
+    }
+
+    /// Until when whoever waits by other means than `wait` may sleep, if something has to be tried again.
+    pub fn look_again(&self) -> Option<Instant> {
+        let soon = self.is_failing() || self.control.is_behind();
+        soon.then(|| Instant::now() + AGAIN)
+    }
+
+    /// The processes that are gone.
+    pub fn lost(&self) -> impl Iterator<Item = u32> {
+        self.control.lost()
+    }
+
     /// The code of a plan, from an earlier issue or new.
     fn compiled(&mut self, plan: &Rc<Plan>) -> Result<Rc<Code>, String> {
         let key = Rc::as_ptr(plan);

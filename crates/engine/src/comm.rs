@@ -16,11 +16,16 @@ use crate::attr::Attributes;
 use crate::errhandler::Errhandler;
 use crate::group::Group;
 use crate::info::Info;
+use crate::kernel::Channels;
 use crate::numbers::Numbers;
 use crate::topology::Topology;
 
 /// Bits of a context id that count within one owner.
-const COUNTER_BITS: u32 = 14;
+pub(crate) const COUNTER_BITS: u32 = 14;
+/// Bits of the ids that are given out once only where the kernel runs collectives: the lower half.
+pub(crate) const UNIQUE_BITS: u32 = COUNTER_BITS - 1;
+/// How many these are.
+pub(crate) const UNIQUE_IDS: u32 = 1 << UNIQUE_BITS;
 
 /// The counter of `MPI_COMM_WORLD`, whose owner is process 0.
 pub const OF_WORLD: u16 = 0;
@@ -34,17 +39,22 @@ pub const OF_END: u16 = 2;
 pub struct ContextIds {
     free: Rc<RefCell<VecDeque<u16>>>,
     next: Cell<u16>,
+    /// Whether the lower half is given out once only.
+    unique: Cell<bool>,
 }
 
 /// A context id in use; given back when dropped.
 pub struct ContextLease {
     id: u16,
-    free: Rc<RefCell<VecDeque<u16>>>,
+    /// Where it goes back to, if it may be used again.
+    free: Option<Rc<RefCell<VecDeque<u16>>>>,
 }
 
 impl Drop for ContextLease {
     fn drop(&mut self) {
-        self.free.borrow_mut().push_back(self.id);
+        if let Some(free) = &self.free {
+            free.borrow_mut().push_back(self.id);
+        }
     }
 }
 
@@ -54,7 +64,13 @@ impl ContextIds {
         ContextIds {
             free: Rc::default(),
             next: Cell::new(OF_END + 1),
+            unique: Cell::new(false),
         }
+    }
+
+    /// From now on the lower half of the ids is given out once only.
+    pub(crate) fn begin_unique(&self) {
+        self.unique.set(true);
     }
 
     /// Takes an id for a communicator whose rank 0 is the process `owner` (this one).
@@ -72,13 +88,9 @@ impl ContextIds {
                 format!("{most} communicators with this rank as their rank 0 exist; free some");
             fault(consts::ERR_OTHER, text)
         })?;
-        Ok((
-            context(owner, id),
-            ContextLease {
-                id,
-                free: self.free.clone(),
-            },
-        ))
+        let once = self.unique.get() && u32::from(id) < UNIQUE_IDS;
+        let free = (!once).then(|| self.free.clone());
+        Ok((context(owner, id), ContextLease { id, free }))
     }
 }
 
@@ -111,6 +123,8 @@ pub struct Comm {
     collectives: Cell<u32>,
     /// The numbers of its persistent collectives.
     pub(crate) numbers: Numbers,
+    /// What tells its collectives in the kernel from others.
+    pub(crate) channels: Channels,
     _lease: Option<ContextLease>,
 }
 
@@ -143,6 +157,7 @@ impl Comm {
             info: RefCell::default(),
             collectives: Cell::new(0),
             numbers: Numbers::default(),
+            channels: Channels::default(),
             _lease: lease,
         }
     }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use cad_run::State;
 
 use super::Ring;
+use crate::claims;
 use crate::code::Code;
 use crate::lanes::{LANES, Place, lane};
 use crate::packet::News;
@@ -38,9 +39,11 @@ impl Ring {
                 lane: lane(number),
                 peer,
             };
-            let known = self.lanes.knows(place);
-            let secrets = self.control.secrets(peer);
-            if !self.claims.claim(channel, peer, secrets)? && !known {
+            let lends = match self.claims.decided(channel, peer) {
+                Some(lends) => lends,
+                None => self.claim(place)?,
+            };
+            if !lends && !self.lanes.knows(place) {
                 coming.push(place);
             }
         }
@@ -56,6 +59,55 @@ impl Ring {
             }
         }
         Ok(())
+    }
+
+    /// Decides who lends a channel's streams; whether this process does.
+    fn claim(&mut self, place: Place) -> io::Result<bool> {
+        let secrets = self.control.secrets(place.peer);
+        let mut held = claims::take(place.channel, secrets)?;
+        if held.is_some() {
+            // Who is through with the channel has given the name up, after it had lent what is needed here.
+            self.control.hear_all(place.peer);
+            self.hear();
+            held = held.filter(|_| !self.lanes.knows(place));
+        }
+        let lends = held.is_some();
+        self.claims.decide(place.channel, place.peer, held);
+        Ok(lends)
+    }
+
+    /// Lets go of a channel on which nothing more is issued, here or by peers with this process: closes its streams
+    /// when its issues are over. Its number may not be used again.
+    pub fn forget(&mut self, channel: u32) {
+        if self.forgotten.insert(channel) {
+            self.leaving.push(channel);
+            self.let_go();
+        }
+    }
+
+    /// Lets go of what is kept of channels that were forgotten, as far as nothing needs it.
+    pub(super) fn let_go(&mut self) {
+        let leaving = std::mem::take(&mut self.leaving);
+        for channel in leaving {
+            let busy = (0..LANES).any(|lane| {
+                let line = self.lines.get(&(channel, lane));
+                line.is_some_and(|line| !line.is_empty())
+            });
+            let mut peers = 0..self.control.size();
+            let lending = peers
+                .any(|peer| self.claims.holds(channel, peer) && !self.control.has_said_all(peer));
+            if busy || lending {
+                self.leaving.push(channel);
+                continue;
+            }
+            self.issued.remove(&channel);
+            self.lines.retain(|&(c, _), _| c != channel);
+            for overs in self.overs.values_mut() {
+                overs.retain(|&(c, _), _| c != channel);
+            }
+            self.lanes.forget(channel);
+            self.claims.forget(channel);
+        }
     }
 
     /// The streams of an issue, made where that is up to this process; `None` if some are still missing.
@@ -120,6 +172,9 @@ impl Ring {
                     from,
                     socket,
                 } => {
+                    if self.is_let_go(channel) {
+                        continue;
+                    }
                     let place = Place {
                         channel,
                         lane,
@@ -152,8 +207,16 @@ impl Ring {
         some
     }
 
+    /// Whether nothing is kept of a channel any more.
+    fn is_let_go(&self, channel: u32) -> bool {
+        self.forgotten.contains(&channel) && !self.leaving.contains(&channel)
+    }
+
     /// A peer's part of an issue has ended early, and with it the stream.
     fn peer_is_over(&mut self, peer: u32, channel: u32, number: u64, why: State) {
+        if self.is_let_go(channel) {
+            return;
+        }
         let place = Place {
             channel,
             lane: lane(number),

@@ -16,9 +16,16 @@ pub(super) fn keep(e: &Engine, call: Call, info: Handle, request: &mut Handle) -
     Ok(())
 }
 
+/// The same for a collective that the kernel may run.
+fn keep_handed(e: &Engine, call: Call, info: Handle, request: &mut Handle) -> Result<()> {
+    e.hints(info)?;
+    *request = e.keep_handed(call)?;
+    Ok(())
+}
+
 /// `MPI_Barrier_init`.
 pub fn barrier_init(e: &Engine, comm: Handle, info: Handle, request: &mut Handle) -> Result<()> {
-    keep(e, prepare_barrier(e, comm)?, info, request)
+    keep_handed(e, prepare_barrier(e, comm)?, info, request)
 }
 
 /// `MPI_Bcast_init`.
@@ -33,7 +40,7 @@ pub fn bcast_init(
     info: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    keep(
+    keep_handed(
         e,
         prepare_bcast(e, buffer, count, datatype, root, comm)?,
         info,
@@ -56,7 +63,7 @@ pub fn gather_init(
     info: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    keep(
+    keep_handed(
         e,
         prepare_gather(
             e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
@@ -107,7 +114,7 @@ pub fn scatter_init(
     info: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    keep(
+    keep_handed(
         e,
         prepare_scatter(
             e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
@@ -157,7 +164,7 @@ pub fn allgather_init(
     info: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    keep(
+    keep_handed(
         e,
         prepare_allgather(
             e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
@@ -206,7 +213,7 @@ pub fn alltoall_init(
     info: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    keep(
+    keep_handed(
         e,
         prepare_alltoall(
             e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
@@ -283,7 +290,7 @@ pub fn reduce_init(
     info: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    keep(
+    keep_handed(
         e,
         prepare_reduce(e, sendbuf, recvbuf, count, datatype, op, root, comm)?,
         info,
@@ -304,7 +311,7 @@ pub fn allreduce_init(
     info: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    keep(
+    keep_handed(
         e,
         prepare_allreduce(e, sendbuf, recvbuf, count, datatype, op, comm)?,
         info,

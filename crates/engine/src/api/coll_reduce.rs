@@ -289,7 +289,7 @@ pub fn ireduce(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.start_collective(prepare_reduce(
+    *request = e.hand_collective(prepare_reduce(
         e, sendbuf, recvbuf, count, datatype, op, root, comm,
     )?)?;
     Ok(())
@@ -323,7 +323,7 @@ pub fn iallreduce(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.start_collective(prepare_allreduce(
+    *request = e.hand_collective(prepare_allreduce(
         e, sendbuf, recvbuf, count, datatype, op, comm,
     )?)?;
     Ok(())
