@@ -138,13 +138,15 @@ impl Ring {
             if place != wanted && self.lanes.knows(place) {
                 continue;
             }
-            let Ok(far) = self.lanes.make(place, number) else {
+            // Another lane may still have earlier issues in line that need it.
+            let from = if place == wanted { number } else { 0 };
+            let Ok(far) = self.lanes.make(place, from) else {
                 // Without descriptors nothing can be sent: as good as gone.
                 self.control.lose(wanted.peer);
                 return;
             };
             let (channel, peer) = (place.channel, place.peer);
-            self.control.lend(peer, channel, lane, number, far);
+            self.control.lend(peer, channel, lane, from, far);
         }
     }
 
