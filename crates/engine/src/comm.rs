@@ -185,3 +185,38 @@ impl Comm {
             .replace(self.collectives.get().wrapping_add(1))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn many(ids: &ContextIds) -> Vec<u32> {
+        let one = |_| ids.lease(3).map(|(context, _lease)| context);
+        (0..3 << COUNTER_BITS).filter_map(|i| one(i).ok()).collect()
+    }
+
+    #[test]
+    fn ids_come_back_when_they_are_free() {
+        let all = many(&ContextIds::new());
+        assert_eq!(all.len(), 3 << COUNTER_BITS);
+        let first = context(3, OF_END + 1);
+        assert!(all.iter().filter(|&&c| c == first).count() > 1);
+    }
+
+    #[test]
+    fn where_channels_are_made_of_ids_the_lower_half_comes_once() {
+        let ids = ContextIds::new();
+        ids.begin_unique();
+        let all = many(&ids);
+        assert_eq!(all.len(), 3 << COUNTER_BITS);
+        let mut low: Vec<u32> = all
+            .into_iter()
+            .filter(|&c| (c >> 1) & ((1 << COUNTER_BITS) - 1) < UNIQUE_IDS)
+            .collect();
+        let given = low.len();
+        assert_eq!(given, UNIQUE_IDS as usize - usize::from(OF_END + 1));
+        low.sort_unstable();
+        low.dedup();
+        assert_eq!(low.len(), given);
+    }
+}
