@@ -211,10 +211,11 @@ impl Engine {
         let who = rank.map_or("this process".to_string(), |r| format!("rank {r}"));
         let class = self.error_string(fault.class);
         let scope = if alone { " (MPI_ERRORS_ABORT)" } else { "" };
-        self.abort_job(
-            1,
-            &format!("{who}: {call} failed{scope}: {}. [{class}]", fault.text),
-        )
+        let text = format!("{who}: {call} failed{scope}: {}. [{class}]", fault.text);
+        match fault.class {
+            consts::ERR_PROC_ABORTED => self.abort_job_for_another(1, &text),
+            _ => self.abort_job(1, &text),
+        }
     }
 
     /// Calls an error handler for `MPI_Comm_call_errhandler`.

@@ -196,6 +196,20 @@ impl Engine {
     /// Ends the whole job with `code`, saying why. It is said here and not to the launcher, which would
     /// say it again.
     pub(crate) fn abort_job(&self, code: i32, message: &str) -> ! {
+        self.end_job(code, message, |job| job.abort(code, ""))
+    }
+
+    /// The same because another rank is gone or out of reach.
+    pub(crate) fn abort_job_for_another(&self, code: i32, message: &str) -> ! {
+        self.end_job(code, message, |job| job.abort_for_another(code))
+    }
+
+    fn end_job(
+        &self,
+        code: i32,
+        message: &str,
+        tell: impl FnOnce(&mut Job) -> std::result::Result<(), wireup::Error>,
+    ) -> ! {
         eprintln!("yamabiko: {message}");
         // A forked child ends alone: the job that it inherited is its parent's, who may be well.
         if !self.fork_mark.forked()
@@ -206,7 +220,7 @@ impl Engine {
                 page.phase(ReportPhase::Aborted);
             }
             // If the launcher can't be told, ending this process still makes it end the others.
-            let _ = world.job.abort(code, "");
+            let _ = tell(&mut world.job);
         }
         sys::process::end(code)
     }

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 /// Between the first failure and SIGTERM.
 const GRACE: Duration = Duration::from_millis(20);
+/// The same while all that is known are answers of ranks to another's end, which then is not known yet.
+const GRACE_FOR_CAUSE: Duration = Duration::from_millis(300);
 /// Between the first failure and SIGKILL.
 const KILL_AFTER: Duration = Duration::from_secs(1);
 /// Between a signal that asks the job to end and SIGKILL. Batch systems kill by themselves after 30 s
@@ -51,7 +53,7 @@ pub enum Step {
 enum Stage {
     Running,
     Asked { kill_at: Instant },
-    Grace { failed: Instant },
+    Grace { failed: Instant, until: Instant },
     Terminating { failed: Instant },
     Leftover { kill_at: Instant },
     Killing { again_at: Instant },
@@ -72,10 +74,23 @@ impl Default for Course {
 }
 
 impl Course {
-    /// A rank failed: the job is to end.
-    pub fn failed(&mut self, now: Instant) {
-        if !self.has_failed() {
-            self.stage = Stage::Grace { failed: now };
+    /// A rank failed: the job is to end. `is_cause`: not as an answer to another's end.
+    pub fn failed(&mut self, now: Instant, is_cause: bool) {
+        let grace = if is_cause { GRACE } else { GRACE_FOR_CAUSE };
+        match self.stage {
+            Stage::Running | Stage::Asked { .. } => {
+                self.stage = Stage::Grace {
+                    failed: now,
+                    until: now + grace,
+                }
+            }
+            Stage::Grace { failed, until } => {
+                self.stage = Stage::Grace {
+                    failed,
+                    until: until.min(now + grace),
+                }
+            }
+            _ => {}
         }
     }
 
@@ -113,7 +128,7 @@ impl Course {
         match self.stage {
             Stage::Running => None,
             Stage::Asked { kill_at } => Some(kill_at),
-            Stage::Grace { failed } => Some(failed + GRACE),
+            Stage::Grace { until, .. } => Some(until),
             Stage::Terminating { failed } => Some(failed + KILL_AFTER),
             Stage::Leftover { kill_at } if sight.family_lives => Some(kill_at),
             Stage::Killing { again_at } if sight.family_lives => Some(again_at),
@@ -131,7 +146,7 @@ impl Course {
                         kill_at: now + LEFTOVER_TIME,
                     }
                 }
-                Stage::Grace { failed } | Stage::Terminating { failed } => {
+                Stage::Grace { failed, .. } | Stage::Terminating { failed } => {
                     self.stage = Stage::Leftover {
                         kill_at: failed + KILL_AFTER,
                     };
@@ -147,7 +162,7 @@ impl Course {
                 self.killing(now);
                 Step::LosePatience
             }
-            Stage::Grace { failed } if now >= failed + GRACE => {
+            Stage::Grace { failed, until } if now >= until => {
                 self.stage = Stage::Terminating { failed };
                 Step::Terminate
             }
@@ -199,7 +214,7 @@ mod tests {
     fn a_failure_ends_within_the_bound() {
         let (mut c, t) = (Course::default(), Instant::now());
         let s = sight(true, true, true);
-        c.failed(t);
+        c.failed(t, true);
         assert_eq!(c.step(t, &s), Step::Wait);
         assert!(!c.is_ending());
         assert_eq!(c.step(t + GRACE, &s), Step::Terminate);
@@ -208,6 +223,20 @@ mod tests {
         assert_eq!(c.step(t + KILL_AFTER, &s), Step::Kill);
         assert_eq!(c.step(t + KILL_AFTER, &s), Step::Wait);
         assert_eq!(c.step(t + KILL_AFTER + KILL_AGAIN, &s), Step::Kill);
+    }
+
+    #[test]
+    fn an_answer_waits_for_the_cause() {
+        let (mut c, t) = (Course::default(), Instant::now());
+        let s = sight(true, true, true);
+        c.failed(t, false);
+        assert_eq!(c.step(t + 2 * GRACE, &s), Step::Wait);
+        c.failed(t + 3 * GRACE, true);
+        assert_eq!(c.deadline(&s), Some(t + 4 * GRACE));
+        assert_eq!(c.step(t + 4 * GRACE, &s), Step::Terminate);
+        let mut alone = Course::default();
+        alone.failed(t, false);
+        assert_eq!(alone.step(t + GRACE_FOR_CAUSE, &s), Step::Terminate);
     }
 
     #[test]
@@ -240,14 +269,14 @@ mod tests {
         assert_eq!(heeding.step(t, &sight(false, false, false)), Step::Conclude);
         let mut failing = Course::default();
         failing.asked(t);
-        failing.failed(t);
+        failing.failed(t, true);
         assert_eq!(failing.step(t + GRACE, &s), Step::Terminate);
     }
 
     #[test]
     fn a_kill_does_not_wait() {
         let (mut c, t) = (Course::default(), Instant::now());
-        c.failed(t);
+        c.failed(t, true);
         c.kill(t);
         assert_eq!(c.step(t, &sight(true, true, true)), Step::Kill);
     }

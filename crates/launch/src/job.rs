@@ -181,8 +181,9 @@ impl Job {
             return;
         }
         if self.cleanup {
+            let is_cause = !matches!(failure, Failure::Answer(_));
             self.verdict.note(rank, failure);
-            self.course.failed(now);
+            self.course.failed(now, is_cause);
         } else if self.verdict.note(rank, failure.clone()) {
             match failure {
                 Failure::Signal(signal) if self.was_passed_on(signal) => self.tell_signal(signal),
@@ -209,7 +210,10 @@ impl Job {
                     let rank = u32::try_from(to).unwrap_or(u32::MAX);
                     self.send(self.members[to].host, &Down::Reply(rank, text));
                 }
-                Action::Abort { code, message } => {
+                Action::Abort { code, answers, .. } if answers => {
+                    self.fail(rank, Failure::Answer(code), now);
+                }
+                Action::Abort { code, message, .. } => {
                     self.fail(rank, Failure::Abort(code, message), now);
                 }
                 Action::Violation(what) => self.violation(rank, what, now),

@@ -15,6 +15,8 @@ pub enum Failure {
     Signal(i32),
     /// It called `MPI_Abort`, or an error handler did.
     Abort(i32, String),
+    /// Its error handler aborted, as it needed a rank that was gone or out of reach.
+    Answer(i32),
     /// It ended with code 0 between `MPI_Init` and `MPI_Finalize`.
     Unfinalized,
     /// It ended without joining a barrier in which this other rank waits.
@@ -31,11 +33,13 @@ impl Failure {
     fn exit_code(&self) -> i32 {
         match self {
             // Only the low 8 bits reach the shell; an error must not become a success there.
-            Failure::Exit(code) | Failure::Abort(code, _) => match (code & 0xff, *code) {
-                (0, 0) => 0,
-                (0, _) => 1,
-                (low, _) => low,
-            },
+            Failure::Exit(code) | Failure::Abort(code, _) | Failure::Answer(code) => {
+                match (code & 0xff, *code) {
+                    (0, 0) => 0,
+                    (0, _) => 1,
+                    (low, _) => low,
+                }
+            }
             Failure::Signal(signal) => 128 + signal,
             Failure::Unfinalized | Failure::Absent(_) | Failure::Violation(_) => 1,
             Failure::HostLost => 1,
@@ -64,6 +68,12 @@ impl fmt::Display for Failure {
             }
             Failure::Abort(code, message) => {
                 write!(f, "aborted the job with code {code}: {message}")
+            }
+            Failure::Answer(code) => {
+                write!(
+                    f,
+                    "aborted the job with code {code}, as it could not reach another rank"
+                )
             }
             Failure::Unfinalized => {
                 f.write_str("exited with code 0 after MPI_Init without calling MPI_Finalize")
@@ -137,13 +147,17 @@ impl Verdict {
     }
 
     /// The failure that explains the others: a crash if there is one (an exit or abort beside it is
-    /// more likely somebody's answer to the crash), else the first.
+    /// more likely somebody's answer to the crash), else the first that is no answer to another, else the first.
     pub fn root(&self) -> Option<&(usize, Failure)> {
         let crash = self
             .failures
             .iter()
             .find(|(_, f)| matches!(f, Failure::Signal(_) | Failure::HostLost) && !self.in_order);
-        crash.or(self.failures.first())
+        let causes = || {
+            let is_cause = |(_, f): &&(usize, Failure)| !matches!(f, Failure::Answer(_));
+            self.failures.iter().find(is_cause)
+        };
+        crash.or_else(causes).or(self.failures.first())
     }
 
     /// How this rank failed, if it did.
@@ -207,7 +221,13 @@ mod tests {
             (v.root().unwrap().0, v.exit_code(), v.others()),
             (0, 137, 1)
         );
+        let mut answered = Verdict::default();
+        answered.note(2, Failure::Answer(1));
+        assert_eq!(answered.exit_code(), 1);
+        answered.note(1, Failure::Exit(3));
+        assert_eq!((answered.root().unwrap().0, answered.exit_code()), (1, 3));
         let mut first = Verdict::new(true);
+        first.note(2, Failure::Answer(1));
         first.note(1, Failure::Exit(3));
         first.note(0, Failure::Signal(9));
         assert_eq!(first.exit_code(), 3);

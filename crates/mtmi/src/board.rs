@@ -1,8 +1,8 @@
 //! Boards: memory of each process that all processes of its machine read, for what one tells many.
 //!
-//! A board has one writer, but for what a reader hands back. Words of it are flags (a store is published, a load sees what was stored before it); the
-//! rest is bytes that a flag says are there. Who writes a flag that somebody may sleep for rings that process's
-//! doorbell afterwards.
+//! A board has one writer, but for what a reader hands back. Words of it are flags (a store is published, a load sees what
+//! was stored before it); the rest is bytes that a flag says are there. Who writes a flag that somebody may sleep for
+//! rings that process's doorbell afterwards.
 
 use boundary::UserBuf;
 

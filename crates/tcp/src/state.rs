@@ -56,6 +56,8 @@ pub struct Tcp {
     pub(crate) shortage: Option<Shortage>,
     pub(crate) timers: Timers,
     pub(crate) clock: Rarely,
+    /// When to look at all peers.
+    pub(crate) news: Rarely,
     /// Whether `Timer::Pulse` is set.
     pub(crate) watching: bool,
     pub(crate) active: Active,
@@ -221,7 +223,8 @@ impl Listening {
             deaf: false,
             shortage: None,
             timers: Timers::default(),
-            clock: Rarely::default(),
+            clock: Rarely::CLOCK,
+            news: Rarely::NEWS,
             watching: false,
             active: Active::new(),
             patience: self.patience,

@@ -48,21 +48,29 @@ impl Timers {
     }
 }
 
-/// Says now and then that a look at the clock is due, which costs more than asking here.
-#[derive(Default)]
+/// Says now and then that something is due that costs more than asking here.
 pub(crate) struct Rarely {
     last: u64,
+    /// In cycles of the processor's clock.
+    pause: u64,
 }
 
-/// Some microseconds, which no timer here minds.
-const CYCLES: u64 = 20_000;
-
 impl Rarely {
+    /// Some microseconds, which no timer here minds.
+    pub const CLOCK: Rarely = Rarely::every(20_000);
+
+    /// About a millisecond, which nobody minds who looks that rarely, and in which a look costs nothing.
+    pub const NEWS: Rarely = Rarely::every(2_000_000);
+
+    const fn every(pause: u64) -> Rarely {
+        Rarely { last: 0, pause }
+    }
+
     /// Whether some time has passed since it last said so.
     #[inline]
     pub fn is_due(&mut self) -> bool {
         let now = sys::clock::cycles();
-        let due = now.wrapping_sub(self.last) > CYCLES;
+        let due = now.wrapping_sub(self.last) > self.pause;
         if due {
             self.last = now;
         }

@@ -140,7 +140,10 @@ impl Job {
                 watch.look(child.id());
             }
             std::thread::sleep(pause);
-            pause = (pause * 3 / 2).min(Duration::from_millis(30));
+            // A short run has its library mapped for a moment only.
+            if !self.proof || watch.has_seen_any() {
+                pause = (pause * 3 / 2).min(Duration::from_millis(30));
+            }
         };
         let bytes = std::fs::read(&log).map_err(|e| format!("{}: {e}", log.display()))?;
         let _ = std::fs::remove_file(&log);
@@ -247,6 +250,11 @@ impl Watch {
                 .or_default()
                 .extend(libraries.map(PathBuf::from));
         }
+    }
+
+    /// Whether any MPI library was seen.
+    fn has_seen_any(&self) -> bool {
+        self.mapped.values().any(|libraries| !libraries.is_empty())
     }
 
     /// At least one process maps a library of `folder`, none maps another MPI library.

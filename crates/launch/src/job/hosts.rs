@@ -79,7 +79,7 @@ impl Job {
             (0..2).for_each(|which| member.close_output(which));
         });
         self.hosts.iter_mut().for_each(|h| h.family_lives = false);
-        self.course.failed(now);
+        self.course.failed(now, true);
     }
 
     /// Takes what came from all hosts.
@@ -313,7 +313,7 @@ impl Job {
         if ends {
             self.announced = true;
             if self.started {
-                self.course.failed(now);
+                self.course.failed(now, true);
             } else {
                 self.abandon_start(now);
             }

@@ -47,7 +47,7 @@ impl Job {
         };
         let doing = match failure {
             // It was aborting, or nowhere.
-            Failure::Abort(..) | Failure::NotStarted(..) => String::new(),
+            Failure::Abort(..) | Failure::Answer(_) | Failure::NotStarted(..) => String::new(),
             _ => format!("; it was {}", self.doing(rank)),
         };
         self.sinks[1].say(&format!("mpiexec: rank {rank}{process} {failure}{doing}"));

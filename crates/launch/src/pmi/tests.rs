@@ -123,6 +123,7 @@ fn aborts() {
         vec![Action::Abort {
             code,
             message: message.into(),
+            answers: false,
         }]
     };
     assert_eq!(
@@ -133,6 +134,8 @@ fn aborts() {
         abort(7, "MPI_X had bad luck")
     );
     assert_eq!(s.line(0, b"cmd=abort exitcode=99999999999\n"), abort(1, ""));
+    let answer = s.line(0, b"cmd=abort exitcode=1 message= answer=yes\n");
+    assert!(matches!(answer[..], [Action::Abort { answers: true, .. }]));
     assert_eq!(
         s.line(0, "cmd=abort message=\u{1b}[2J".as_bytes()),
         abort(1, "?[2J")

@@ -210,12 +210,13 @@ fn rare_looks(net: &Net) {
         let mut rank = Rank::new(Matched::new(tcp), me, 2);
         rank.barrier();
         if me == 0 {
-            let start = Instant::now();
+            let mut looks = 0;
             let end = rank.isend(2, WORLD, 1, SendMode::Standard, data(&mut []));
             while rank.t.next_failure().is_none() {
                 rank.poll();
                 std::thread::sleep(Duration::from_millis(400));
-                assert!(start.elapsed() < Duration::from_secs(6));
+                looks += 1;
+                assert!(looks < 10, "a look hears too little");
             }
             assert_eq!(rank.wait(end).outcome, Outcome::PeerFailed);
         }
