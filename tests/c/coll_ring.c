@@ -5,6 +5,8 @@
  */
 #include "coll.h"
 #include <dirent.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { COMMS = 3, EACH = 7, N = 3000 };
 
@@ -222,6 +224,76 @@ static void functions(void)
     OK(MPI_Op_free(&op));
 }
 
+/* Blocking calls and messages between the start and the end of others, which are tested for meanwhile. */
+static void mixed(MPI_Comm comm)
+{
+    int up = (t_rank + 1) % t_size, down = (t_rank + t_size - 1) % t_size;
+    for (int round = 0; round < 20; round++) {
+        Work w[EACH + 1];
+        MPI_Request r[EACH + 1];
+        int root = round % t_size, flag = 0, token = round, got = -1, sum = -1;
+        for (int k = 0; k <= EACH; k++) {
+            w[k] = work(1 + 100 * k, t_size);
+            fill(&w[k], k, root, round);
+            begin(comm, k, root, &w[k], 0, &r[k]);
+            if (k % 3 == 0) {
+                OK(MPI_Allreduce(&t_rank, &sum, 1, MPI_INT, MPI_SUM, comm));
+                SAME(sum, t_size * (t_size - 1) / 2);
+            }
+            if (k % 3 == 1)
+                OK(MPI_Sendrecv(&token, 1, MPI_INT, up, 3, &got, 1, MPI_INT, down, 3, comm, MPI_STATUS_IGNORE));
+            if (k % 3 == 2)
+                OK(MPI_Test(&r[k - 1], &flag, MPI_STATUS_IGNORE));
+        }
+        SAME(got, round);
+        /* One waits for the last of them while the root waits for a message from it. */
+        if (t_rank == (root + 1) % t_size && t_size > 1) {
+            OK(MPI_Wait(&r[EACH], MPI_STATUS_IGNORE));
+            OK(MPI_Send(&token, 1, MPI_INT, root, 4, comm));
+        }
+        if (t_rank == root && t_size > 1)
+            OK(MPI_Recv(&got, 1, MPI_INT, (root + 1) % t_size, 4, comm, MPI_STATUS_IGNORE));
+        for (int all = 0; !all;)
+            OK(MPI_Testall(EACH + 1, r, &all, MPI_STATUSES_IGNORE));
+        for (int k = 0; k <= EACH; k++) {
+            look(&w[k], k, root, round);
+            free(w[k].in), free(w[k].out);
+        }
+    }
+}
+
+/* A process that forks while collectives are under way: the child has nothing to do with them, also if it lives longer. */
+static void forked(void)
+{
+    pid_t children[8];
+    for (int round = 0; round < 8; round++) {
+        Work w[2] = {work(N, t_size), work(N, t_size)};
+        MPI_Request r[2];
+        int root = round % t_size;
+        for (int k = 0; k < 2; k++) {
+            fill(&w[k], k, root, round);
+            begin(MPI_COMM_WORLD, k, root, &w[k], 0, &r[k]);
+        }
+        children[round] = fork();
+        CHECK(children[round] >= 0);
+        if (children[round] == 0) {
+            memset(w[0].out, 0x55, N * sizeof(int));
+            t_sleep_ms(round * 5);
+            _exit(0);
+        }
+        OK(MPI_Waitall(2, r, MPI_STATUSES_IGNORE));
+        for (int k = 0; k < 2; k++) {
+            look(&w[k], k, root, round);
+            free(w[k].in), free(w[k].out);
+        }
+    }
+    for (int i = 0; i < 8; i++) {
+        int status = -1;
+        CHECK(waitpid(children[i], &status, 0) == children[i]);
+        SAME(status, 0);
+    }
+}
+
 /* Computes until the last of these integers is there, without MPI. */
 static void compute(volatile const int *memory, int n, int last)
 {
@@ -270,6 +342,8 @@ int main(int argc, char **argv)
     outstanding(comms);
     persistent(comms);
     functions();
+    mixed(comms[1]);
+    forked();
     freed_early();
     if (argc > 1 && strcmp(argv[1], "kernel") == 0)
         computing();

@@ -13,6 +13,8 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
 
+use crate::headroom;
+
 /// What was decided so far. It stays.
 #[derive(Default)]
 pub(crate) struct Claims {
@@ -62,6 +64,7 @@ pub(crate) fn take(channel: u32, secrets: [&str; 2]) -> io::Result<Option<OwnedF
     let address = SocketAddrUnix::new_abstract_name(name(secrets, channel).as_bytes())?;
     let kind = SocketType::SEQPACKET;
     let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    headroom::keep(&socket);
     match bind(&socket, &address) {
         Ok(()) => Ok(Some(socket)),
         Err(Errno::ADDRINUSE) => Ok(None),

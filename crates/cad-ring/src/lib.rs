@@ -34,8 +34,8 @@
 //! * Cancelling ends the other processes' parts too, with `Cancelled`, where they are not over; and also
 //!   those of the next issue but one of the channel, where that had already begun.
 //! * All processes of the job have to be on one machine and of one user.
-//! * A channel keeps its streams, up to three descriptors for each peer, until [`Ring::forget`] or the executor's end; without
-//!   descriptors for another one, plans on it are not issued or end with `Lost`.
+//! * A channel keeps its streams, up to three descriptors for each peer, until [`Ring::forget`] or the executor's end. Where descriptors
+//!   get few the soft limit on them is raised (`headroom`); an issue that is refused some at the hard one waits for those of others, and ends with `Lost` where none gives any back.
 //!
 //! # Safety of what runs later
 //!
@@ -50,6 +50,7 @@ use types::Tunable;
 mod claims;
 mod code;
 mod control;
+mod headroom;
 mod lanes;
 mod packet;
 mod ring;

@@ -129,10 +129,10 @@ pub struct Comm {
 }
 
 /// "1 rank", "3 ranks": a number of things as a sentence has it.
-pub(crate) fn counted(number: u32, thing: &str) -> String {
-    match number {
+pub(crate) fn counted(number: impl Into<u64>, thing: &str) -> String {
+    match number.into() {
         1 => format!("1 {thing}"),
-        _ => format!("{number} {thing}s"),
+        number => format!("{number} {thing}s"),
     }
 }
 

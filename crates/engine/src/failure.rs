@@ -174,7 +174,8 @@ impl Engine {
             return fault;
         }
         if rank == consts::UNDEFINED {
-            let text = "a process of the communicator is gone, or has given the collective up";
+            let text = "a process of the communicator is gone, or has given the collective up, as where the \
+                        system has no more descriptors for it (ulimit -n)";
             let mut fault = fault(consts::ERR_PROC_ABORTED, text);
             fault.on = Some(comm.handle.get());
             return fault;

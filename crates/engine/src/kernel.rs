@@ -45,7 +45,7 @@ use fabrics::Fabrics;
 use types::{Handle, Result, Status, consts, fault};
 use wireup::Job;
 
-use crate::comm::{COUNTER_BITS, Comm, UNIQUE_BITS, UNIQUE_IDS};
+use crate::comm::{COUNTER_BITS, Comm, UNIQUE_BITS, UNIQUE_IDS, counted};
 use crate::request::Request;
 use crate::state::Engine;
 use crate::world::startup_fault;
@@ -221,7 +221,7 @@ impl Kernel {
 fn number(context: u32, size: u32, kept: u32) -> Option<u32> {
     let (owner, counter) = (
         context >> (COUNTER_BITS + 1),
-        context >> 1 & (1 << COUNTER_BITS) - 1,
+        (context >> 1) & ((1 << COUNTER_BITS) - 1),
     );
     let bits = UNIQUE_BITS + (u32::BITS - size.saturating_sub(1).leading_zeros());
     if counter >= UNIQUE_IDS || bits >= u32::BITS || kept >> (u32::BITS - bits) != 0 {
@@ -256,10 +256,13 @@ impl Engine {
             } = counts;
             match plans {
                 0 => eprintln!("yamabiko: rank {rank}: no collective was handed to the kernel"),
-                _ => eprintln!(
-                    "yamabiko: rank {rank}: handed to the kernel: {plans} collectives of {nodes} nodes, {in_calls} of which \
-                     were done in calls"
-                ),
+                _ => {
+                    let plans = counted(plans, "collective");
+                    let nodes = counted(nodes, "node");
+                    eprintln!(
+                        "yamabiko: rank {rank}: handed to the kernel: {plans} of {nodes}, {in_calls} of which were done in calls"
+                    );
+                }
             }
         }
         drop(ring);

@@ -24,13 +24,18 @@ pub(super) const OVERS_MAX: usize = 1 << 14;
 /// longer, as where the peer has lost its processor, the issue starts in a later call.
 const ABOUT_TO_LEND: Duration = Duration::from_millis(5);
 
-/// A peer is not there any more, nor its stream.
-pub(super) struct Gone;
+/// Why an issue can't have a stream.
+pub(super) enum Missing {
+    /// A peer is not there any more, nor its stream.
+    Peer,
+    /// The system refuses descriptors.
+    Descriptors,
+}
 
 impl Ring {
     /// Decides with each peer who lends the streams of a channel, and gives those that were quicker the
     /// time to do so.
-    pub(super) fn meet(&mut self, code: &Code, channel: u32) -> io::Result<()> {
+    pub(super) fn meet(&mut self, code: &Code, channel: u32) {
         let number = self.issued.get(&channel).copied().unwrap_or(0);
         let mut coming = Vec::new();
         for &peer in &code.peers {
@@ -40,10 +45,11 @@ impl Ring {
                 peer,
             };
             let lends = match self.claims.decided(channel, peer) {
-                Some(lends) => lends,
-                None => self.claim(place)?,
+                Some(lends) => Some(lends),
+                // Where the system refuses, the issue tries again when it is its turn.
+                None => self.claim(place).ok(),
             };
-            if !lends && !self.lanes.knows(place) {
+            if lends == Some(false) && !self.lanes.knows(place) {
                 coming.push(place);
             }
         }
@@ -58,7 +64,23 @@ impl Ring {
                 std::thread::yield_now();
             }
         }
-        Ok(())
+    }
+
+    /// Decides with the peers of an issue who lends, where that could not be done before; whether it is decided.
+    pub(super) fn settle_claims(&mut self, slot: usize) -> bool {
+        let Some(running) = self.slots[slot].as_ref() else {
+            return false;
+        };
+        let peers = running.code.peers.iter();
+        let places: Vec<Place> = peers.map(|&peer| running.place(peer)).collect();
+        for place in places {
+            let decided = self.claims.decided(place.channel, place.peer).is_some();
+            if !decided && self.claim(place).is_err() {
+                self.starve(slot);
+                return false;
+            }
+        }
+        true
     }
 
     /// Decides who lends a channel's streams; whether this process does.
@@ -111,7 +133,10 @@ impl Ring {
     }
 
     /// The streams of an issue, made where that is up to this process; `None` if some are still missing.
-    pub(super) fn streams(&mut self, running: &Running) -> Result<Option<Vec<Rc<OwnedFd>>>, Gone> {
+    pub(super) fn streams(
+        &mut self,
+        running: &Running,
+    ) -> Result<Option<Vec<Rc<OwnedFd>>>, Missing> {
         let mut streams = Vec::with_capacity(running.code.peers.len());
         for &peer in &running.code.peers {
             // Its end has to be heard of, whoever lends.
@@ -119,35 +144,39 @@ impl Ring {
             let place = running.place(peer);
             let mut found = self.lanes.find(place, running.number);
             if there && found.is_none() && self.claims.holds(place.channel, peer) {
-                self.lend(place, running.number);
+                self.lend(place, running.number)
+                    .map_err(|_| Missing::Descriptors)?;
                 found = self.lanes.find(place, running.number);
             }
             // Whoever has left may have sent all that is needed before.
             if found.is_none() && !there {
-                return Err(Gone);
+                return Err(Missing::Peer);
+            }
+            if there && !self.control.has_called(peer) {
+                return Err(Missing::Descriptors);
             }
             streams.push(found);
         }
         Ok(streams.into_iter().collect())
     }
 
-    /// Makes streams to a peer: this one, and those that the channel's other lanes will need.
-    fn lend(&mut self, wanted: Place, number: u64) {
+    /// Makes streams to a peer: this one, and, if there are descriptors, those that the channel's other lanes will need.
+    fn lend(&mut self, wanted: Place, number: u64) -> io::Result<()> {
+        let far = self.lanes.make(wanted, number)?;
+        let Place { channel, peer, .. } = wanted;
+        self.control.lend(peer, channel, wanted.lane, number, far);
         for lane in 0..LANES {
             let place = Place { lane, ..wanted };
-            if place != wanted && self.lanes.knows(place) {
+            if self.lanes.knows(place) {
                 continue;
             }
-            // Another lane may still have earlier issues in line that need it.
-            let from = if place == wanted { number } else { 0 };
-            let Ok(far) = self.lanes.make(place, from) else {
-                // Without descriptors nothing can be sent: as good as gone.
-                self.control.lose(wanted.peer);
-                return;
+            // It may still have earlier issues in line that need it.
+            let Ok(far) = self.lanes.make(place, 0) else {
+                break;
             };
-            let (channel, peer) = (place.channel, place.peer);
-            self.control.lend(peer, channel, lane, from, far);
+            self.control.lend(peer, channel, lane, 0, far);
         }
+        Ok(())
     }
 
     pub(super) fn watch(&mut self) {
