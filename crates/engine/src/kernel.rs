@@ -17,9 +17,9 @@
 //! a barrier; afterwards all read all cards. If one is missing, or is of another machine or user, nobody uses the ring. A
 //! rank that lets several threads call publishes none, as requests of the kernel end with the thread that made them.
 //!
-//! Which collectives: those whose entry points call [`Engine::hand_collective`] or [`Engine::keep_handed`], on communicators of
-//! more than one process that have a channel. Buffers, counts and types decide nothing: a broadcast's type may be another on each
-//! rank. Operations decide nothing either.
+//! Which collectives: all non-blocking and persistent ones, by [`Engine::hand_collective`] and [`Engine::keep_handed`], on communicators
+//! of more than one process that have a channel. Buffers, counts and types decide nothing: a broadcast's type may be another on each
+//! rank. Operations decide nothing either. The blocking ones run in calls, as do those that make communicators.
 //!
 //! Channels: a plan's messages go on a channel, on which all issue in the same order. One stands for a communicator's
 //! non-blocking collectives, which the standard has in order, and one for each persistent collective, since their

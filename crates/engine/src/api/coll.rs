@@ -125,7 +125,7 @@ pub fn igatherv(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.start_collective(prepare_gatherv(
+    *request = e.hand_collective(prepare_gatherv(
         e, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm,
     )?)?;
     Ok(())
@@ -209,7 +209,7 @@ pub fn iscatterv(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.start_collective(prepare_scatterv(
+    *request = e.hand_collective(prepare_scatterv(
         e, sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm,
     )?)?;
     Ok(())
@@ -289,7 +289,7 @@ pub fn iallgatherv(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.start_collective(prepare_allgatherv(
+    *request = e.hand_collective(prepare_allgatherv(
         e, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm,
     )?)?;
     Ok(())
@@ -371,7 +371,7 @@ pub fn ialltoallv(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.start_collective(prepare_alltoallv(
+    *request = e.hand_collective(prepare_alltoallv(
         e, sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm,
     )?)?;
     Ok(())
@@ -415,7 +415,7 @@ pub fn ialltoallw(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.start_collective(prepare_alltoallw(
+    *request = e.hand_collective(prepare_alltoallw(
         e, sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm,
     )?)?;
     Ok(())

@@ -12,20 +12,13 @@ use crate::state::Engine;
 /// Makes the request of a checked call. No hint is known that would change how it runs.
 pub(super) fn keep(e: &Engine, call: Call, info: Handle, request: &mut Handle) -> Result<()> {
     e.hints(info)?;
-    *request = e.keep_collective(call)?;
-    Ok(())
-}
-
-/// The same for a collective that the kernel may run.
-fn keep_handed(e: &Engine, call: Call, info: Handle, request: &mut Handle) -> Result<()> {
-    e.hints(info)?;
     *request = e.keep_handed(call)?;
     Ok(())
 }
 
 /// `MPI_Barrier_init`.
 pub fn barrier_init(e: &Engine, comm: Handle, info: Handle, request: &mut Handle) -> Result<()> {
-    keep_handed(e, prepare_barrier(e, comm)?, info, request)
+    keep(e, prepare_barrier(e, comm)?, info, request)
 }
 
 /// `MPI_Bcast_init`.
@@ -40,7 +33,7 @@ pub fn bcast_init(
     info: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    keep_handed(
+    keep(
         e,
         prepare_bcast(e, buffer, count, datatype, root, comm)?,
         info,
@@ -63,7 +56,7 @@ pub fn gather_init(
     info: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    keep_handed(
+    keep(
         e,
         prepare_gather(
             e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
@@ -114,7 +107,7 @@ pub fn scatter_init(
     info: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    keep_handed(
+    keep(
         e,
         prepare_scatter(
             e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
@@ -164,7 +157,7 @@ pub fn allgather_init(
     info: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    keep_handed(
+    keep(
         e,
         prepare_allgather(
             e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
@@ -213,7 +206,7 @@ pub fn alltoall_init(
     info: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    keep_handed(
+    keep(
         e,
         prepare_alltoall(
             e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
@@ -290,7 +283,7 @@ pub fn reduce_init(
     info: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    keep_handed(
+    keep(
         e,
         prepare_reduce(e, sendbuf, recvbuf, count, datatype, op, root, comm)?,
         info,
@@ -311,7 +304,7 @@ pub fn allreduce_init(
     info: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    keep_handed(
+    keep(
         e,
         prepare_allreduce(e, sendbuf, recvbuf, count, datatype, op, comm)?,
         info,

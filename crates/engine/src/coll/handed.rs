@@ -7,6 +7,7 @@
 //! Invariant: calculations are told apart from all memory by a byte that only they name, so every edge at
 //! one means that all of the one node comes before all of the other.
 
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 use boundary::{AlignedBuf, UserBuf};
@@ -46,6 +47,51 @@ fn unfit(why: Refused) -> Box<types::Fault> {
 }
 
 impl Maker<'_> {
+    /// Makes the graph's nodes and edges. A message to this process (`me`) becomes a copy.
+    fn graph(&mut self, me: u32) -> Result<()> {
+        let call = &self.running.call;
+        let graph = call.graph.clone();
+        let mut made = vec![None; graph.nodes().len()];
+        // By tag, messages to itself that lack their other half.
+        let mut halves: HashMap<u32, VecDeque<NodeId>> = HashMap::new();
+        for (id, node) in graph.nodes().iter().enumerate() {
+            let message = matches!(node.kind, cad::Kind::Send | cad::Kind::Recv);
+            if !message || call.group.endpoint(node.peer) != me {
+                made[id] = Some(self.node(node)?);
+                continue;
+            }
+            let lacking = halves.entry(node.tag).or_default();
+            let fits = |&other: &NodeId| graph.node(other).kind != node.kind;
+            let Some(other) = lacking.pop_front_if(|other| fits(other)) else {
+                lacking.push_back(id as NodeId);
+                continue;
+            };
+            let (mut whole, half) = (*node, graph.node(other));
+            match node.kind {
+                cad::Kind::Send => whole.dst = half.dst,
+                _ => whole.src = half.src,
+            }
+            let (copy, last) = self.copy(&whole)?;
+            let ends = Some((copy, last.unwrap_or(copy)));
+            (made[id], made[other as usize]) = (ends, ends);
+        }
+        for (id, ends) in made.iter().enumerate() {
+            for &next in graph.successors(id as NodeId) {
+                let (Some((_, last)), Some((first, _))) = (ends, made[next as usize]) else {
+                    continue;
+                };
+                self.cad.connect_node(*last, first).map_err(unfit)?;
+            }
+        }
+        match made.contains(&None) {
+            true => Err(fault(
+                consts::ERR_OTHER,
+                "what this process sends to itself and what it receives from itself do not fit together",
+            )),
+            false => Ok(()),
+        }
+    }
+
     /// Makes a node of the graph: the first and the last of those that it becomes.
     fn node(&mut self, node: &Node) -> Result<(NodeId, NodeId)> {
         let peer = self.running.call.group.endpoint(node.peer);
@@ -160,15 +206,7 @@ impl Engine {
             mark: mark.buf(),
             staging: vec![mark],
         };
-        let graph = &running.call.graph;
-        let made: Result<Vec<_>> = graph.nodes().iter().map(|n| maker.node(n)).collect();
-        let made = made?;
-        for (id, &(_, last)) in made.iter().enumerate() {
-            for &next in graph.successors(id as NodeId) {
-                let (first, _) = made[next as usize];
-                maker.cad.connect_node(last, first).map_err(unfit)?;
-            }
-        }
+        maker.graph(me)?;
         let (cad, staging) = (maker.cad, maker.staging);
         Ok(Handed {
             plan: Rc::new(cad.plan().map_err(unfit)?),
