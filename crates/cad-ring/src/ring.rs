@@ -67,9 +67,9 @@ impl Opening {
     /// processes come to the same answer.
     ///
     /// # Errors
-    /// Why it is not.
-    pub fn fits(&self, cards: &[String]) -> Result<(), Unusable> {
-        self.own.fits(cards).map_err(Unusable)
+    /// Why it is not, in words for a person.
+    pub fn fits(&self, cards: &[String]) -> Result<(), String> {
+        self.own.fits(cards)
     }
 
     /// The executor of process `rank`, for the thread that calls this; `cards` are those of all

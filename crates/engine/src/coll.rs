@@ -27,6 +27,7 @@ use crate::wait::Waiting;
 mod handed;
 
 pub use handed::Handed;
+pub(crate) use handed::Spent;
 
 /// Bits of a message tag that the graph uses; the collective's number comes above them.
 const NODE_TAG_BITS: u32 = cad::MAX_TAG.count_ones();

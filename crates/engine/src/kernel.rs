@@ -6,7 +6,7 @@
 //!
 //! The engine owns the [`Ring`], from `MPI_Init` to `MPI_Finalize`. A request owns its plan, the temporary buffers of its
 //! graph and the memory that data with gaps are packed in (`Body::Handed`), until the plan's word says that the kernel has
-//! let go of them; a persistent request keeps all that, and the executor the compiled chains, from start to start. What
+//! let go of them; then the last few of those are kept for calls like theirs ([`Spent`]). A persistent request keeps all that, and the executor the compiled chains, from start to start. What
 //! the kernel does not do (reductions, packing and unpacking) are calculations of the plan, which the rank does
 //! when it is next in MPI and makes progress. The ring is taken out of its cell meanwhile, as the program's function may call
 //! MPI: such a call makes no progress here.
@@ -45,6 +45,7 @@ use fabrics::Fabrics;
 use types::{Handle, Result, Status, consts, fault};
 use wireup::Job;
 
+use crate::coll::Spent;
 use crate::comm::{COUNTER_BITS, Comm, UNIQUE_BITS, UNIQUE_IDS, counted};
 use crate::request::Request;
 use crate::state::Engine;
@@ -88,6 +89,10 @@ pub(crate) struct Kernel {
     under_way: RefCell<Vec<(Handle, Issued)>>,
     /// Channels that nobody here uses any more.
     left: Rc<RefCell<Vec<u32>>>,
+    /// What collectives that have ended used.
+    pub(crate) spent: Spent,
+    /// How many plans were made.
+    plans: Cell<u64>,
     /// When to look again, if something has to be tried again.
     again: Cell<Option<Instant>>,
 }
@@ -97,56 +102,61 @@ fn key(rank: u32) -> String {
     format!("cad.{rank}")
 }
 
-/// Says why collectives stay where they are. One rank says it for all.
-fn tell(job: &Job, why: &dyn std::fmt::Display) {
-    if job.rank() == 0 {
-        let variable = Choice::VARIABLE;
-        eprintln!("yamabiko: {variable}=ring has no effect: {why}");
-    }
-}
+/// What a rank has as its card that was asked to use the ring, and can't.
+const CANT: &str = "-";
 
-/// Publishes this rank's card, if the environment asks for the ring and it works here. `settled`: whether more threads than
+/// What a rank that was asked to use the ring has found before the fabrics start: or why it can't.
+pub(crate) type Asked = std::result::Result<Opening, String>;
+
+/// Publishes this rank's card, if the environment asks for the ring. `settled`: whether more threads than
 /// `level` has can't come to call later.
-pub(crate) fn open(job: &mut Job, level: i32, settled: bool) -> Result<Option<Opening>> {
+pub(crate) fn open(job: &mut Job, level: i32, settled: bool) -> Result<Option<Asked>> {
     let choice = Choice::from_environment().map_err(startup_fault)?;
     if choice != Choice::Ring || job.size() == 1 {
         return Ok(None);
     }
-    if !settled || level > consts::THREAD_FUNNELED {
-        tell(
-            job,
-            &"it serves programs in which only the main thread calls MPI",
-        );
-        return Ok(None);
-    }
-    let opening = match Opening::new() {
-        Ok(opening) => opening,
-        Err(why) => {
-            tell(job, &why);
-            return Ok(None);
-        }
+    let asked = match settled && level <= consts::THREAD_FUNNELED {
+        false => Err("it serves programs in which only the main thread calls MPI".to_owned()),
+        true => Opening::new().map_err(|why| why.to_string()),
     };
-    job.put(&key(job.rank()), &opening.card())
-        .map_err(startup_fault)?;
-    Ok(Some(opening))
+    let card = asked
+        .as_ref()
+        .map_or_else(|_| CANT.to_owned(), Opening::card);
+    job.put(&key(job.rank()), &card).map_err(startup_fault)?;
+    Ok(Some(asked))
 }
 
-/// The ring, if all ranks have published cards that fit; the fabrics' start lies between this and [`open`].
-pub(crate) fn join(opening: Opening, job: &mut Job, fabrics: &mut Fabrics) -> Result<Option<Ring>> {
+/// The ring, if all ranks have published cards that fit; the fabrics' start lies between this and [`open`]. If not, one rank
+/// says why for all: the first that can't, or else the first that was asked to.
+pub(crate) fn join(asked: Asked, job: &mut Job, fabrics: &mut Fabrics) -> Result<Option<Ring>> {
     let mut cards = Vec::new();
     for rank in 0..job.size() {
         let card = job.get(&key(rank)).map_err(startup_fault)?;
         cards.push(card.unwrap_or_default());
     }
-    if let Err(why) = opening.fits(&cards) {
-        tell(job, &why);
-        return Ok(None);
+    let fits = asked.and_then(|opening| opening.fits(&cards).map(|()| opening));
+    match fits {
+        Ok(opening) => {
+            let ring = opening.join(job.rank(), &cards).map_err(startup_fault)?;
+            fabrics
+                .sleep_on_too(std::os::fd::AsFd::as_fd(&ring))
+                .map_err(startup_fault)?;
+            Ok(Some(ring))
+        }
+        Err(why) => {
+            if speaker(&cards) == Some(job.rank() as usize) {
+                let (variable, rank) = (Choice::VARIABLE, job.rank());
+                eprintln!("yamabiko: rank {rank}: {variable}=ring has no effect: {why}");
+            }
+            Ok(None)
+        }
     }
-    let ring = opening.join(job.rank(), &cards).map_err(startup_fault)?;
-    fabrics
-        .sleep_on_too(std::os::fd::AsFd::as_fd(&ring))
-        .map_err(startup_fault)?;
-    Ok(Some(ring))
+}
+
+/// The rank that says why there is no ring.
+fn speaker(cards: &[String]) -> Option<usize> {
+    let cant = cards.iter().position(|card| card == CANT);
+    cant.or_else(|| cards.iter().position(|card| !card.is_empty()))
 }
 
 impl Kernel {
@@ -159,6 +169,11 @@ impl Kernel {
     /// This process and the job's size, if there is a ring.
     pub(crate) fn place(&self) -> Option<(u32, u32)> {
         self.place.get()
+    }
+
+    /// Counts a plan that is made.
+    pub(crate) fn count_plan(&self) {
+        self.plans.set(self.plans.get() + 1);
     }
 
     /// Whether progress would find something to do.
@@ -259,14 +274,17 @@ impl Engine {
                 _ => {
                     let plans = counted(plans, "collective");
                     let nodes = counted(nodes, "node");
+                    let made = counted(self.kernel.plans.get(), "plan");
                     eprintln!(
-                        "yamabiko: rank {rank}: handed to the kernel: {plans} of {nodes}, {in_calls} of which were done in calls"
+                        "yamabiko: rank {rank}: handed to the kernel: {plans} of {nodes}, {in_calls} of which were done in \
+                         calls; {made}"
                     );
                 }
             }
         }
         drop(ring);
         self.kernel.under_way.take();
+        self.kernel.spent.clear();
     }
 
     /// Hands a plan over for a request, which has to own what it uses.
@@ -373,6 +391,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn one_rank_says_why_there_is_no_ring() {
+        let spoken = |cards: [&str; 3]| speaker(&cards.map(str::to_owned));
+        assert_eq!(spoken(["", "card", "card"]), Some(1));
+        assert_eq!(spoken(["card", "", CANT]), Some(2));
+        assert_eq!(spoken([CANT, "card", CANT]), Some(0));
+        assert_eq!(spoken(["", "", ""]), None);
     }
 
     #[test]

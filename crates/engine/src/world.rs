@@ -93,10 +93,10 @@ impl Engine {
             true => ReportPage::absent(),
             false => ReportPage::join(rank),
         };
-        let opening = kernel::open(&mut job, thread_level, settled)?;
+        let asked = kernel::open(&mut job, thread_level, settled)?;
         let mut fabrics = start_fabrics(&mut job)?;
-        let ring = match opening {
-            Some(opening) => kernel::join(opening, &mut job, &mut fabrics)?,
+        let ring = match asked {
+            Some(asked) => kernel::join(asked, &mut job, &mut fabrics)?,
             None => None,
         };
         let mut fabric = Matched::new(fabrics);

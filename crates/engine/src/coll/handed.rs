@@ -7,6 +7,7 @@
 //! Invariant: calculations are told apart from all memory by a byte that only they name, so every edge at
 //! one means that all of the one node comes before all of the other.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
@@ -17,6 +18,7 @@ use layout::{Data, transfer};
 use types::{Handle, Result, Status, consts, fault};
 
 use super::{Call, Running, Tags, no_memory};
+use crate::comm::Comm;
 use crate::kernel::Channel;
 use crate::request::{Body, Kind, Persistent, Request};
 use crate::state::{AbiHooks, Engine, enter};
@@ -28,9 +30,82 @@ pub struct Handed {
     /// A persistent one's, in use as long as this is there.
     _kept: Option<Channel>,
     /// What the plan's nodes use: the temporary buffers, and memory for packed data.
-    _running: Running,
-    _staging: Vec<AlignedBuf>,
+    running: Running,
+    staging: Vec<AlignedBuf>,
 }
+
+impl Handed {
+    /// Whether it does what this call asks for. Its types and its operation are alive as long as it is, so none that was made
+    /// after them can be taken for them.
+    fn serves(&self, call: &Call, channel: u32) -> bool {
+        fn same<T>(a: Option<&Rc<T>>, b: Option<&Rc<T>>) -> bool {
+            a.map(Rc::as_ptr) == b.map(Rc::as_ptr)
+        }
+        let own = &self.running.call;
+        self.channel == channel
+            && Rc::ptr_eq(&own.graph, &call.graph)
+            && own.send.addr() == call.send.addr()
+            && own.recv.addr() == call.recv.addr()
+            && same(own.send_type.as_ref(), call.send_type.as_ref())
+            && same(own.recv_type.as_ref(), call.recv_type.as_ref())
+            && match (&own.op, &call.op) {
+                (Some(a), Some(b)) => a.is(b),
+                (a, b) => a.is_none() && b.is_none(),
+            }
+            && own.types.is_none()
+            && call.types.is_none()
+    }
+
+    /// Bytes of memory of ours that it holds.
+    fn bytes(&self) -> usize {
+        let temps = self.running.temps.iter().map(|(memory, _)| memory.len());
+        temps.chain(self.staging.iter().map(AlignedBuf::len)).sum()
+    }
+}
+
+/// What collectives that have ended used: a call like an earlier one, as programs make in a loop, needs no new plan.
+#[derive(Default)]
+pub(crate) struct Spent(RefCell<VecDeque<Box<Handed>>>);
+
+impl Spent {
+    fn take(&self, call: &Call, channel: u32) -> Option<Box<Handed>> {
+        let mut all = self.0.borrow_mut();
+        let found = all.iter().position(|handed| handed.serves(call, channel))?;
+        all.remove(found)
+    }
+
+    fn keep(&self, handed: Box<Handed>) {
+        // Where nobody else has the graph no later call has the same.
+        let known = Rc::strong_count(&handed.running.call.graph) > 1;
+        if !known || handed.bytes() > SPENT_BYTES {
+            return;
+        }
+        let mut all = self.0.borrow_mut();
+        all.push_back(handed);
+        let oldest = (all.len() > SPENT).then(|| all.pop_front());
+        drop((all, oldest));
+    }
+
+    /// Drops what was used on a communicator.
+    pub(crate) fn forget(&self, comm: &Comm) {
+        let all = self.0.take();
+        let (gone, kept) = all
+            .into_iter()
+            .partition(|handed| std::ptr::eq(&*handed.running.call.comm, comm));
+        self.0.replace(kept);
+        drop::<VecDeque<_>>(gone);
+    }
+
+    /// Drops all.
+    pub(crate) fn clear(&self) {
+        drop(self.0.take());
+    }
+}
+
+/// Ended collectives whose plans are kept: more than a program has different ones in a loop.
+const SPENT: usize = 32;
+/// Bytes of temporary buffers and packed data up to which one is kept.
+const SPENT_BYTES: usize = 64 << 10;
 
 /// A plan being made.
 struct Maker<'a> {
@@ -192,6 +267,7 @@ impl Maker<'_> {
 impl Engine {
     /// Turns a call into what the kernel takes, for a channel.
     fn hand(&self, mut call: Call, channel: u32, kept: Option<Channel>) -> Result<Handed> {
+        self.kernel.count_plan();
         // Its messages are told from others by their channel.
         call.tags = Tags::Lone(0);
         let place = self.kernel.place();
@@ -212,8 +288,8 @@ impl Engine {
             plan: Rc::new(cad.plan().map_err(unfit)?),
             channel,
             _kept: kept,
-            _running: running,
-            _staging: staging,
+            running,
+            staging,
         })
     }
 
@@ -224,10 +300,13 @@ impl Engine {
         };
         self.check_whole(&call.comm)?;
         let comm = call.comm.clone();
-        let handed = self.hand(call, channel, None)?;
+        let handed = match self.kernel.spent.take(&call, channel) {
+            Some(handed) => handed,
+            None => Box::new(self.hand(call, channel, None)?),
+        };
         let (handle, request) = self.new_request(Kind::Collective, 1, Some(comm))?;
         let plan = handed.plan.clone();
-        request.body.replace(Body::Handed(Box::new(handed)));
+        request.body.replace(Body::Handed(handed));
         if let Err(why) = self.issue_to_kernel(handle, &plan, channel) {
             self.release_request(handle, request);
             return Err(why);
@@ -272,9 +351,21 @@ impl Engine {
 
     /// The kernel is through with a collective.
     pub(crate) fn handed_over(&self, handle: Handle, request: &Request) {
-        match request.is_persistent() {
-            true => request.post.set_parts(0),
-            false => self.part_done(handle, request),
+        if request.is_persistent() {
+            request.post.set_parts(0);
+            return;
         }
+        let ended_well = request.status().error == consts::SUCCESS;
+        if let Body::Handed(handed) = request.body.take()
+            && ended_well
+            && request
+                .comm
+                .borrow()
+                .as_ref()
+                .is_some_and(|c| c.handle.get() != consts::COMM_NULL)
+        {
+            self.kernel.spent.keep(handed);
+        }
+        self.part_done(handle, request);
     }
 }
