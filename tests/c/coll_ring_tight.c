@@ -1,6 +1,7 @@
 /* Many non-blocking collectives under way at once while the process can have few descriptors: whoever runs them waits for
  * what earlier ones give back. None fails. Argument "soft": the process could have more if it asked for them, and
- * there are many communicators.
+ * there are many communicators. Argument "none": there is none left for a communicator's connections, and nobody to give any back: an
+ * error on all ranks.
  */
 #include "coll.h"
 #include <sys/resource.h>
@@ -35,6 +36,32 @@ static void communicators(void)
     }
 }
 
+static void none_left(void)
+{
+    MPI_Comm comm;
+    MPI_Request r;
+    int sum = 0;
+    OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    OK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+    struct rlimit limit;
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    limit.rlim_cur = limit.rlim_max = (rlim_t)highest();
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    int held[256], number = 0;
+    while (number < 256 && (held[number] = dup(STDERR_FILENO)) >= 0)
+        number++;
+    CHECK(number < 256);
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+    OK(MPI_Iallreduce(&t_rank, &sum, 1, MPI_INT, MPI_SUM, comm, &r));
+    FAILS(MPI_Wait(&r, MPI_STATUS_IGNORE), MPI_ERR_PROC_ABORTED);
+    /* What needs none works. */
+    OK(MPI_Allreduce(&t_rank, &sum, 1, MPI_INT, MPI_SUM, comm));
+    SAME(sum, t_size * (t_size - 1) / 2);
+    OK(MPI_Comm_free(&comm));
+    while (number > 0)
+        close(held[--number]);
+}
+
 int main(int argc, char **argv)
 {
     t_init(&argc, &argv);
@@ -46,6 +73,10 @@ int main(int argc, char **argv)
         OK(MPI_Wait(&r[0], MPI_STATUS_IGNORE));
     }
     OK(MPI_Barrier(MPI_COMM_WORLD));
+    if (argc > 1 && strcmp(argv[1], "none") == 0) {
+        none_left();
+        return t_done("coll_ring_tight");
+    }
     /* There is no way back from a lower hard limit, nor need for one. */
     int soft = argc > 1 && strcmp(argv[1], "soft") == 0;
     struct rlimit limit;
