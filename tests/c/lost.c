@@ -108,6 +108,25 @@ int main(int argc, char **argv)
         OK(MPI_Wait(&any, &s));
         SAME(got, (me + n - 1) % n);
     }
+
+    /* A communicator of those that are left can still be made, and lead to others. */
+    MPI_Group all, left;
+    MPI_Comm made = MPI_COMM_NULL, again;
+    int victim = VICTIM;
+    OK(MPI_Comm_group(MPI_COMM_WORLD, &all));
+    FAILS(MPI_Comm_create_group(MPI_COMM_WORLD, all, 7, &made), MPI_ERR_PROC_ABORTED);
+    OK(MPI_Group_excl(all, 1, &victim, &left));
+    OK(MPI_Comm_create_group(MPI_COMM_WORLD, left, 7, &made));
+    OK(MPI_Comm_dup(made, &again));
+    OK(MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, made));
+    SAME(sum, n);
+    OK(MPI_Allgather(&me, 1, MPI_INT, large, 1, MPI_INT, again));
+    for (int i = 0; i < n; i++)
+        SAME(((int *)large)[i], i);
+    OK(MPI_Comm_free(&again));
+    OK(MPI_Comm_free(&made));
+    OK(MPI_Group_free(&left));
+    OK(MPI_Group_free(&all));
     OK(MPI_Barrier(survivors));
     OK(MPI_Comm_free(&survivors));
     free(large);

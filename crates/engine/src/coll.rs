@@ -142,6 +142,11 @@ impl Running {
         Ok(running)
     }
 
+    /// Whether the process at `endpoint` takes part.
+    pub(crate) fn needs(&self, endpoint: u32) -> bool {
+        self.call.group.rank_of(endpoint).is_some()
+    }
+
     /// Back at the start, for a persistent collective.
     fn rewind(&mut self) {
         self.failed = false;
@@ -238,7 +243,7 @@ impl Running {
 impl Engine {
     /// Starts a collective and gives its request.
     pub(crate) fn start_collective(&self, call: Call) -> Result<Handle> {
-        self.check_whole(&call.comm)?;
+        self.check_whole(&call.comm, &call.group)?;
         let comm = call.comm.clone();
         let running = Running::new(call)?;
         let (handle, request) = self.new_request(Kind::Collective, 1, Some(comm))?;
@@ -249,7 +254,7 @@ impl Engine {
 
     /// Makes the inactive request of a persistent collective.
     pub(crate) fn keep_collective(&self, mut call: Call) -> Result<Handle> {
-        self.check_whole(&call.comm)?;
+        self.check_whole(&call.comm, &call.group)?;
         let comm = call.comm.clone();
         call.tags = Tags::Kept(self.collective_number(&comm)?);
         let running = Running::new(call)?;
@@ -266,7 +271,7 @@ impl Engine {
             return started;
         }
         if let Body::Collective(running) = &mut *request.body.borrow_mut() {
-            self.check_whole(&running.call.comm)?;
+            self.check_whole(&running.call.comm, &running.call.group)?;
             running.rewind();
         }
         request.active.set(true);

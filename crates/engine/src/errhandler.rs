@@ -209,10 +209,14 @@ impl Engine {
     pub(crate) fn die(&self, call: &'static str, fault: &Fault, alone: bool) -> ! {
         let rank = self.comm_world.borrow().as_ref().map(|c| c.rank);
         let who = rank.map_or("this process".to_string(), |r| format!("rank {r}"));
-        let class = self.error_string(fault.class);
+        let class = fault.of_request.unwrap_or(fault.class);
         let scope = if alone { " (MPI_ERRORS_ABORT)" } else { "" };
-        let text = format!("{who}: {call} failed{scope}: {}. [{class}]", fault.text);
-        match fault.class {
+        let text = format!(
+            "{who}: {call} failed{scope}: {}. [{}]",
+            fault.text,
+            self.error_string(class)
+        );
+        match class {
             consts::ERR_PROC_ABORTED => self.abort_job_for_another(1, &text),
             _ => self.abort_job(1, &text),
         }
@@ -231,6 +235,7 @@ impl Engine {
             class,
             text,
             on: None,
+            of_request: None,
         };
         match &*handler {
             Errhandler::Predefined(consts::ERRORS_RETURN) => {}

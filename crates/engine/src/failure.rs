@@ -3,7 +3,8 @@
 //! A fabric notices that a peer's connection broke, and the launcher says so in the report page if it
 //! was told not to end the job (`mpiexec -disable-auto-cleanup`). Either way transfers with that process
 //! end with `MPI_ERR_PROC_ABORTED`, and so do collectives of all communicators it is in, also where this rank
-//! exchanges nothing with it: whoever does has stopped. Receives from any source stay, as others
+//! exchanges nothing with it: whoever does has stopped. A communicator of those that are left can be made with
+//! `MPI_Comm_create_group`, in which only they take part. Receives from any source stay, as others
 //! may satisfy them, until all others of the communicator are gone. Then they end when they are waited or tested for, and not
 //! before: the program may still send to itself. With `MPI_THREAD_MULTIPLE` another thread may do that at any time, so there they stay.
 
@@ -15,7 +16,8 @@ use mtmi::{Endpoint, Source, Transport};
 use types::{Handle, Result, Status, consts, fault};
 
 use crate::comm::Comm;
-use crate::request::{Kind, Request};
+use crate::group::Group;
+use crate::request::{Body, Kind, Request};
 use crate::state::Engine;
 
 /// How often a sleeping rank looks at the launcher's page, where that may tell of deaths.
@@ -75,14 +77,11 @@ impl Engine {
             let Ok(request) = self.request(handle) else {
                 continue;
             };
-            let concerned = request.kind.get() == Kind::Collective
-                && !request.is_done()
-                && request
-                    .comm
-                    .borrow()
-                    .as_ref()
-                    .is_some_and(|c| c.group.rank_of(endpoint).is_some());
-            if concerned {
+            let concerned = match &*request.body.borrow() {
+                Body::Collective(running) => running.needs(endpoint),
+                _ => false,
+            };
+            if concerned && !request.is_done() {
                 self.fail_collective(handle, request, endpoint);
             }
         }
@@ -146,22 +145,23 @@ impl Engine {
         }
     }
 
-    /// Refuses a collective on a communicator that lost a process.
+    /// Refuses a collective of `members` of `comm` that lost one of them.
     #[inline]
-    pub(crate) fn check_whole(&self, comm: &Comm) -> Result<()> {
+    pub(crate) fn check_whole(&self, comm: &Comm, members: &Group) -> Result<()> {
         let gone = self.failures.gone.borrow();
         if gone.is_empty() {
             return Ok(());
         }
         drop(gone);
-        let lost = self.lost_of(comm);
+        let lost = self.lost_of(comm, members);
         lost.map_or(Ok(()), |rank| Err(self.lost_rank(comm, rank as i32)))
     }
 
-    /// A rank of the communicator that is known to be gone.
-    pub(crate) fn lost_of(&self, comm: &Comm) -> Option<u32> {
+    /// The rank in `comm` of one of these members of it that is known to be gone.
+    pub(crate) fn lost_of(&self, comm: &Comm, members: &Group) -> Option<u32> {
         let gone = self.failures.gone.borrow();
-        gone.iter().find_map(|&e| comm.group.rank_of(e))
+        let lost = gone.iter().find(|&&e| members.rank_of(e).is_some());
+        lost.and_then(|&e| comm.group.rank_of(e))
     }
 
     /// The fault of an operation that needs rank `rank` of `comm`, which is gone or out of reach.

@@ -358,7 +358,7 @@ impl Engine {
         let culprit = comm.and_then(|comm| {
             let ring = self.kernel.ring.borrow();
             let mut lost = ring.iter().flat_map(Ring::lost);
-            let known = self.lost_of(&comm);
+            let known = self.lost_of(&comm, &comm.group);
             known.or_else(|| lost.find_map(|process| comm.group.rank_of(process)))
         });
         request.set_status(Status {

@@ -401,7 +401,12 @@ impl Engine {
             _ => "the operation failed".to_string(),
         };
         let on = comm.map(|c| c.handle.get());
-        Box::new(types::Fault { class, text, on })
+        Box::new(types::Fault {
+            class,
+            text,
+            on,
+            of_request: None,
+        })
     }
 }
 

@@ -2,14 +2,14 @@
 //! Pure: the event loop tells the time and what it sees, and carries the orders out.
 //!
 //! A failure is followed by [`GRACE`], in which the root cause may still arrive (a rank that noticed
-//! its neighbour's death can be quicker than the news of the death itself), then by SIGTERM, then by
-//! SIGKILL one second after the failure. A job that was asked to end by SIGTERM or SIGHUP has
+//! its neighbour's death can be quicker than the news of the death itself), or by [`GRACE_FOR_CAUSE`] if it is
+//! sure that the cause is not known yet, then by SIGTERM, then by SIGKILL one second after the failure. A job that was asked to end by SIGTERM or SIGHUP has
 //! [`PATIENCE`] for it, as programs write checkpoints then. When all ranks have ended, what they left behind (processes
 //! in the background, output still in pipes) has [`LEFTOVER_TIME`], then it is killed.
 
 use std::time::{Duration, Instant};
 
-/// Between the first failure and SIGTERM.
+/// Between the first failure that is no answer to another and SIGTERM.
 const GRACE: Duration = Duration::from_millis(20);
 /// The same while all that is known are answers of ranks to another's end, which then is not known yet.
 const GRACE_FOR_CAUSE: Duration = Duration::from_millis(300);

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// Longest time from the end of the link to the end of the daemon.
 const END_LIMIT: Duration = Duration::from_secs(4);
-/// How often mpiexec gets what ranks have noted meanwhile.
+/// How often mpiexec gets what ranks have noted meanwhile; `hang` tells people.
 const NOTES_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Where something happened.

@@ -9,6 +9,9 @@ use std::fmt::Write;
 use std::fs::File;
 use std::path::PathBuf;
 
+/// Said of ranks elsewhere of which nothing was heard yet.
+const NEWS: &str = ", as far as is known here (news from other hosts come every 2 s)";
+
 /// The report on the job of the mpiexec with process number `pid`; the error is a sentence.
 pub fn report_of(pid: u32) -> Result<String, String> {
     let book = find_page(pid)?;
@@ -21,8 +24,10 @@ pub fn report_of(pid: u32) -> Result<String, String> {
             (_, pid, None) => format!(" (pid {pid}{})", state_of(pid)),
             (_, pid, Some(host)) => format!(" (pid {pid} on {host})"),
         };
+        let far = record.phase == Phase::NotStarted && book.host(rank).is_some();
+        let known = if far { NEWS } else { "" };
         // Writing to a string does not fail.
-        let _ = writeln!(text, "rank {rank}{process}: {record}");
+        let _ = writeln!(text, "rank {rank}{process}: {record}{known}");
     }
     Ok(text)
 }
@@ -73,7 +78,8 @@ mod tests {
         let text = report_of(std::process::id()).unwrap();
         assert_eq!(
             text,
-            "rank 0: before MPI_Init\nrank 1 (on node7): before MPI_Init\n"
+            "rank 0: before MPI_Init\n\
+             rank 1 (on node7): before MPI_Init, as far as is known here (news from other hosts come every 2 s)\n"
         );
         assert!(report_of(1).is_err());
         assert!(report_of(u32::MAX).unwrap_err().contains("no process"));

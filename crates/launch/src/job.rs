@@ -182,8 +182,10 @@ impl Job {
         }
         if self.cleanup {
             let is_cause = !matches!(failure, Failure::Answer(_));
-            self.verdict.note(rank, failure);
-            self.course.failed(now, is_cause);
+            // How a rank ends that has failed already is no news.
+            if self.verdict.note(rank, failure) {
+                self.course.failed(now, is_cause);
+            }
         } else if self.verdict.note(rank, failure.clone()) {
             match failure {
                 Failure::Signal(signal) if self.was_passed_on(signal) => self.tell_signal(signal),

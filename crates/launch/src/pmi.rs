@@ -289,7 +289,7 @@ fn abort(line: &Line<'_>) -> Action {
     Action::Abort {
         code,
         message: from_token(message),
-        answers: line.get("answer").is_some(),
+        answers: line.get("answer") == Some("yes"),
     }
 }
 

@@ -96,7 +96,7 @@ impl fmt::Display for Failure {
 #[derive(Default, Debug)]
 pub struct Verdict {
     failures: Vec<(usize, Failure)>,
-    /// The first failure counts, whatever follows: ranks go on after it.
+    /// A crash counts no more than what came before it: ranks go on after a failure.
     in_order: bool,
     /// mpiexec's exit code if no rank was started.
     not_started: Option<i32>,
@@ -107,7 +107,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// No failures yet. `in_order`: the first is the one that counts.
+    /// No failures yet. `in_order`: the first that is no answer to another is the one that counts.
     pub fn new(in_order: bool) -> Verdict {
         Verdict {
             in_order,

@@ -113,6 +113,21 @@ impl Address {
         }
         all
     }
+
+    /// Why there are no [`candidates`](Address::candidates), and what to do.
+    pub fn nothing_to_try(&self) -> String {
+        if self.ips.is_empty() {
+            return "it gave no address that others could try: its host has none but loopback and those of one link \
+                    alone, and it is of another network"
+                .into();
+        }
+        let ips: Vec<String> = self.ips.iter().map(IpAddr::to_string).collect();
+        format!(
+            "its addresses ({}) are addresses of this host too and lead nowhere else; YAMABIKO_TCP_INTERFACE there \
+             chooses others",
+            ips.join(", ")
+        )
+    }
 }
 
 /// A number for the network stack of this process, the same for all that share it; 0 if it can't be told.
@@ -164,6 +179,25 @@ mod tests {
             let _ = Address::decode(&text);
             let _ = Address::decode(&digits);
         }
+    }
+
+    #[test]
+    fn says_why_nothing_can_be_tried() {
+        let bridge = [Interface {
+            name: "docker0".into(),
+            ip: "172.17.0.1".parse().unwrap(),
+            prefix: 16,
+            loopback: false,
+        }];
+        let none = address(&[]);
+        assert!(none.candidates(&bridge, 8, None).is_empty());
+        assert!(none.nothing_to_try().contains("gave no address"));
+        let same = address(&["172.17.0.1"]);
+        assert!(same.candidates(&bridge, 8, None).is_empty());
+        assert!(
+            same.nothing_to_try()
+                .contains("(172.17.0.1) are addresses of this host too")
+        );
     }
 
     #[test]

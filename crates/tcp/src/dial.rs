@@ -367,9 +367,10 @@ impl Tcp {
             format!("{address}: {}", end.map_or("no answer", |(_, why)| why))
         });
         let tried: Vec<String> = tried.collect();
-        let why = match tried.is_empty() {
-            true => "it has no address that can be tried".to_string(),
-            false => format!("it can't be reached ({})", tried.join("; ")),
+        let address = self.routes[peer as usize].address.as_ref();
+        let why = match address {
+            Some(address) if tried.is_empty() => address.nothing_to_try(),
+            _ => format!("it can't be reached ({})", tried.join("; ")),
         };
         self.fail(queues, peer, why);
     }

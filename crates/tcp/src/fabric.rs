@@ -26,7 +26,7 @@ const SHORT: usize = 96;
 pub(crate) const MEDIUM: u64 = 16 << 10;
 /// Tries to read from the peer that something came from last, before it is no longer expected to go on.
 pub(crate) const GLANCES: u32 = 64;
-/// Such tries between two looks at all peers.
+/// Most such tries between two looks at all peers.
 const BETWEEN: u32 = 16;
 /// How long the last data may take to reach the peers' hosts after the fabric is closed.
 const LINGER: Duration = Duration::from_secs(5);
@@ -266,7 +266,8 @@ impl Fabric for Tcp {
     #[inline]
     fn progress(&mut self, queues: &mut Queues) -> bool {
         // Where looks are rare, or one peer always has something, glances alone would hear of everything else too late.
-        if self.glances > 0 && !self.news.is_due() {
+        let news = self.glances > 0 && self.news.is_due();
+        if self.glances > 0 && !news {
             // Reading is a system call, asking whether there is something to read another.
             self.glances -= 1;
             if self.read_recent(queues) {
@@ -278,7 +279,7 @@ impl Fabric for Tcp {
         }
         let (mut moved, read) = self.take_events(queues);
         // What was just read may be all that the events are about: it is handed up first.
-        if !self.readable.is_empty() && !read {
+        if !self.readable.is_empty() && (!read || news) {
             moved |= self.read_some(queues);
         }
         if self.strangers.knocking {

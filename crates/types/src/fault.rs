@@ -13,6 +13,8 @@ pub struct Fault {
     /// The communicator (or other object) whose error handler is called, where it isn't the one
     /// among the call's own arguments (a `Wait` on a request).
     pub on: Option<Handle>,
+    /// The class of the request's own error, where `class` is `MPI_ERR_IN_STATUS`.
+    pub of_request: Option<i32>,
 }
 
 /// Result of an engine function.
@@ -26,5 +28,6 @@ pub fn fault(class: i32, text: impl Into<String>) -> Box<Fault> {
         class,
         text: text.into(),
         on: None,
+        of_request: None,
     })
 }

@@ -278,10 +278,14 @@ impl Job {
         let Space::Launcher(remote) = &mut self.space else {
             return Ok(());
         };
-        let message = to_token(message);
+        // Hydra of MPICH takes no empty value.
+        let said = match to_token(message) {
+            token if token.is_empty() => token,
+            token => format!(" message={token}"),
+        };
         remote
             .link
-            .send(&format!("cmd=abort exitcode={code} message={message}"))
+            .send(&format!("cmd=abort exitcode={code}{said}"))
     }
 
     /// The same because another rank is gone or out of reach, as launchers of ours understand: what became of that one is the reason.
@@ -289,7 +293,7 @@ impl Job {
         let Space::Launcher(remote) = &mut self.space else {
             return Ok(());
         };
-        let line = format!("cmd=abort exitcode={code} message= answer=yes");
+        let line = format!("cmd=abort exitcode={code} answer=yes");
         remote.link.send(&line)
     }
 

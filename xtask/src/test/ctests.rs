@@ -43,6 +43,8 @@ pub struct Test {
     shows: bool,
     #[serde(default)]
     fails: bool,
+    /// The exit code with which it has to end, if that is not 0.
+    code: Option<i32>,
     #[serde(default = "yes")]
     peer: bool,
     peer_args: Option<Vec<String>>,
@@ -107,10 +109,10 @@ impl Test {
             job = job.args(["-genv", name]).args([value]);
         }
         let job = job.args([bin.join(self.program())]).args(args);
-        let done = if self.fails {
-            job.fails(&words)?
-        } else {
-            job.passes(&words)?
+        let done = match self.code {
+            Some(code) => job.ends_with(code, &words)?,
+            None if self.fails => job.fails(&words)?,
+            None => job.passes(&words)?,
         };
         for line in done
             .output

@@ -169,9 +169,14 @@ impl Job {
 
     /// Runs it; it has to end with code 0 and say each of `words`.
     pub fn passes(self, words: &[String]) -> Result<Done> {
+        self.ends_with(0, words)
+    }
+
+    /// Runs it; it has to end with exit code `code` and say each of `words`.
+    pub fn ends_with(self, code: i32, words: &[String]) -> Result<Done> {
         let shown = self.shown.clone();
         let done = self.run()?;
-        if done.code != Some(0) {
+        if done.code != Some(code) {
             let code = done
                 .code
                 .map_or("a signal".into(), |c| format!("exit code {c}"));

@@ -164,6 +164,7 @@ fn retire_all(e: &Engine, n: usize, requests: Handles, statuses: Statuses) -> Re
 }
 
 fn in_status(mut fault: Box<types::Fault>) -> Box<types::Fault> {
+    fault.of_request = Some(fault.class);
     fault.class = consts::ERR_IN_STATUS;
     fault
 }

@@ -298,7 +298,7 @@ impl Engine {
         let Some(channel) = self.kernel.of_comm(&call.comm) else {
             return self.start_collective(call);
         };
-        self.check_whole(&call.comm)?;
+        self.check_whole(&call.comm, &call.group)?;
         let comm = call.comm.clone();
         let handed = match self.kernel.spent.take(&call, channel) {
             Some(handed) => handed,
@@ -320,7 +320,7 @@ impl Engine {
         let Some(channel) = self.kernel.of_persistent(&call.comm) else {
             return self.keep_collective(call);
         };
-        self.check_whole(&call.comm)?;
+        self.check_whole(&call.comm, &call.group)?;
         let comm = call.comm.clone();
         let handed = self.hand(call, channel.number(), Some(channel))?;
         let (handle, request) = self.new_request(Kind::Collective, 0, Some(comm))?;
@@ -337,7 +337,7 @@ impl Engine {
             _ => return None,
         };
         let comm = request.comm.borrow().clone();
-        if let Some(Err(why)) = comm.map(|comm| self.check_whole(&comm)) {
+        if let Some(Err(why)) = comm.map(|comm| self.check_whole(&comm, &comm.group)) {
             return Some(Err(why));
         }
         request.set_status(Status::EMPTY);

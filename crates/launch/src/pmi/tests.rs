@@ -134,8 +134,10 @@ fn aborts() {
         abort(7, "MPI_X had bad luck")
     );
     assert_eq!(s.line(0, b"cmd=abort exitcode=99999999999\n"), abort(1, ""));
-    let answer = s.line(0, b"cmd=abort exitcode=1 message= answer=yes\n");
+    let answer = s.line(0, b"cmd=abort exitcode=1 answer=yes\n");
     assert!(matches!(answer[..], [Action::Abort { answers: true, .. }]));
+    let none = s.line(0, b"cmd=abort exitcode=1 answer=no\n");
+    assert_eq!(none, abort(1, ""));
     assert_eq!(
         s.line(0, "cmd=abort message=\u{1b}[2J".as_bytes()),
         abort(1, "?[2J")

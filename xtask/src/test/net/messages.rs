@@ -153,7 +153,7 @@ fn unreachable(ground: &Ground, _: bool) -> Result {
         &said,
         &[
             "no way leads to the process with rank",
-            "it has no address that can be tried",
+            "are addresses of this host too and lead nowhere else",
         ],
     )
 }
