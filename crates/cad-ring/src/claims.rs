@@ -13,6 +13,8 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
 
+use crate::headroom;
+
 /// What was decided so far. It stays.
 #[derive(Default)]
 pub(crate) struct Claims {
@@ -21,19 +23,20 @@ pub(crate) struct Claims {
 }
 
 impl Claims {
-    /// Whether this process lends the channel's streams to the peer; decides it, if it is not. `secrets` are
-    /// those of both, the lower rank's first.
-    ///
-    /// # Errors
-    /// What the system says, if it is not that the peer was quicker.
-    pub fn claim(&mut self, channel: u32, peer: u32, secrets: [&str; 2]) -> io::Result<bool> {
-        if let Some(held) = self.held.get(&(channel, peer)) {
-            return Ok(held.is_some());
-        }
-        let held = take(&name(secrets, channel))?;
-        let mine = held.is_some();
+    /// Whether this process lends the channel's streams to the peer, if that was decided.
+    pub fn decided(&self, channel: u32, peer: u32) -> Option<bool> {
+        self.held.get(&(channel, peer)).map(Option::is_some)
+    }
+
+    /// Decides with what [`take`] gave.
+    pub fn decide(&mut self, channel: u32, peer: u32, held: Option<OwnedFd>) {
         self.held.insert((channel, peer), held);
-        Ok(mine)
+    }
+
+    /// Gives up the names of a channel that is not used any more. Its lent ends must be on their way: a peer that
+    /// takes the name afterwards has to find them.
+    pub fn forget(&mut self, channel: u32) {
+        self.held.retain(|&(c, _), _| c != channel);
     }
 
     /// Whether it was decided that this process lends.
@@ -52,11 +55,16 @@ fn name(secrets: [&str; 2], channel: u32) -> String {
     format!("yamabiko-lane-{:016x}{:016x}", half(0), half(1))
 }
 
-/// A socket with this name; `None` if there is one already.
-fn take(name: &str) -> io::Result<Option<OwnedFd>> {
-    let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
+/// What the one of two processes gets that asks first; `None` for the other. `secrets` are those of both, the lower
+/// rank's first.
+///
+/// # Errors
+/// What the system says, if it is not that the peer was quicker.
+pub(crate) fn take(channel: u32, secrets: [&str; 2]) -> io::Result<Option<OwnedFd>> {
+    let address = SocketAddrUnix::new_abstract_name(name(secrets, channel).as_bytes())?;
     let kind = SocketType::SEQPACKET;
     let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    headroom::keep(&socket);
     match bind(&socket, &address) {
         Ok(()) => Ok(Some(socket)),
         Err(Errno::ADDRINUSE) => Ok(None),
@@ -73,15 +81,17 @@ mod tests {
         let secret = format!("{:x}", sys::random::u64().unwrap());
         let secrets = [secret.as_str(), "other"];
         let (mut a, mut b) = (Claims::default(), Claims::default());
-        assert!(!a.holds(7, 1));
-        for _ in 0..2 {
-            assert!(a.claim(7, 1, secrets).unwrap());
-            assert!(!b.claim(7, 0, secrets).unwrap());
-        }
-        assert!(b.claim(8, 0, secrets).unwrap());
-        assert!(!a.claim(8, 1, secrets).unwrap());
+        assert!(!a.holds(7, 1) && a.decided(7, 1).is_none());
+        a.decide(7, 1, take(7, secrets).unwrap());
+        b.decide(7, 0, take(7, secrets).unwrap());
+        b.decide(8, 0, take(8, secrets).unwrap());
+        a.decide(8, 1, take(8, secrets).unwrap());
         assert!(a.holds(7, 1) && !b.holds(7, 0) && b.holds(8, 0));
+        assert_eq!(a.decided(8, 1), Some(false));
         // Another pair of the same processes' names.
-        assert!(a.claim(7, 2, ["other", &secret]).unwrap());
+        assert!(take(7, ["other", &secret]).unwrap().is_some());
+        a.forget(7);
+        assert!(a.decided(7, 1).is_none() && a.decided(8, 1).is_some());
+        assert!(take(7, secrets).unwrap().is_some());
     }
 }

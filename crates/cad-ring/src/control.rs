@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use cad_run::State;
 use sys::unix::{self, Kind, Listener, Socket};
 
+use crate::headroom;
 use crate::packet::{BYE, LANE, News, OVER, PACKET, news, packet};
 
 /// The version of this library, which all ranks of a job must share.
@@ -127,11 +128,12 @@ impl Own {
         format!("{HELLO}/{VERSION}/{place:016x}/{name}/{secret}")
     }
 
-    /// The control of process `rank`; `cards` has what all processes published, in their order.
+    /// Where all processes can be called; `cards` has what they published, in their order. If not all are
+    /// neighbours, each process finds that.
     ///
     /// # Errors
     /// In words: whose card is no neighbour's.
-    pub fn join(self, rank: u32, cards: &[String]) -> Result<Control, String> {
+    fn addresses(&self, cards: &[String]) -> Result<Vec<Address>, String> {
         let mut others = Vec::with_capacity(cards.len());
         for (peer, card) in cards.iter().enumerate() {
             let parts: Vec<&str> = card.split('/').collect();
@@ -154,6 +156,23 @@ impl Own {
                 secret: secret.to_owned(),
             });
         }
+        Ok(others)
+    }
+
+    /// Whether these are the cards of neighbours.
+    ///
+    /// # Errors
+    /// In words: whose is not.
+    pub fn fits(&self, cards: &[String]) -> Result<(), String> {
+        self.addresses(cards).map(drop)
+    }
+
+    /// The control of process `rank`.
+    ///
+    /// # Errors
+    /// As of [`fits`](Own::fits).
+    pub fn join(self, rank: u32, cards: &[String]) -> Result<Control, String> {
+        let others = self.addresses(cards)?;
         Ok(Control {
             rank,
             listener: self.listener,
@@ -180,6 +199,14 @@ fn is_full(error: &io::Error) -> bool {
     error.kind() == ErrorKind::TimedOut || error.raw_os_error() == Some(libc::ETOOMANYREFS)
 }
 
+/// Whether the system has too few descriptors, or too little memory, for a connection.
+fn is_short(error: &io::Error) -> bool {
+    let short = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOBUFS];
+    error
+        .raw_os_error()
+        .is_some_and(|code| short.contains(&code))
+}
+
 /// Compares in a time that does not tell where the difference is.
 fn equal(a: &str, b: &str) -> bool {
     let differences = a.bytes().zip(b.bytes()).fold(0, |d, (x, y)| d | (x ^ y));
@@ -200,7 +227,8 @@ impl Control {
         self.lost.iter().copied()
     }
 
-    /// Connects to a process, unless that was done; so its end will be heard of. Whether it is there.
+    /// Connects to a process, unless that was done; so its end will be heard of. Whether it is there, as far as is known:
+    /// where the system has no descriptor for the connection, that is to be tried again.
     pub fn call(&mut self, peer: u32) -> bool {
         if self.is_lost(peer) || self.left.contains(&peer) {
             return false;
@@ -223,11 +251,17 @@ impl Control {
                 self.begin_watch(Watched::Called(peer));
                 true
             }
+            Err(e) if is_short(&e) => true,
             Err(_) => {
                 self.lose(peer);
                 false
             }
         }
+    }
+
+    /// Whether there is a connection to a process.
+    pub fn has_called(&self, peer: u32) -> bool {
+        self.called.contains_key(&peer)
     }
 
     fn begin_watch(&mut self, what: Watched) -> u32 {
@@ -337,13 +371,23 @@ impl Control {
         self.deaf || !self.unsaid.is_empty()
     }
 
+    /// Whether everything was said to this process that there is to say.
+    pub fn has_said_all(&self, peer: u32) -> bool {
+        !self.unsaid.contains_key(&peer)
+    }
+
     /// Tries again what could not be done at once.
     pub fn catch_up(&mut self) {
         if self.deaf {
             self.accept();
         }
         let peers: Vec<u32> = self.unsaid.keys().copied().collect();
-        peers.into_iter().for_each(|peer| self.speak(peer));
+        for peer in peers {
+            match self.has_called(peer) || self.call(peer) {
+                true => self.speak(peer),
+                false => drop(self.unsaid.remove(&peer)),
+            }
+        }
     }
 
     /// The secrets of this process and another, the lower rank's first.
@@ -377,6 +421,9 @@ impl Control {
                 Err(e) if e.kind() == ErrorKind::TimedOut => return,
                 _ => return self.hang_up(id),
             };
+            if let Some(fd) = &got.fd {
+                headroom::keep(fd);
+            }
             let said = &packet[..got.bytes];
             let understood = match caller.rank {
                 Some(rank) => match news(said, got.fd) {

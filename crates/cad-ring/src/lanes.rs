@@ -17,6 +17,8 @@ use std::rc::Rc;
 
 use sys::unix;
 
+use crate::headroom;
+
 /// Issues of a channel that can be under way at once: two, so that one can move while the next is
 /// already there.
 pub(crate) const LANES: u8 = 2;
@@ -93,6 +95,7 @@ impl Lanes {
     /// The system has no descriptors left.
     pub fn make(&mut self, place: Place, from: u64) -> io::Result<OwnedFd> {
         let (near, far) = unix::pair(unix::Kind::Stream)?;
+        headroom::keep(&far);
         let stream = self.streams.entry(place).or_default();
         stream.socket = Some((from, Rc::new(near.into())));
         Ok(far.into())
@@ -101,6 +104,16 @@ impl Lanes {
     /// Whether the channel has had a stream to the peer on this lane.
     pub fn knows(&self, place: Place) -> bool {
         self.streams.contains_key(&place)
+    }
+
+    /// Closes the streams of a channel, and forgets it.
+    pub fn forget(&mut self, channel: u32) {
+        let gone = |place: &Place, _: &mut Stream| place.channel == channel;
+        for (place, stream) in self.streams.extract_if(gone) {
+            if let Some(count) = self.lent.get_mut(&place.peer) {
+                *count = count.saturating_sub(stream.lent.len());
+            }
+        }
     }
 
     /// Places of which anything is known.

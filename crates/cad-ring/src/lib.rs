@@ -4,6 +4,7 @@
 //!
 //! * [`usable`] says whether it works here, and why not. It tries what is used, not the kernel's version.
 //! * [`Opening`] becomes a [`Ring`] when all processes of a job have published their cards.
+//! * Whoever sleeps by other means than `wait` polls the ring's descriptor, and minds [`Ring::look_again`].
 //! * `code`: a plan, compiled by crate `chains`, as steps. `uring`: the ring (the only unsafe module).
 //! * `control`: who says what to whom beside the data (`packet`), and who is gone. `lanes`: the streams for the data,
 //!   `claims`: who makes them.
@@ -33,8 +34,8 @@
 //! * Cancelling ends the other processes' parts too, with `Cancelled`, where they are not over; and also
 //!   those of the next issue but one of the channel, where that had already begun.
 //! * All processes of the job have to be on one machine and of one user.
-//! * A channel keeps its streams, up to three descriptors for each peer, until the executor ends; without
-//!   descriptors for another one, plans on it are not issued or end with `Lost`.
+//! * A channel keeps its streams, up to three descriptors for each peer, until [`Ring::forget`] or the executor's end. Where descriptors
+//!   get few the soft limit on them is raised (`headroom`); an issue that is refused some at the hard one waits for those of others, and ends with `Lost` where none gives any back.
 //!
 //! # Safety of what runs later
 //!
@@ -49,6 +50,7 @@ use types::Tunable;
 mod claims;
 mod code;
 mod control;
+mod headroom;
 mod lanes;
 mod packet;
 mod ring;

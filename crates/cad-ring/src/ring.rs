@@ -2,12 +2,13 @@
 //!
 //! Invariants: an issue has a slot until all its chains have told that they are over, so no completion
 //! comes to another's. On a lane of a channel one issue at a time has chains under way; the others stand in
-//! line in the order of their numbers. An issue that fails tells all peers of its plan, and then closes its
+//! line in the order of their numbers, and have no descriptors of their own yet; the system may refuse those when an issue's turn comes, and
+//! then it waits for what others give back. An issue that fails tells all peers of its plan, and then closes its
 //! streams, so whoever finds a stream at its end can know why.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,6 +19,7 @@ use cad_run::{Counts, Executor, Issued, NotIssued, Plan, State};
 use crate::claims::Claims;
 use crate::code::{COPY_MAX, Code};
 use crate::control::{Control, Own};
+use crate::headroom;
 use crate::lanes::{Lanes, lane};
 use crate::running::{Pair, Running};
 use crate::uring::{Completion, Name, SLOTS_MAX, Unusable, Uring, token};
@@ -26,12 +28,14 @@ mod peers;
 #[cfg(test)]
 mod tests;
 
-use peers::Gone;
+use peers::Missing;
 
 /// Compiled plans that are kept before the first look for those that are gone.
 const CODES: usize = 64;
 /// How long a look takes while an issue that failed is still in the kernel; it is cancelled again then.
 const AGAIN: Duration = Duration::from_millis(1);
+/// How long an issue waits for descriptors that other issues have, while none of these ends.
+const STARVE: Duration = Duration::from_secs(10);
 /// How long the end of the executor waits for its issues to leave the kernel.
 const LEAVE: Duration = Duration::from_secs(10);
 
@@ -59,6 +63,15 @@ impl Opening {
         self.own.card()
     }
 
+    /// Whether these cards, those of all processes in their order, are of a job that this executor serves: all
+    /// processes come to the same answer.
+    ///
+    /// # Errors
+    /// Why it is not, in words for a person.
+    pub fn fits(&self, cards: &[String]) -> Result<(), String> {
+        self.own.fits(cards)
+    }
+
     /// The executor of process `rank`, for the thread that calls this; `cards` are those of all
     /// processes, in their order.
     ///
@@ -76,6 +89,9 @@ impl Opening {
             issued: HashMap::new(),
             lines: HashMap::new(),
             overs: HashMap::new(),
+            forgotten: HashSet::new(),
+            leaving: Vec::new(),
+            starving: None,
             codes: HashMap::new(),
             spare_tokens: Vec::new(),
             spare_pairs: Vec::new(),
@@ -105,6 +121,11 @@ pub struct Ring {
     lines: HashMap<(u32, u8), VecDeque<usize>>,
     /// By peer: what it told of the ends of issues that are still to come here.
     overs: HashMap<u32, BTreeMap<(u32, u64), State>>,
+    /// Channels on which nothing more is issued; and of these, those that still need something.
+    forgotten: HashSet<u32>,
+    leaving: Vec<u32>,
+    /// The first issue that lacks descriptors, and until when it waits for some.
+    starving: Option<(usize, Instant)>,
     codes: HashMap<*const Plan, (Weak<Plan>, Rc<Code>)>,
     spare_tokens: Vec<OwnedFd>,
     spare_pairs: Vec<Pair>,
@@ -129,9 +150,7 @@ impl Executor for Ring {
             return Err(unfit("the kernel has stopped taking submissions"));
         }
         let code = self.compiled(plan).map_err(NotIssued::Unfit)?;
-        let refused = |e| NotIssued::Unfit(format!("the system refuses a descriptor: {e}"));
-        self.meet(&code, channel).map_err(refused)?;
-        let (tokens, pairs) = self.supplies(&code).map_err(refused)?;
+        self.meet(&code, channel);
         let free = self.slots.iter().position(Option::is_none);
         let slot = free.unwrap_or(self.slots.len());
         if slot >= SLOTS_MAX {
@@ -150,8 +169,8 @@ impl Executor for Ring {
             word: word.clone(),
             channel,
             number,
-            tokens,
-            pairs,
+            tokens: Vec::new(),
+            pairs: Vec::new(),
             streams: Vec::new(),
             under_way: Vec::new(),
             ended: false,
@@ -185,7 +204,14 @@ impl Executor for Ring {
             self.control.catch_up();
             self.attend();
         }
+        if let Some(starving) = self.starving.take() {
+            self.attend();
+            self.starve_on(starving);
+        }
         self.cancel_again();
+        if !self.leaving.is_empty() {
+            self.let_go();
+        }
         moved
     }
 
@@ -201,8 +227,7 @@ impl Executor for Ring {
             if deadline.is_some_and(|d| Instant::now() >= d) {
                 return State::Pending;
             }
-            let soon = self.is_failing() || self.control.is_behind();
-            let again = soon.then(|| Instant::now() + AGAIN);
+            let again = self.look_again();
             let until = deadline.into_iter().chain(again).min();
             self.uring.wait(until);
         }
@@ -232,7 +257,30 @@ impl Executor for Ring {
     }
 }
 
+/// What becomes readable when there is something for `progress` to do.
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.uring.fd()
+    }
+}
+
 impl Ring {
+    /// Whether `progress` has something to do.
+    pub fn is_ready(&mut self) -> bool {
+        self.uring.is_ready()
+    }
+
+    /// Until when whoever waits by other means than `wait` may sleep, if something has to be tried again.
+    pub fn look_again(&self) -> Option<Instant> {
+        let soon = self.is_failing() || self.control.is_behind() || self.starving.is_some();
+        soon.then(|| Instant::now() + AGAIN)
+    }
+
+    /// The processes that are gone.
+    pub fn lost(&self) -> impl Iterator<Item = u32> {
+        self.control.lost()
+    }
+
     /// The code of a plan, from an earlier issue or new.
     fn compiled(&mut self, plan: &Rc<Plan>) -> Result<Rc<Code>, String> {
         let key = Rc::as_ptr(plan);
@@ -251,10 +299,13 @@ impl Ring {
     /// Tokens without units and empty pairs for an issue.
     fn supplies(&mut self, code: &Code) -> io::Result<(Vec<OwnedFd>, Vec<Pair>)> {
         while self.spare_tokens.len() < code.tokens as usize {
-            self.spare_tokens.push(token()?);
+            let token = token()?;
+            headroom::keep(&token);
+            self.spare_tokens.push(token);
         }
         while self.spare_pairs.len() < code.pairs as usize {
             let (a, b) = sys::unix::pair(sys::unix::Kind::Stream)?;
+            headroom::keep(&b);
             self.spare_pairs.push([a.into(), b.into()]);
         }
         let tokens = self.spare_tokens.len() - code.tokens as usize;
@@ -279,20 +330,26 @@ impl Ring {
 
     /// Starts an issue if it is its turn and all streams are there.
     fn start(&mut self, slot: usize) {
+        if !self.has_turn(slot) || !self.settle_claims(slot) || !self.has_turn(slot) {
+            return;
+        }
         let Some(running) = self.slots.get_mut(slot).and_then(Option::take) else {
             return;
         };
-        let line = self.lines.get(&(running.channel, lane(running.number)));
-        let turn = line.and_then(VecDeque::front) == Some(&slot);
-        let waits = turn && running.failed.is_none() && !running.has_begun();
-        let streams = waits.then(|| self.streams(&running));
-        let running = self.slots[slot].insert(running);
-        let streams = match streams {
-            Some(Ok(Some(streams))) => streams,
-            Some(Err(Gone)) => return self.fail(slot, State::Lost),
-            Some(Ok(None)) | None => return,
+        let streams = self.streams(&running);
+        let supplies = match &streams {
+            Ok(Some(_)) => self.supplies(&running.code),
+            _ => Err(io::ErrorKind::NotConnected.into()),
         };
-        running.streams = streams;
+        let running = self.slots[slot].insert(running);
+        match (streams, supplies) {
+            (Ok(Some(streams)), Ok((tokens, pairs))) => {
+                (running.streams, running.tokens, running.pairs) = (streams, tokens, pairs);
+            }
+            (Err(Missing::Peer), _) => return self.fail(slot, State::Lost),
+            (Ok(None), _) => return,
+            (Err(Missing::Descriptors), _) | (Ok(Some(_)), Err(_)) => return self.starve(slot),
+        }
         running.under_way = vec![true; running.code.chains.len()];
         let mut pushed = Ok(());
         for chain in 0..running.code.chains.len() {
@@ -306,6 +363,39 @@ impl Ring {
         }
         if pushed.and_then(|()| self.uring.flush()).is_err() {
             self.abandon(slot);
+        }
+    }
+
+    /// Whether it is an issue's turn to start.
+    fn has_turn(&self, slot: usize) -> bool {
+        let running = self.slots.get(slot).and_then(Option::as_ref);
+        running.is_some_and(|r| {
+            let line = self.lines.get(&(r.channel, lane(r.number)));
+            let first = line.and_then(VecDeque::front) == Some(&slot);
+            first && r.failed.is_none() && !r.has_begun()
+        })
+    }
+
+    /// An issue lacks descriptors: it is tried again.
+    fn starve(&mut self, slot: usize) {
+        self.starving
+            .get_or_insert_with(|| (slot, Instant::now() + STARVE));
+    }
+
+    /// If there are still too few descriptors: the first issue that lacks them ends, if nothing gives any back.
+    fn starve_on(&mut self, (slot, until): (usize, Instant)) {
+        let Some((first, _)) = self.starving else {
+            return;
+        };
+        let moves = |r: &Running| r.has_begun() && r.failed.is_none();
+        if first == slot {
+            self.starving = Some((slot, until));
+        }
+        let waits = first != slot || Instant::now() < until;
+        if !waits || !self.slots.iter().flatten().any(moves) {
+            self.starving = None;
+            self.fail(first, State::Lost);
+            self.attend();
         }
     }
 
@@ -425,6 +515,9 @@ impl Ring {
         let line = (running.channel, lane(running.number));
         if let Some(line) = self.lines.get_mut(&line) {
             line.retain(|&s| s != slot);
+        }
+        if let Some((_, until)) = &mut self.starving {
+            *until = Instant::now() + STARVE;
         }
         if running.ended {
             // All tokens are at zero and all pairs empty again.

@@ -327,6 +327,19 @@ impl Uring {
         self.words.remove(&slot);
     }
 
+    /// Whether there is a completion to be taken.
+    pub fn is_ready(&mut self) -> bool {
+        !self.told.is_empty()
+            || !self.ring.completion().is_empty()
+            || self.ring.submission().cq_overflow()
+    }
+
+    /// What becomes readable when there is a completion.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the ring keeps its descriptor open as long as it lives, and is borrowed.
+        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
+    }
+
     /// Takes the completions that are there. No system call, unless there are more than fit.
     pub fn take(&mut self, into: &mut Vec<Completion>) {
         self.collect();

@@ -117,6 +117,68 @@ fn the_first_issue_of_a_channel_needs_no_call_either() {
     }
 }
 
+/// A plan that passes one byte on between two ranks, of which this may be one.
+fn one_message(memory: UserBuf, rank: u32, from: u32, to: u32) -> Rc<Plan> {
+    let mut cad = Descriptor::new(rank, 3, None);
+    if rank == from {
+        cad.make_send_node(memory, 1, to).unwrap();
+    } else if rank == to {
+        cad.make_recv_node(memory, 1, from).unwrap();
+    }
+    Rc::new(cad.plan().unwrap())
+}
+
+#[test]
+fn a_later_issue_may_be_the_first_to_need_a_peer() {
+    run(3, |mut r| {
+        let mut memory = [[r.rank as u8]; 4];
+        let bufs = memory.each_mut().map(|m| UserBuf::of_array(m));
+        // The third waits behind the first, which is held up, while the fourth begins.
+        let ways = [(2, 0), (0, 2), (0, 1), (0, 1)];
+        let plans: Vec<_> = bufs
+            .iter()
+            .zip(ways)
+            .map(|(&buf, (from, to))| one_message(buf, r.rank, from, to))
+            .collect();
+        let mut issued = Vec::new();
+        for rank in 0..3 {
+            if r.rank == rank {
+                issued.extend(plans.iter().map(|p| r.ring.issue(p, 0).unwrap()));
+            }
+            r.meet();
+            if r.rank == 0 && rank == 0 {
+                r.ring.progress();
+            }
+        }
+        for i in &issued {
+            assert_eq!(r.ring.wait(i, soon()), State::Done);
+        }
+        r.meet();
+    });
+}
+
+#[test]
+fn a_channel_that_one_rank_has_left_serves_the_others() {
+    run(3, |mut r| {
+        for channel in 0..60 {
+            let mut memory = vec![r.rank as u8; 3000];
+            let plan = pipeline(&mut memory, r.rank, 3, 1000);
+            // The first is through, and has left the channel, before the others begin.
+            if r.rank > 0 {
+                r.meet();
+            }
+            assert_eq!(r.finish(&plan, channel), State::Done);
+            r.ring.forget(channel);
+            if r.rank == 0 {
+                r.meet();
+            }
+            assert!(memory.iter().all(|&b| b == 0));
+        }
+        r.ring.progress();
+        r.meet();
+    });
+}
+
 #[test]
 fn copies_need_no_call() {
     run(2, |mut r| {

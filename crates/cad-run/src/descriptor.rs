@@ -97,11 +97,17 @@ impl Descriptor {
         }
     }
 
-    fn message(&mut self, peer: u32, send: bool, action: Action) -> Result<NodeId, Refused> {
+    /// Checks the other process of a message.
+    fn peer(&self, peer: u32) -> Result<(), Refused> {
         let member = self.members.as_ref().is_none_or(|m| m.contains(&peer));
-        if peer >= self.team.size || peer == self.team.rank || !member {
-            return Err(Refused::Peer(peer));
+        match peer < self.team.size && peer != self.team.rank && member {
+            true => Ok(()),
+            false => Err(Refused::Peer(peer)),
         }
+    }
+
+    fn message(&mut self, peer: u32, send: bool, action: Action) -> Result<NodeId, Refused> {
+        self.peer(peer)?;
         let made = self.made.entry((peer, send)).or_default();
         if *made > MAX_TAG {
             return Err(Refused::TooMany);
@@ -144,6 +150,39 @@ impl Descriptor {
     ) -> Result<NodeId, Refused> {
         ends(to, bytes)?;
         self.message(from, false, Action::Recv(to, bytes))
+    }
+
+    /// A send node with a tag, up to [`cad::MAX_TAG`]: for descriptors made from graphs, whose messages have tags. Of a pair
+    /// of processes, either all nodes are made with tags or none.
+    ///
+    /// # Errors
+    /// As of a send node.
+    pub fn make_tagged_send_node(
+        &mut self,
+        from: UserBuf,
+        bytes: u64,
+        to: u32,
+        tag: u32,
+    ) -> Result<NodeId, Refused> {
+        ends(from, bytes)?;
+        self.peer(to)?;
+        Ok(self.node(to, tag, Action::Send(from, bytes)))
+    }
+
+    /// A receive node with a tag.
+    ///
+    /// # Errors
+    /// As of a send node.
+    pub fn make_tagged_recv_node(
+        &mut self,
+        to: UserBuf,
+        bytes: u64,
+        from: u32,
+        tag: u32,
+    ) -> Result<NodeId, Refused> {
+        ends(to, bytes)?;
+        self.peer(from)?;
+        Ok(self.node(from, tag, Action::Recv(to, bytes)))
     }
 
     /// A node that does `dst = src op dst` on `bytes`.

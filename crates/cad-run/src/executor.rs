@@ -156,6 +156,9 @@ impl Choice {
     /// The variable's name.
     pub const VARIABLE: &'static str = "YAMABIKO_CAD";
 
+    /// Set and not empty, a rank of an MPI program says at its end what the kernel ran of its collectives.
+    pub const REPORT: &'static str = "YAMABIKO_CAD_REPORT";
+
     /// What the environment says.
     ///
     /// # Errors

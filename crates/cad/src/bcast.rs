@@ -53,8 +53,14 @@ pub const SEGMENT: u64 = 64 << 10;
 /// filling it costs less than an eighth.
 const CHAIN_SEGMENTS_PER_PROCESS: u64 = 8;
 
+/// Segments at most: so many that filling a chain costs nothing against them, and few enough for their messages to have tags of
+/// their own ([`MAX_TAG`]) and for a program of crate `chains`, where each takes a relay four entries.
+const SEGMENTS_MAX: u64 = 6 << 10;
+
 /// Receives of a segmented broadcast posted ahead: one arriving, one matched next, and slack.
 const WINDOW: usize = 4;
+
+const _: () = assert!(SEGMENTS_MAX <= MAX_TAG as u64);
 
 /// The algorithm for these parameters; the same on every process.
 pub fn choose(p: &Params) -> Algorithm {
@@ -211,8 +217,7 @@ fn segmented(b: &mut Builder, p: &Params, wire: &Wire, segment: u64, chain: bool
     let (size, root) = (p.team.size, p.root);
     let r = relative(p.team.rank, root, size);
     let total = p.ty.bytes(p.count);
-    // Segments are told apart by tag, so there are at most as many as tags.
-    let segment = segment.max(1).max(total.div_ceil(u64::from(MAX_TAG)));
+    let segment = segment.max(1).max(total.div_ceil(SEGMENTS_MAX));
     let (up, down): (u32, Vec<u32>) = if chain {
         (r.saturating_sub(1), (r + 1..size).take(1).collect())
     } else {

@@ -259,6 +259,20 @@ fn a_relay_interleaves_in_one_chain_and_fits() {
 }
 
 #[test]
+fn a_broadcast_is_not_too_long_for_a_program() {
+    for count in [1 << 28, 1 << 33] {
+        let p = bcast::Params {
+            team: Team { rank: 1, size: 3 },
+            root: 0,
+            count,
+            ty: ELEMENT,
+        };
+        let program = compile(&bcast::graph(&p), &[0, 1, 2], None, &Options::default());
+        assert!(program.is_ok_and(|p| p.entries.len() > 1 << 14));
+    }
+}
+
+#[test]
 fn a_barrier_holds_all_until_the_last_has_come() {
     for size in [2, 3, 5, 8] {
         let graphs: Vec<Graph> = (0..size)

@@ -1,8 +1,8 @@
-//! What uses the transport beside ordinary messages, as seen by the rest of the engine: the extension, and persistent
-//! requests bound to slots ([`Bound`](crate::bound::Bound)).
+//! What goes on beside ordinary messages, as seen by the rest of the engine: the extension, persistent
+//! requests bound to slots ([`Bound`](crate::bound::Bound)), and collectives in the kernel ([`crate::kernel`]).
 //!
-//! Invariants: nothing here runs, or is even asked, while no extension is set and no persistent request long enough to be bound has
-//! been started: one flag ([`Engine::beside`]) stands before progress and sleep, and one bit beside the number of sleeping
+//! Invariants: nothing here runs, or is even asked, while no extension is set, no persistent request long enough to be bound has
+//! been started and the kernel has no collectives: one flag ([`Engine::beside`]) stands before progress and sleep, and one bit beside the number of sleeping
 //! threads ([`BINDS`]) before sends and receives. The transport and the bound streams are borrowed only while a closure runs; what ended is
 //! taken in afterwards.
 //!
@@ -88,9 +88,12 @@ impl Engine {
     /// Moves what can move beside ordinary messages. Says whether anything did.
     #[inline(never)]
     pub(crate) fn progress_beside(&self) -> bool {
-        let moved = self.transport(|m| self.look_beside(m));
+        let mut moved = self.transport(|m| self.look_beside(m));
         if self.binds() {
             self.settle_bound();
+        }
+        if self.kernel.is_on() {
+            moved |= self.progress_kernel();
         }
         moved
     }
@@ -104,12 +107,16 @@ impl Engine {
         if self.binds() {
             moved |= self.bound.borrow_mut().progress(m);
         }
-        moved
+        // What the ring has to tell may run the program's functions, so not here.
+        moved | self.kernel.is_ready()
     }
 
     /// Whether a sleep has to look beside ordinary messages.
     pub(crate) fn is_busy_beside(&self) -> bool {
-        self.beside.get() && (self.binds() || self.extension.get().is_some_and(|x| x.is_waiting()))
+        self.beside.get()
+            && (self.binds()
+                || self.kernel.is_on()
+                || self.extension.get().is_some_and(|x| x.is_waiting()))
     }
 
     /// Whether nothing beside ordinary messages is in this process's hands.
@@ -125,6 +132,9 @@ impl Engine {
         if self.binds() {
             self.transport(|m| self.bound.borrow_mut().peer_failed(m, peer));
             self.settle_bound();
+        }
+        if self.kernel.is_on() {
+            self.peer_failed_in_kernel(peer.0);
         }
     }
 

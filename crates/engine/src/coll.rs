@@ -24,6 +24,11 @@ use crate::state::Engine;
 use crate::typeobj::TypeObj;
 use crate::wait::Waiting;
 
+mod handed;
+
+pub use handed::Handed;
+pub(crate) use handed::Spent;
+
 /// Bits of a message tag that the graph uses; the collective's number comes above them.
 const NODE_TAG_BITS: u32 = cad::MAX_TAG.count_ones();
 /// Tells the numbers of persistent collectives from the others'.
@@ -169,13 +174,7 @@ impl Running {
             .iter()
             .map(place)
             .collect::<Option<_>>()
-            .ok_or_else(|| {
-                let bytes: u64 = self.call.graph.temps().iter().map(|t| t.bytes).sum();
-                fault(
-                    consts::ERR_NO_MEM,
-                    format!("no memory for {bytes} bytes of temporary buffers"),
-                )
-            })
+            .ok_or_else(|| no_memory(self.call.graph.temps().iter().map(|t| t.bytes).sum()))
     }
 
     fn type_of(&self, slot: TypeSlot) -> Option<&Rc<TypeObj>> {
@@ -268,6 +267,9 @@ impl Engine {
 
     /// Starts an inactive persistent collective.
     pub(crate) fn restart_collective(&self, handle: Handle, request: &Request) -> Result<()> {
+        if let Some(started) = self.restart_handed(handle, request) {
+            return started;
+        }
         if let Body::Collective(running) = &mut *request.body.borrow_mut() {
             self.check_whole(&running.call.comm, &running.call.group)?;
             running.rewind();
@@ -481,6 +483,12 @@ impl Engine {
         }
         self.part_done(handle, request);
     }
+}
+
+/// The fault of temporary buffers that can't be had.
+fn no_memory(bytes: u64) -> Box<types::Fault> {
+    let text = format!("no memory for {bytes} bytes of temporary buffers");
+    fault(consts::ERR_NO_MEM, text)
 }
 
 /// The team of a communicator.

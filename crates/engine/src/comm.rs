@@ -16,11 +16,16 @@ use crate::attr::Attributes;
 use crate::errhandler::Errhandler;
 use crate::group::Group;
 use crate::info::Info;
+use crate::kernel::Channels;
 use crate::numbers::Numbers;
 use crate::topology::Topology;
 
 /// Bits of a context id that count within one owner.
-const COUNTER_BITS: u32 = 14;
+pub(crate) const COUNTER_BITS: u32 = 14;
+/// Bits of the ids that are given out once only where the kernel runs collectives: the lower half.
+pub(crate) const UNIQUE_BITS: u32 = COUNTER_BITS - 1;
+/// How many these are.
+pub(crate) const UNIQUE_IDS: u32 = 1 << UNIQUE_BITS;
 
 /// The counter of `MPI_COMM_WORLD`, whose owner is process 0.
 pub const OF_WORLD: u16 = 0;
@@ -34,17 +39,22 @@ pub const OF_END: u16 = 2;
 pub struct ContextIds {
     free: Rc<RefCell<VecDeque<u16>>>,
     next: Cell<u16>,
+    /// Whether the lower half is given out once only.
+    unique: Cell<bool>,
 }
 
 /// A context id in use; given back when dropped.
 pub struct ContextLease {
     id: u16,
-    free: Rc<RefCell<VecDeque<u16>>>,
+    /// Where it goes back to, if it may be used again.
+    free: Option<Rc<RefCell<VecDeque<u16>>>>,
 }
 
 impl Drop for ContextLease {
     fn drop(&mut self) {
-        self.free.borrow_mut().push_back(self.id);
+        if let Some(free) = &self.free {
+            free.borrow_mut().push_back(self.id);
+        }
     }
 }
 
@@ -54,7 +64,13 @@ impl ContextIds {
         ContextIds {
             free: Rc::default(),
             next: Cell::new(OF_END + 1),
+            unique: Cell::new(false),
         }
+    }
+
+    /// From now on the lower half of the ids is given out once only.
+    pub(crate) fn begin_unique(&self) {
+        self.unique.set(true);
     }
 
     /// Takes an id for a communicator whose rank 0 is the process `owner` (this one).
@@ -72,13 +88,9 @@ impl ContextIds {
                 format!("{most} communicators with this rank as their rank 0 exist; free some");
             fault(consts::ERR_OTHER, text)
         })?;
-        Ok((
-            context(owner, id),
-            ContextLease {
-                id,
-                free: self.free.clone(),
-            },
-        ))
+        let once = self.unique.get() && u32::from(id) < UNIQUE_IDS;
+        let free = (!once).then(|| self.free.clone());
+        Ok((context(owner, id), ContextLease { id, free }))
     }
 }
 
@@ -111,14 +123,16 @@ pub struct Comm {
     collectives: Cell<u32>,
     /// The numbers of its persistent collectives.
     pub(crate) numbers: Numbers,
+    /// What tells its collectives in the kernel from others.
+    pub(crate) channels: Channels,
     _lease: Option<ContextLease>,
 }
 
 /// "1 rank", "3 ranks": a number of things as a sentence has it.
-pub(crate) fn counted(number: u32, thing: &str) -> String {
-    match number {
+pub(crate) fn counted(number: impl Into<u64>, thing: &str) -> String {
+    match number.into() {
         1 => format!("1 {thing}"),
-        _ => format!("{number} {thing}s"),
+        number => format!("{number} {thing}s"),
     }
 }
 
@@ -143,6 +157,7 @@ impl Comm {
             info: RefCell::default(),
             collectives: Cell::new(0),
             numbers: Numbers::default(),
+            channels: Channels::default(),
             _lease: lease,
         }
     }
@@ -168,5 +183,40 @@ impl Comm {
     pub fn next_collective(&self) -> u32 {
         self.collectives
             .replace(self.collectives.get().wrapping_add(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn many(ids: &ContextIds) -> Vec<u32> {
+        let one = |_| ids.lease(3).map(|(context, _lease)| context);
+        (0..3 << COUNTER_BITS).filter_map(|i| one(i).ok()).collect()
+    }
+
+    #[test]
+    fn ids_come_back_when_they_are_free() {
+        let all = many(&ContextIds::new());
+        assert_eq!(all.len(), 3 << COUNTER_BITS);
+        let first = context(3, OF_END + 1);
+        assert!(all.iter().filter(|&&c| c == first).count() > 1);
+    }
+
+    #[test]
+    fn where_channels_are_made_of_ids_the_lower_half_comes_once() {
+        let ids = ContextIds::new();
+        ids.begin_unique();
+        let all = many(&ids);
+        assert_eq!(all.len(), 3 << COUNTER_BITS);
+        let mut low: Vec<u32> = all
+            .into_iter()
+            .filter(|&c| (c >> 1) & ((1 << COUNTER_BITS) - 1) < UNIQUE_IDS)
+            .collect();
+        let given = low.len();
+        assert_eq!(given, UNIQUE_IDS as usize - usize::from(OF_END + 1));
+        low.sort_unstable();
+        low.dedup();
+        assert_eq!(low.len(), given);
     }
 }

@@ -66,7 +66,8 @@ impl Engine {
             Phase::Running => Ok(()),
             Phase::Finalized => Err(fault(consts::ERR_OTHER, "MPI is already finalized")),
             Phase::Before => {
-                self.start_world(consts::THREAD_SINGLE)?;
+                // Its program may start MPI later, with more threads.
+                self.start_world(consts::THREAD_SINGLE, false)?;
                 self.lent.set(true);
                 Ok(())
             }

@@ -152,10 +152,16 @@ impl Engine {
         if gone.is_empty() {
             return Ok(());
         }
-        let lost = gone.iter().find(|&&e| members.rank_of(e).is_some());
-        let lost = lost.and_then(|&e| comm.group.rank_of(e));
         drop(gone);
+        let lost = self.lost_of(comm, members);
         lost.map_or(Ok(()), |rank| Err(self.lost_rank(comm, rank as i32)))
+    }
+
+    /// The rank in `comm` of one of these members of it that is known to be gone.
+    pub(crate) fn lost_of(&self, comm: &Comm, members: &Group) -> Option<u32> {
+        let gone = self.failures.gone.borrow();
+        let lost = gone.iter().find(|&&e| members.rank_of(e).is_some());
+        lost.and_then(|&e| comm.group.rank_of(e))
     }
 
     /// The fault of an operation that needs rank `rank` of `comm`, which is gone or out of reach.
@@ -163,6 +169,13 @@ impl Engine {
     pub(crate) fn lost_rank(&self, comm: &Comm, rank: i32) -> Box<types::Fault> {
         if rank == consts::ANY_SOURCE {
             let text = "all other processes of the communicator are gone, so nothing can come from MPI_ANY_SOURCE";
+            let mut fault = fault(consts::ERR_PROC_ABORTED, text);
+            fault.on = Some(comm.handle.get());
+            return fault;
+        }
+        if rank == consts::UNDEFINED {
+            let text = "a process of the communicator is gone, or has given the collective up, as where the \
+                        system has no more descriptors for it (ulimit -n)";
             let mut fault = fault(consts::ERR_PROC_ABORTED, text);
             fault.on = Some(comm.handle.get());
             return fault;

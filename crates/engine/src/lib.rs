@@ -22,6 +22,7 @@ mod graphs;
 mod group;
 mod info;
 mod internal;
+mod kernel;
 mod numbers;
 mod ops;
 mod progress;

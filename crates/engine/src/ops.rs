@@ -30,6 +30,14 @@ impl Op {
         op::Builtin::from_handle(handle).map(Op::Builtin)
     }
 
+    /// Whether they are the same: equal ones of the standard's, or one of the program's.
+    pub(crate) fn is(self: &Rc<Op>, other: &Rc<Op>) -> bool {
+        match (&**self, &**other) {
+            (Op::Builtin(a), Op::Builtin(b)) => a == b,
+            _ => Rc::ptr_eq(self, other),
+        }
+    }
+
     /// Whether operands may be reordered.
     pub fn is_commutative(&self) -> bool {
         match self {

@@ -18,7 +18,7 @@ use mtmi::{Completion, Context, Cookie, Outcome, TagSel};
 use types::{Handle, Result, Status, consts, fault};
 
 use crate::api::bsend::PoolKey;
-use crate::coll::Running;
+use crate::coll::{Handed, Running};
 use crate::comm::Comm;
 use crate::state::{Engine, out_of_objects};
 use crate::typeobj::TypeObj;
@@ -104,6 +104,8 @@ pub enum Body {
     Buffered(AlignedBuf, PoolKey, u64),
     /// A collective under way, or a persistent one.
     Collective(Box<Running>),
+    /// A collective that the kernel has, or a persistent one for it.
+    Handed(Box<Handed>),
     /// A generalised request's callbacks.
     Generalized(Box<Grequest>),
 }

@@ -106,6 +106,8 @@ pub struct Engine {
     pub(crate) bound: RefCell<crate::bound::Bound>,
     /// Persistent requests of more bytes than this may be bound.
     pub(crate) least_bound: Cell<u64>,
+    /// Collectives that the kernel runs.
+    pub(crate) kernel: crate::kernel::Kernel,
 }
 
 static ENGINE: OnceLock<BigLock<Engine>> = OnceLock::new();
@@ -182,6 +184,7 @@ impl Engine {
             beside: Cell::new(false),
             bound: RefCell::default(),
             least_bound: Cell::new(u64::MAX),
+            kernel: crate::kernel::Kernel::default(),
         }
     }
 

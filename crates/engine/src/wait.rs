@@ -134,8 +134,10 @@ impl Engine {
         patience.poll(&mut { self }, ready, give_way, deadline)
     }
 
-    /// The deadline of a sleep: that given, or earlier where the launcher's page has to be looked at.
+    /// The deadline of a sleep: that given, or earlier where the launcher's page has to be looked at or the kernel asked
+    /// again.
     pub(crate) fn latest_wake(&self, deadline: Option<Instant>) -> Option<Instant> {
+        let deadline = deadline.into_iter().chain(self.kernel.again()).min();
         if !self.failures.told.get() {
             return deadline;
         }

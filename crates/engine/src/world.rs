@@ -13,6 +13,7 @@ use wireup::Job;
 
 use crate::comm::{Comm, OF_END, OF_SELF, OF_WORLD, context};
 use crate::group::Group;
+use crate::kernel;
 use crate::short::short;
 use crate::state::{Engine, Phase, lock};
 
@@ -52,7 +53,7 @@ impl Exchange for Kvs<'_> {
     }
 }
 
-fn startup_fault(e: impl std::fmt::Display) -> Box<Fault> {
+pub(crate) fn startup_fault(e: impl std::fmt::Display) -> Box<Fault> {
     fault(consts::ERR_OTHER, format!("starting up failed: {e}"))
 }
 
@@ -64,7 +65,7 @@ fn two_libraries(first: &str, second: &str) -> Box<Fault> {
     fault(consts::ERR_OTHER, text)
 }
 
-fn start_fabrics(job: &mut Job) -> Result<Fabric> {
+fn start_fabrics(job: &mut Job) -> Result<Fabrics> {
     let place = Place {
         rank: job.rank(),
         size: job.size(),
@@ -77,12 +78,12 @@ fn start_fabrics(job: &mut Job) -> Result<Fabric> {
         let lines = fabrics.describe();
         lines.iter().for_each(|line| eprintln!("yamabiko: {line}"));
     }
-    Ok(Matched::beside(fabrics, short().ordinary()))
+    Ok(fabrics)
 }
 
 impl Engine {
-    /// Joins the job and makes the predefined communicators.
-    pub(crate) fn start_world(&self, thread_level: i32) -> Result<()> {
+    /// Joins the job and makes the predefined communicators. `settled`: whether the level of threads stays as it is.
+    pub(crate) fn start_world(&self, thread_level: i32, settled: bool) -> Result<()> {
         if let Some(other) = sys::process::claim(self.hooks.library) {
             return Err(two_libraries(other.as_str(), self.hooks.library));
         }
@@ -93,7 +94,13 @@ impl Engine {
             true => ReportPage::absent(),
             false => ReportPage::join(rank),
         };
-        let mut fabric = start_fabrics(&mut job)?;
+        let asked = kernel::open(&mut job, thread_level, settled)?;
+        let mut fabrics = start_fabrics(&mut job)?;
+        let ring = match asked {
+            Some(asked) => kernel::join(asked, &mut job, &mut fabrics)?,
+            None => None,
+        };
+        let mut fabric = Matched::beside(fabrics, short().ordinary());
         page.phase(ReportPhase::Running);
         self.failures.seeks.set(fabric.fabric().has_network());
         let keeps_running = report::keeps_running();
@@ -106,6 +113,9 @@ impl Engine {
             report,
         }));
         self.make_communicators(rank, size);
+        if let Some(ring) = ring {
+            self.start_kernel(ring, rank, size);
+        }
         self.start_short()?;
         self.phase.set(Phase::Running);
         self.set_thread_level(thread_level);
@@ -166,6 +176,7 @@ impl Engine {
         if let Some(extension) = self.extension.take() {
             extension.ended();
         }
+        self.stop_kernel();
         let Some(World {
             mut job,
             fabric,

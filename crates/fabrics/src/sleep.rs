@@ -1,8 +1,9 @@
-//! One wait for all fabrics: on the doorbell alone, or on the doorbell's socket and the network's
-//! descriptor together.
+//! One wait for all fabrics: on the doorbell alone, or on the doorbell's socket together with the network's
+//! descriptor and any that its owner added.
 
 use std::fmt;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,10 +30,11 @@ pub struct Sleeper {
     sockets: Option<Arc<Sockets>>,
 }
 
-/// What to poll where there is a network.
+/// What to poll where the doorbell is not all.
 struct Sockets {
     knocks: Knocks,
-    network: OwnedFd,
+    /// The network's descriptor, and any other.
+    others: Vec<OwnedFd>,
 }
 
 impl fmt::Debug for Sockets {
@@ -49,10 +51,9 @@ impl Sockets {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        let mut fds = [
-            PollFd::new(&self.knocks, PollFlags::IN),
-            PollFd::new(&self.network, PollFlags::IN),
-        ];
+        let mut fds = vec![PollFd::new(&self.knocks, PollFlags::IN)];
+        let others = self.others.iter();
+        fds.extend(others.map(|fd| PollFd::new(fd, PollFlags::IN)));
         // An interruption is an early return like any other.
         let _ = poll(&mut fds, sys::clock::timespec_left(until).as_ref());
         self.knocks.drain();
@@ -61,18 +62,31 @@ impl Sockets {
 
 impl Sleeper {
     /// Sleeps for these fabrics. It fails where the system has no descriptor left.
-    pub(crate) fn new(shm: &Shm, tcp: Option<&Tcp>) -> std::io::Result<Sleeper> {
-        let sockets = match tcp {
-            None => None,
-            Some(tcp) => Some(Arc::new(Sockets {
-                knocks: shm.bell().listen()?,
-                network: tcp.fd().as_fd().try_clone_to_owned()?,
-            })),
-        };
-        Ok(Sleeper {
+    pub(crate) fn new(shm: &Shm, tcp: Option<&Tcp>) -> io::Result<Sleeper> {
+        let mut sleeper = Sleeper {
             bell: shm.sleeper(),
-            sockets,
-        })
+            sockets: None,
+        };
+        match tcp {
+            None => Ok(sleeper),
+            Some(tcp) => sleeper.add(shm, tcp.fd().as_fd()).map(|()| sleeper),
+        }
+    }
+
+    /// Sleeps on this descriptor too, before anybody has slept.
+    fn add(&mut self, shm: &Shm, fd: BorrowedFd<'_>) -> io::Result<()> {
+        let fd = fd.try_clone_to_owned()?;
+        match &mut self.sockets {
+            None => {
+                let (knocks, others) = (shm.bell().listen()?, vec![fd]);
+                self.sockets = Some(Arc::new(Sockets { knocks, others }));
+            }
+            Some(sockets) => match Arc::get_mut(sockets) {
+                Some(sockets) => sockets.others.push(fd),
+                None => return Err(io::ErrorKind::ResourceBusy.into()),
+            },
+        }
+        Ok(())
     }
 }
 
@@ -106,17 +120,27 @@ impl mtmi::Sleeper for Sleeper {
 }
 
 impl Fabrics {
+    /// Has sleeps end also when this descriptor becomes readable. To be called before anybody has slept.
+    ///
+    /// # Errors
+    /// The system has no descriptor left, or somebody sleeps already.
+    pub fn sleep_on_too(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        self.sleeper.add(&self.shm, fd)
+    }
+
     /// Waits until `progress` may find something to do or the deadline passes.
     pub(crate) fn wait_for_any(&mut self, deadline: Option<Instant>) {
-        let Some(tcp) = &mut self.tcp else {
+        if self.sleeper.sockets.is_none() {
             return self.shm.wait(deadline);
-        };
-        let patience = self.shm.patience();
-        let patience = Patience {
-            polls: patience.polls.min(LOOKS),
-            ..patience
-        };
-        tcp.share_processors(self.shm.shares_processors());
+        }
+        let mut patience = self.shm.patience();
+        if let Some(tcp) = &mut self.tcp {
+            patience = Patience {
+                polls: patience.polls.min(LOOKS),
+                ..patience
+            };
+            tcp.share_processors(self.shm.shares_processors());
+        }
         if patience.poll(self, |f| f.ready(), |f| f.shm.give_way(), deadline) {
             return;
         }

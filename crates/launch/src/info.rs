@@ -19,7 +19,7 @@ const FORTRAN: [(&str, &str); 2] = [
 
 /// Environment variables that a person may set. Those by which the parts of a job know each other
 /// (`PMI_*`, `YAMABIKO_*_FD`) are not among them.
-const VARIABLES: [(&str, &str); 11] = [
+const VARIABLES: [(&str, &str); 12] = [
     (
         "MPIEXEC_TIMEOUT",
         "seconds after which mpiexec ends a job (default, and 0: no limit)",
@@ -42,7 +42,11 @@ const VARIABLES: [(&str, &str); 11] = [
     ),
     (
         "YAMABIKO_CAD",
-        "what runs the descriptors of libcad: inline or ring (default: inline)",
+        "what runs the descriptors of libcad, and MPI's non-blocking collectives: inline or ring (default: inline)",
+    ),
+    (
+        "YAMABIKO_CAD_REPORT",
+        "set, each rank says in MPI_Finalize what the ring ran of its collectives",
     ),
     (
         "YAMABIKO_CC",

@@ -3,7 +3,7 @@
 //! The table `tests/c/tests.toml` says what is run; its head explains the fields. Stage `cross` uses the
 //! same table with another implementation's compilers, libraries and launchers.
 
-use super::ground::Ground;
+use super::ground::{Ground, Over};
 use super::job::Job;
 use super::{Options, Tally};
 use crate::spec::root;
@@ -50,6 +50,7 @@ pub struct Test {
     peer_args: Option<Vec<String>>,
     #[serde(default)]
     soak: bool,
+    hosts: Option<bool>,
 }
 
 fn all_ranks() -> Vec<u32> {
@@ -77,6 +78,11 @@ impl Test {
     /// Whether other implementations can be expected to pass it.
     pub fn for_peers(&self) -> bool {
         self.peer && !self.soak && self.mpiexec.is_empty()
+    }
+
+    /// Whether it makes sense this way.
+    fn fits(&self, over: Over) -> bool {
+        self.hosts.is_none_or(|hosts| hosts == (over.hosts() > 0))
     }
 
     /// Runs it once with the programs in `bin`.
@@ -197,7 +203,7 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
             };
             for &n in ranks {
                 let name = format!("c{}/{abi}/{} -n {n}", options.way(), test.name);
-                if options.wants(&name) && test.soak == options.soak {
+                if options.wants(&name) && test.soak == options.soak && test.fits(options.over) {
                     tally.test(&name, || test.run(&bin, &ground, n));
                 }
             }

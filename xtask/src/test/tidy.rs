@@ -45,8 +45,8 @@ const ARROWS: [(&str, &[&str]); 35] = [
     (
         "engine",
         &[
-            "types", "sys", "boundary", "layout", "datatype", "op", "cad", "mtmi", "fabrics",
-            "report", "wireup",
+            "types", "sys", "boundary", "layout", "datatype", "op", "cad", "cad-run", "cad-ring",
+            "mtmi", "fabrics", "report", "wireup",
         ],
     ),
     ("entry", &["types", "boundary", "engine"]),

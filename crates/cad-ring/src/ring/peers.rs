@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use cad_run::State;
 
 use super::Ring;
+use crate::claims;
 use crate::code::Code;
 use crate::lanes::{LANES, Place, lane};
 use crate::packet::News;
@@ -23,13 +24,18 @@ pub(super) const OVERS_MAX: usize = 1 << 14;
 /// longer, as where the peer has lost its processor, the issue starts in a later call.
 const ABOUT_TO_LEND: Duration = Duration::from_millis(5);
 
-/// A peer is not there any more, nor its stream.
-pub(super) struct Gone;
+/// Why an issue can't have a stream.
+pub(super) enum Missing {
+    /// A peer is not there any more, nor its stream.
+    Peer,
+    /// The system refuses descriptors.
+    Descriptors,
+}
 
 impl Ring {
     /// Decides with each peer who lends the streams of a channel, and gives those that were quicker the
     /// time to do so.
-    pub(super) fn meet(&mut self, code: &Code, channel: u32) -> io::Result<()> {
+    pub(super) fn meet(&mut self, code: &Code, channel: u32) {
         let number = self.issued.get(&channel).copied().unwrap_or(0);
         let mut coming = Vec::new();
         for &peer in &code.peers {
@@ -38,9 +44,12 @@ impl Ring {
                 lane: lane(number),
                 peer,
             };
-            let known = self.lanes.knows(place);
-            let secrets = self.control.secrets(peer);
-            if !self.claims.claim(channel, peer, secrets)? && !known {
+            let lends = match self.claims.decided(channel, peer) {
+                Some(lends) => Some(lends),
+                // Where the system refuses, the issue tries again when it is its turn.
+                None => self.claim(place).ok(),
+            };
+            if lends == Some(false) && !self.lanes.knows(place) {
                 coming.push(place);
             }
         }
@@ -55,11 +64,79 @@ impl Ring {
                 std::thread::yield_now();
             }
         }
-        Ok(())
+    }
+
+    /// Decides with the peers of an issue who lends, where that could not be done before; whether it is decided.
+    pub(super) fn settle_claims(&mut self, slot: usize) -> bool {
+        let Some(running) = self.slots[slot].as_ref() else {
+            return false;
+        };
+        let peers = running.code.peers.iter();
+        let places: Vec<Place> = peers.map(|&peer| running.place(peer)).collect();
+        for place in places {
+            let decided = self.claims.decided(place.channel, place.peer).is_some();
+            if !decided && self.claim(place).is_err() {
+                self.starve(slot);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Decides who lends a channel's streams; whether this process does.
+    fn claim(&mut self, place: Place) -> io::Result<bool> {
+        let secrets = self.control.secrets(place.peer);
+        let mut held = claims::take(place.channel, secrets)?;
+        if held.is_some() {
+            // Who is through with the channel has given the name up, after it had lent what is needed here.
+            self.control.hear_all(place.peer);
+            self.hear();
+            held = held.filter(|_| !self.lanes.knows(place));
+        }
+        let lends = held.is_some();
+        self.claims.decide(place.channel, place.peer, held);
+        Ok(lends)
+    }
+
+    /// Lets go of a channel on which nothing more is issued, here or by peers with this process: closes its streams
+    /// when its issues are over. Its number may not be used again.
+    pub fn forget(&mut self, channel: u32) {
+        if self.forgotten.insert(channel) {
+            self.leaving.push(channel);
+            self.let_go();
+        }
+    }
+
+    /// Lets go of what is kept of channels that were forgotten, as far as nothing needs it.
+    pub(super) fn let_go(&mut self) {
+        let leaving = std::mem::take(&mut self.leaving);
+        for channel in leaving {
+            let busy = (0..LANES).any(|lane| {
+                let line = self.lines.get(&(channel, lane));
+                line.is_some_and(|line| !line.is_empty())
+            });
+            let mut peers = 0..self.control.size();
+            let lending = peers
+                .any(|peer| self.claims.holds(channel, peer) && !self.control.has_said_all(peer));
+            if busy || lending {
+                self.leaving.push(channel);
+                continue;
+            }
+            self.issued.remove(&channel);
+            self.lines.retain(|&(c, _), _| c != channel);
+            for overs in self.overs.values_mut() {
+                overs.retain(|&(c, _), _| c != channel);
+            }
+            self.lanes.forget(channel);
+            self.claims.forget(channel);
+        }
     }
 
     /// The streams of an issue, made where that is up to this process; `None` if some are still missing.
-    pub(super) fn streams(&mut self, running: &Running) -> Result<Option<Vec<Rc<OwnedFd>>>, Gone> {
+    pub(super) fn streams(
+        &mut self,
+        running: &Running,
+    ) -> Result<Option<Vec<Rc<OwnedFd>>>, Missing> {
         let mut streams = Vec::with_capacity(running.code.peers.len());
         for &peer in &running.code.peers {
             // Its end has to be heard of, whoever lends.
@@ -67,33 +144,39 @@ impl Ring {
             let place = running.place(peer);
             let mut found = self.lanes.find(place, running.number);
             if there && found.is_none() && self.claims.holds(place.channel, peer) {
-                self.lend(place, running.number);
+                self.lend(place, running.number)
+                    .map_err(|_| Missing::Descriptors)?;
                 found = self.lanes.find(place, running.number);
             }
             // Whoever has left may have sent all that is needed before.
             if found.is_none() && !there {
-                return Err(Gone);
+                return Err(Missing::Peer);
+            }
+            if there && !self.control.has_called(peer) {
+                return Err(Missing::Descriptors);
             }
             streams.push(found);
         }
         Ok(streams.into_iter().collect())
     }
 
-    /// Makes streams to a peer: this one, and those that the channel's other lanes will need.
-    fn lend(&mut self, wanted: Place, number: u64) {
+    /// Makes streams to a peer: this one, and, if there are descriptors, those that the channel's other lanes will need.
+    fn lend(&mut self, wanted: Place, number: u64) -> io::Result<()> {
+        let far = self.lanes.make(wanted, number)?;
+        let Place { channel, peer, .. } = wanted;
+        self.control.lend(peer, channel, wanted.lane, number, far);
         for lane in 0..LANES {
             let place = Place { lane, ..wanted };
-            if place != wanted && self.lanes.knows(place) {
+            if self.lanes.knows(place) {
                 continue;
             }
-            let Ok(far) = self.lanes.make(place, number) else {
-                // Without descriptors nothing can be sent: as good as gone.
-                self.control.lose(wanted.peer);
-                return;
+            // It may still have earlier issues in line that need it.
+            let Ok(far) = self.lanes.make(place, 0) else {
+                break;
             };
-            let (channel, peer) = (place.channel, place.peer);
-            self.control.lend(peer, channel, lane, number, far);
+            self.control.lend(peer, channel, lane, 0, far);
         }
+        Ok(())
     }
 
     pub(super) fn watch(&mut self) {
@@ -120,6 +203,9 @@ impl Ring {
                     from,
                     socket,
                 } => {
+                    if self.is_let_go(channel) {
+                        continue;
+                    }
                     let place = Place {
                         channel,
                         lane,
@@ -152,8 +238,16 @@ impl Ring {
         some
     }
 
+    /// Whether nothing is kept of a channel any more.
+    fn is_let_go(&self, channel: u32) -> bool {
+        self.forgotten.contains(&channel) && !self.leaving.contains(&channel)
+    }
+
     /// A peer's part of an issue has ended early, and with it the stream.
     fn peer_is_over(&mut self, peer: u32, channel: u32, number: u64, why: State) {
+        if self.is_let_go(channel) {
+            return;
+        }
         let place = Place {
             channel,
             lane: lane(number),

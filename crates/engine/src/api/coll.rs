@@ -14,7 +14,7 @@ pub fn barrier(e: &Engine, comm: Handle) -> Result<()> {
 
 /// `MPI_Ibarrier`.
 pub fn ibarrier(e: &Engine, comm: Handle, request: &mut Handle) -> Result<()> {
-    *request = e.start_collective(prepare_barrier(e, comm)?)?;
+    *request = e.hand_collective(prepare_barrier(e, comm)?)?;
     Ok(())
 }
 
@@ -43,7 +43,7 @@ pub fn ibcast(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.start_collective(prepare_bcast(e, buffer, count, datatype, root, comm)?)?;
+    *request = e.hand_collective(prepare_bcast(e, buffer, count, datatype, root, comm)?)?;
     Ok(())
 }
 
@@ -82,7 +82,7 @@ pub fn igather(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.start_collective(prepare_gather(
+    *request = e.hand_collective(prepare_gather(
         e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
     )?)?;
     Ok(())
@@ -125,7 +125,7 @@ pub fn igatherv(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.start_collective(prepare_gatherv(
+    *request = e.hand_collective(prepare_gatherv(
         e, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm,
     )?)?;
     Ok(())
@@ -166,7 +166,7 @@ pub fn iscatter(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.start_collective(prepare_scatter(
+    *request = e.hand_collective(prepare_scatter(
         e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
     )?)?;
     Ok(())
@@ -209,7 +209,7 @@ pub fn iscatterv(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.start_collective(prepare_scatterv(
+    *request = e.hand_collective(prepare_scatterv(
         e, sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm,
     )?)?;
     Ok(())
@@ -248,7 +248,7 @@ pub fn iallgather(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.start_collective(prepare_allgather(
+    *request = e.hand_collective(prepare_allgather(
         e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
     )?)?;
     Ok(())
@@ -289,7 +289,7 @@ pub fn iallgatherv(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.start_collective(prepare_allgatherv(
+    *request = e.hand_collective(prepare_allgatherv(
         e, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm,
     )?)?;
     Ok(())
@@ -328,7 +328,7 @@ pub fn ialltoall(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.start_collective(prepare_alltoall(
+    *request = e.hand_collective(prepare_alltoall(
         e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
     )?)?;
     Ok(())
@@ -371,7 +371,7 @@ pub fn ialltoallv(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.start_collective(prepare_alltoallv(
+    *request = e.hand_collective(prepare_alltoallv(
         e, sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm,
     )?)?;
     Ok(())
@@ -415,7 +415,7 @@ pub fn ialltoallw(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.start_collective(prepare_alltoallw(
+    *request = e.hand_collective(prepare_alltoallw(
         e, sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm,
     )?)?;
     Ok(())

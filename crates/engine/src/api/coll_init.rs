@@ -12,7 +12,7 @@ use crate::state::Engine;
 /// Makes the request of a checked call. No hint is known that would change how it runs.
 pub(super) fn keep(e: &Engine, call: Call, info: Handle, request: &mut Handle) -> Result<()> {
     e.hints(info)?;
-    *request = e.keep_collective(call)?;
+    *request = e.keep_handed(call)?;
     Ok(())
 }
 

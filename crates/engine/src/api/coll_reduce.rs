@@ -289,7 +289,7 @@ pub fn ireduce(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.start_collective(prepare_reduce(
+    *request = e.hand_collective(prepare_reduce(
         e, sendbuf, recvbuf, count, datatype, op, root, comm,
     )?)?;
     Ok(())
@@ -323,7 +323,7 @@ pub fn iallreduce(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.start_collective(prepare_allreduce(
+    *request = e.hand_collective(prepare_allreduce(
         e, sendbuf, recvbuf, count, datatype, op, comm,
     )?)?;
     Ok(())
@@ -357,7 +357,7 @@ pub fn ireduce_scatter_block(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.start_collective(prepare_reduce_scatter_block(
+    *request = e.hand_collective(prepare_reduce_scatter_block(
         e, sendbuf, recvbuf, recvcount, datatype, op, comm,
     )?)?;
     Ok(())
@@ -391,7 +391,7 @@ pub fn ireduce_scatter(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.start_collective(prepare_reduce_scatter(
+    *request = e.hand_collective(prepare_reduce_scatter(
         e, sendbuf, recvbuf, recvcounts, datatype, op, comm,
     )?)?;
     Ok(())
@@ -425,7 +425,7 @@ pub fn iscan(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.start_collective(prepare_scan(
+    *request = e.hand_collective(prepare_scan(
         e, sendbuf, recvbuf, count, datatype, op, comm,
     )?)?;
     Ok(())
@@ -459,7 +459,7 @@ pub fn iexscan(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.start_collective(prepare_exscan(
+    *request = e.hand_collective(prepare_exscan(
         e, sendbuf, recvbuf, count, datatype, op, comm,
     )?)?;
     Ok(())

@@ -298,6 +298,7 @@ pub fn comm_free(e: &Engine, comm: &mut Handle) -> Result<()> {
     let _ = comm_detach_buffer(e, *comm, &mut 0, &mut 0);
     e.keep_comm(&object);
     e.know_none();
+    e.kernel.spent.forget(&object);
     e.comms.remove(comm.0);
     object.handle.set(consts::COMM_NULL);
     *comm = consts::COMM_NULL;

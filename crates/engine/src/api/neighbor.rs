@@ -40,7 +40,7 @@ pub fn ineighbor_allgather(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.start_collective(prepare_neighbor_allgather(
+    *request = e.hand_collective(prepare_neighbor_allgather(
         e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
     )?)?;
     Ok(())
@@ -105,7 +105,7 @@ pub fn ineighbor_allgatherv(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.start_collective(prepare_neighbor_allgatherv(
+    *request = e.hand_collective(prepare_neighbor_allgatherv(
         e, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm,
     )?)?;
     Ok(())
@@ -169,7 +169,7 @@ pub fn ineighbor_alltoall(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.start_collective(prepare_neighbor_alltoall(
+    *request = e.hand_collective(prepare_neighbor_alltoall(
         e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
     )?)?;
     Ok(())
@@ -236,7 +236,7 @@ pub fn ineighbor_alltoallv(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.start_collective(prepare_neighbor_alltoallv(
+    *request = e.hand_collective(prepare_neighbor_alltoallv(
         e, sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm,
     )?)?;
     Ok(())
@@ -306,7 +306,7 @@ pub fn ineighbor_alltoallw(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.start_collective(prepare_neighbor_alltoallw(
+    *request = e.hand_collective(prepare_neighbor_alltoallw(
         e, sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm,
     )?)?;
     Ok(())

@@ -49,7 +49,7 @@ pub fn init_thread(
         }
     }
     *provided = level(required);
-    e.start_world(*provided)
+    e.start_world(*provided, true)
 }
 
 /// The level that is granted: one between two counts as the higher.

@@ -1,0 +1,371 @@
+//! A collective as a plan for the kernel ([`crate::kernel`]): each node of its graph with the addresses of this call.
+//!
+//! Messages of data without gaps go from and to where they lie. Those of others go through memory of ours, and packing or
+//! unpacking them is a calculation of the plan, as reductions are and copies between such data: the rank does these. A
+//! message keeps the tag that its graph gives it, which is how both ends agree on the order.
+//!
+//! Invariant: calculations are told apart from all memory by a byte that only they name, so every edge at
+//! one means that all of the one node comes before all of the other.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+
+use boundary::{AlignedBuf, UserBuf};
+use cad::{Node, NodeId};
+use cad_run::{Descriptor, Plan, Refused};
+use layout::{Data, transfer};
+use types::{Handle, Result, Status, consts, fault};
+
+use super::{Call, Running, Tags, no_memory};
+use crate::comm::Comm;
+use crate::kernel::Channel;
+use crate::request::{Body, Kind, Persistent, Request};
+use crate::state::{AbiHooks, Engine, enter};
+
+/// A collective that the kernel has, or will have when it is started.
+pub struct Handed {
+    plan: Rc<Plan>,
+    channel: u32,
+    /// A persistent one's, in use as long as this is there.
+    _kept: Option<Channel>,
+    /// What the plan's nodes use: the temporary buffers, and memory for packed data.
+    running: Running,
+    staging: Vec<AlignedBuf>,
+}
+
+impl Handed {
+    /// Whether it does what this call asks for. Its types and its operation are alive as long as it is, so none that was made
+    /// after them can be taken for them.
+    fn serves(&self, call: &Call, channel: u32) -> bool {
+        fn same<T>(a: Option<&Rc<T>>, b: Option<&Rc<T>>) -> bool {
+            a.map(Rc::as_ptr) == b.map(Rc::as_ptr)
+        }
+        let own = &self.running.call;
+        self.channel == channel
+            && Rc::ptr_eq(&own.graph, &call.graph)
+            && own.send.addr() == call.send.addr()
+            && own.recv.addr() == call.recv.addr()
+            && same(own.send_type.as_ref(), call.send_type.as_ref())
+            && same(own.recv_type.as_ref(), call.recv_type.as_ref())
+            && match (&own.op, &call.op) {
+                (Some(a), Some(b)) => a.is(b),
+                (a, b) => a.is_none() && b.is_none(),
+            }
+            && own.types.is_none()
+            && call.types.is_none()
+    }
+
+    /// Bytes of memory of ours that it holds.
+    fn bytes(&self) -> usize {
+        let temps = self.running.temps.iter().map(|(memory, _)| memory.len());
+        temps.chain(self.staging.iter().map(AlignedBuf::len)).sum()
+    }
+}
+
+/// What collectives that have ended used: a call like an earlier one, as programs make in a loop, needs no new plan.
+#[derive(Default)]
+pub(crate) struct Spent(RefCell<VecDeque<Box<Handed>>>);
+
+impl Spent {
+    fn take(&self, call: &Call, channel: u32) -> Option<Box<Handed>> {
+        let mut all = self.0.borrow_mut();
+        let found = all.iter().position(|handed| handed.serves(call, channel))?;
+        all.remove(found)
+    }
+
+    fn keep(&self, handed: Box<Handed>) {
+        // Where nobody else has the graph no later call has the same.
+        let known = Rc::strong_count(&handed.running.call.graph) > 1;
+        if !known || handed.bytes() > SPENT_BYTES {
+            return;
+        }
+        let mut all = self.0.borrow_mut();
+        all.push_back(handed);
+        let oldest = (all.len() > SPENT).then(|| all.pop_front());
+        drop((all, oldest));
+    }
+
+    /// Drops what was used on a communicator.
+    pub(crate) fn forget(&self, comm: &Comm) {
+        let all = self.0.take();
+        let (gone, kept) = all
+            .into_iter()
+            .partition(|handed| std::ptr::eq(&*handed.running.call.comm, comm));
+        self.0.replace(kept);
+        drop::<VecDeque<_>>(gone);
+    }
+
+    /// Drops all.
+    pub(crate) fn clear(&self) {
+        drop(self.0.take());
+    }
+}
+
+/// Ended collectives whose plans are kept: more than a program has different ones in a loop.
+const SPENT: usize = 32;
+/// Bytes of temporary buffers and packed data up to which one is kept.
+const SPENT_BYTES: usize = 64 << 10;
+
+/// A plan being made.
+struct Maker<'a> {
+    running: &'a Running,
+    hooks: &'static AbiHooks,
+    cad: Descriptor,
+    staging: Vec<AlignedBuf>,
+    /// The byte that stands for what calculations do.
+    mark: UserBuf,
+}
+
+fn unfit(why: Refused) -> Box<types::Fault> {
+    fault(consts::ERR_INTERN, format!("a collective's plan: {why}"))
+}
+
+impl Maker<'_> {
+    /// Makes the graph's nodes and edges. A message to this process (`me`) becomes a copy.
+    fn graph(&mut self, me: u32) -> Result<()> {
+        let call = &self.running.call;
+        let graph = call.graph.clone();
+        let mut made = vec![None; graph.nodes().len()];
+        // By tag, messages to itself that lack their other half.
+        let mut halves: HashMap<u32, VecDeque<NodeId>> = HashMap::new();
+        for (id, node) in graph.nodes().iter().enumerate() {
+            let message = matches!(node.kind, cad::Kind::Send | cad::Kind::Recv);
+            if !message || call.group.endpoint(node.peer) != me {
+                made[id] = Some(self.node(node)?);
+                continue;
+            }
+            let lacking = halves.entry(node.tag).or_default();
+            let fits = |&other: &NodeId| graph.node(other).kind != node.kind;
+            let Some(other) = lacking.pop_front_if(|other| fits(other)) else {
+                lacking.push_back(id as NodeId);
+                continue;
+            };
+            let (mut whole, half) = (*node, graph.node(other));
+            match node.kind {
+                cad::Kind::Send => whole.dst = half.dst,
+                _ => whole.src = half.src,
+            }
+            let (copy, last) = self.copy(&whole)?;
+            let ends = Some((copy, last.unwrap_or(copy)));
+            (made[id], made[other as usize]) = (ends, ends);
+        }
+        for (id, ends) in made.iter().enumerate() {
+            for &next in graph.successors(id as NodeId) {
+                let (Some((_, last)), Some((first, _))) = (ends, made[next as usize]) else {
+                    continue;
+                };
+                self.cad.connect_node(*last, first).map_err(unfit)?;
+            }
+        }
+        match made.contains(&None) {
+            true => Err(fault(
+                consts::ERR_OTHER,
+                "what this process sends to itself and what it receives from itself do not fit together",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Makes a node of the graph: the first and the last of those that it becomes.
+    fn node(&mut self, node: &Node) -> Result<(NodeId, NodeId)> {
+        let peer = self.running.call.group.endpoint(node.peer);
+        match node.kind {
+            cad::Kind::Send => self.send(peer, node),
+            cad::Kind::Recv => self.recv(peer, node),
+            cad::Kind::Copy => self.copy(node),
+            cad::Kind::Calc => self.reduce(node),
+        }
+        .map(|(first, last)| (first, last.unwrap_or(first)))
+    }
+
+    fn send(&mut self, to: u32, node: &Node) -> Result<(NodeId, Option<NodeId>)> {
+        let data = self.running.data(&node.src);
+        if let Some((buf, bytes)) = data.contiguous() {
+            let send = self.cad.make_tagged_send_node(buf, bytes, to, node.tag);
+            return Ok((send.map_err(unfit)?, None));
+        }
+        let (packed, bytes) = self.stage(&data)?;
+        let flat = Data::bytes(packed, bytes);
+        let pack = self.by_rank(move || {
+            transfer(&data, &flat);
+        })?;
+        let send = self.cad.make_tagged_send_node(packed, bytes, to, node.tag);
+        let send = send.map_err(unfit)?;
+        self.cad.connect_node(pack, send).map_err(unfit)?;
+        Ok((pack, Some(send)))
+    }
+
+    fn recv(&mut self, from: u32, node: &Node) -> Result<(NodeId, Option<NodeId>)> {
+        let data = self.running.data(&node.dst);
+        if let Some((buf, bytes)) = data.contiguous() {
+            let recv = self.cad.make_tagged_recv_node(buf, bytes, from, node.tag);
+            return Ok((recv.map_err(unfit)?, None));
+        }
+        let (packed, bytes) = self.stage(&data)?;
+        let recv = self
+            .cad
+            .make_tagged_recv_node(packed, bytes, from, node.tag);
+        let recv = recv.map_err(unfit)?;
+        let flat = Data::bytes(packed, bytes);
+        let unpack = self.by_rank(move || {
+            transfer(&flat, &data);
+        })?;
+        self.cad.connect_node(recv, unpack).map_err(unfit)?;
+        Ok((recv, Some(unpack)))
+    }
+
+    fn copy(&mut self, node: &Node) -> Result<(NodeId, Option<NodeId>)> {
+        let (src, dst) = (self.running.data(&node.src), self.running.data(&node.dst));
+        if let (Some((from, bytes)), Some((to, room))) = (src.contiguous(), dst.contiguous())
+            && bytes == room
+        {
+            let copy = self.cad.make_copy_node(from, to, bytes);
+            return Ok((copy.map_err(unfit)?, None));
+        }
+        Ok((
+            self.by_rank(move || {
+                transfer(&src, &dst);
+            })?,
+            None,
+        ))
+    }
+
+    fn reduce(&mut self, node: &Node) -> Result<(NodeId, Option<NodeId>)> {
+        let call = &self.running.call;
+        let op = call.op.clone();
+        let op = op.expect("a graph with calculations has an operation");
+        let datatype = call.recv_type.clone().expect("a reduction has a type");
+        let (src, dst) = (
+            self.running.address(&node.src),
+            self.running.address(&node.dst),
+        );
+        let (hooks, count) = (self.hooks, node.src.count);
+        // The rank is in MPI when this runs: entering again costs a test.
+        let reduce = move || enter(hooks).reduce_local(&op, &datatype, src, dst, count);
+        Ok((self.by_rank(reduce)?, None))
+    }
+
+    /// A node that the rank does.
+    fn by_rank(&mut self, what: impl Fn() + 'static) -> Result<NodeId> {
+        let calc = Rc::new(move |_: UserBuf, _: UserBuf, _: u64| what());
+        let node = self.cad.make_calc_node(calc, self.mark, self.mark, 1);
+        node.map_err(unfit)
+    }
+
+    /// Memory for packed data.
+    fn stage(&mut self, data: &Data) -> Result<(UserBuf, u64)> {
+        let bytes = data.len();
+        let memory = usize::try_from(bytes).ok().and_then(AlignedBuf::new);
+        let mut memory = memory.ok_or_else(|| no_memory(bytes))?;
+        let buf = memory.buf();
+        self.staging.push(memory);
+        Ok((buf, bytes))
+    }
+}
+
+impl Engine {
+    /// Turns a call into what the kernel takes, for a channel.
+    fn hand(&self, mut call: Call, channel: u32, kept: Option<Channel>) -> Result<Handed> {
+        self.kernel.count_plan();
+        // Its messages are told from others by their channel.
+        call.tags = Tags::Lone(0);
+        let place = self.kernel.place();
+        let (me, size) = place.ok_or_else(|| fault(consts::ERR_INTERN, "there is no ring"))?;
+        let members = call.group.members().to_vec();
+        let running = Running::new(call)?;
+        let mut mark = AlignedBuf::new(1).ok_or_else(|| no_memory(1))?;
+        let mut maker = Maker {
+            running: &running,
+            hooks: self.hooks,
+            cad: Descriptor::new(me, size, Some(members)),
+            mark: mark.buf(),
+            staging: vec![mark],
+        };
+        maker.graph(me)?;
+        let (cad, staging) = (maker.cad, maker.staging);
+        Ok(Handed {
+            plan: Rc::new(cad.plan().map_err(unfit)?),
+            channel,
+            _kept: kept,
+            running,
+            staging,
+        })
+    }
+
+    /// Starts a collective in the kernel, or, where that takes none of its communicator's, in calls; gives its request.
+    pub(crate) fn hand_collective(&self, call: Call) -> Result<Handle> {
+        let Some(channel) = self.kernel.of_comm(&call.comm) else {
+            return self.start_collective(call);
+        };
+        self.check_whole(&call.comm, &call.group)?;
+        let comm = call.comm.clone();
+        let handed = match self.kernel.spent.take(&call, channel) {
+            Some(handed) => handed,
+            None => Box::new(self.hand(call, channel, None)?),
+        };
+        let (handle, request) = self.new_request(Kind::Collective, 1, Some(comm))?;
+        let plan = handed.plan.clone();
+        request.body.replace(Body::Handed(handed));
+        if let Err(why) = self.issue_to_kernel(handle, &plan, channel) {
+            self.release_request(handle, request);
+            return Err(why);
+        }
+        Ok(handle)
+    }
+
+    /// Makes the inactive request of a persistent collective, as [`Engine::keep_collective`] does, for the kernel where that
+    /// takes it.
+    pub(crate) fn keep_handed(&self, call: Call) -> Result<Handle> {
+        let Some(channel) = self.kernel.of_persistent(&call.comm) else {
+            return self.keep_collective(call);
+        };
+        self.check_whole(&call.comm, &call.group)?;
+        let comm = call.comm.clone();
+        let handed = self.hand(call, channel.number(), Some(channel))?;
+        let (handle, request) = self.new_request(Kind::Collective, 0, Some(comm))?;
+        request.active.set(false);
+        request.persistent.replace(Some(Persistent::Collective));
+        request.body.replace(Body::Handed(Box::new(handed)));
+        Ok(handle)
+    }
+
+    /// Starts a persistent collective if it is one of the kernel's; `None` if not.
+    pub(super) fn restart_handed(&self, handle: Handle, request: &Request) -> Option<Result<()>> {
+        let (plan, channel) = match &*request.body.borrow() {
+            Body::Handed(handed) => (handed.plan.clone(), handed.channel),
+            _ => return None,
+        };
+        let comm = request.comm.borrow().clone();
+        if let Some(Err(why)) = comm.map(|comm| self.check_whole(&comm, &comm.group)) {
+            return Some(Err(why));
+        }
+        request.set_status(Status::EMPTY);
+        let issued = self.issue_to_kernel(handle, &plan, channel);
+        if issued.is_ok() {
+            request.active.set(true);
+            request.post.set_parts(1);
+        }
+        Some(issued)
+    }
+
+    /// The kernel is through with a collective.
+    pub(crate) fn handed_over(&self, handle: Handle, request: &Request) {
+        if request.is_persistent() {
+            request.post.set_parts(0);
+            return;
+        }
+        let ended_well = request.status().error == consts::SUCCESS;
+        if let Body::Handed(handed) = request.body.take()
+            && ended_well
+            && request
+                .comm
+                .borrow()
+                .as_ref()
+                .is_some_and(|c| c.handle.get() != consts::COMM_NULL)
+        {
+            self.kernel.spent.keep(handed);
+        }
+        self.part_done(handle, request);
+    }
+}

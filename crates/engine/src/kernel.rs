@@ -1,0 +1,413 @@
+//! Collectives in the kernel: with `YAMABIKO_CAD=ring` the non-blocking and persistent ones go to io_uring (crate
+//! `cad-ring`), which moves their messages while the rank computes. This module has the executor, the channels and the ends;
+//! [`crate::coll`]'s `handed` turns a call into a plan. Without the variable nothing here runs and nothing is open.
+//!
+//! # Who owns what
+//!
+//! The engine owns the [`Ring`], from `MPI_Init` to `MPI_Finalize`. A request owns its plan, the temporary buffers of its
+//! graph and the memory that data with gaps are packed in (`Body::Handed`), until the plan's word says that the kernel has
+//! let go of them; then the last few of those are kept for calls like theirs ([`Spent`]). A persistent request keeps all that, and the executor the compiled chains, from start to start. What
+//! the kernel does not do (reductions, packing and unpacking) are calculations of the plan, which the rank does
+//! when it is next in MPI and makes progress. The ring is taken out of its cell meanwhile, as the program's function may call
+//! MPI: such a call makes no progress here.
+//!
+//! # How ranks agree
+//!
+//! Whether there is a ring: each rank that can and wants to publishes a card before the fabrics start, whose own exchange has
+//! a barrier; afterwards all read all cards. If one is missing, or is of another machine or user, nobody uses the ring. A
+//! rank that lets several threads call publishes none, as requests of the kernel end with the thread that made them.
+//!
+//! Which collectives: all non-blocking and persistent ones, by [`Engine::hand_collective`] and [`Engine::keep_handed`], on communicators
+//! of more than one process that have a channel. Buffers, counts and types decide nothing: a broadcast's type may be another on each
+//! rank. Operations decide nothing either. The blocking ones run in calls, as do those that make communicators.
+//!
+//! Channels: a plan's messages go on a channel, on which all issue in the same order. One stands for a communicator's
+//! non-blocking collectives, which the standard has in order, and one for each persistent collective, since their
+//! starts need not be. Its number is made of the communicator's context and the persistent collective's place in the order
+//! of initialisations, which all ranks know, and is never used again; so with a ring the first half of a process's context
+//! ids is given out once only, and communicators of the second have no channel. Several communicators never share a stream.
+//! When a communicator or a persistent request is gone here, the executor closes the channel's streams ([`Channel`]).
+//!
+//! # Waiting and failure
+//!
+//! The ring's descriptor joins what this process sleeps on, so a completion ends a sleep in `MPI_Wait`. Progress
+//! ([`crate::beside`]) lets the ring look at its completions and ends the requests whose words have changed. That a process is
+//! gone, the ring finds out itself or is told by [`crate::failure`]; collectives that it takes part in end with
+//! `MPI_ERR_PROC_ABORTED`. `MPI_Finalize` ends the ring after its barrier.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
+use std::time::Instant;
+
+use cad_ring::{Opening, Ring};
+use cad_run::{Choice, Executor, Issued, Plan, State};
+use fabrics::Fabrics;
+use types::{Handle, Result, Status, consts, fault};
+use wireup::Job;
+
+use crate::coll::Spent;
+use crate::comm::{COUNTER_BITS, Comm, UNIQUE_BITS, UNIQUE_IDS, counted};
+use crate::request::Request;
+use crate::state::Engine;
+use crate::world::startup_fault;
+
+/// What a communicator keeps of its channels.
+#[derive(Default)]
+pub(crate) struct Channels {
+    /// That of its non-blocking collectives.
+    own: OnceCell<Channel>,
+    /// Persistent collectives that were initialised so far.
+    kept: Cell<u32>,
+}
+
+/// A channel in use, until dropped.
+pub(crate) struct Channel {
+    number: u32,
+    left: Rc<RefCell<Vec<u32>>>,
+}
+
+impl Channel {
+    /// Its number.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        self.left.borrow_mut().push(self.number);
+    }
+}
+
+/// The executor in the kernel, and what it has in hand.
+#[derive(Default)]
+pub(crate) struct Kernel {
+    /// Taken out while it is used.
+    ring: RefCell<Option<Ring>>,
+    /// This process and the job's size, if there is a ring.
+    place: Cell<Option<(u32, u32)>>,
+    under_way: RefCell<Vec<(Handle, Issued)>>,
+    /// Channels that nobody here uses any more.
+    left: Rc<RefCell<Vec<u32>>>,
+    /// What collectives that have ended used.
+    pub(crate) spent: Spent,
+    /// How many plans were made.
+    plans: Cell<u64>,
+    /// When to look again, if something has to be tried again.
+    again: Cell<Option<Instant>>,
+}
+
+/// The key of a rank's card.
+fn key(rank: u32) -> String {
+    format!("cad.{rank}")
+}
+
+/// What a rank has as its card that was asked to use the ring, and can't.
+const CANT: &str = "-";
+
+/// What a rank that was asked to use the ring has found before the fabrics start: or why it can't.
+pub(crate) type Asked = std::result::Result<Opening, String>;
+
+/// Publishes this rank's card, if the environment asks for the ring. `settled`: whether more threads than
+/// `level` has can't come to call later.
+pub(crate) fn open(job: &mut Job, level: i32, settled: bool) -> Result<Option<Asked>> {
+    let choice = Choice::from_environment().map_err(startup_fault)?;
+    if choice != Choice::Ring || job.size() == 1 {
+        return Ok(None);
+    }
+    let asked = match settled && level <= consts::THREAD_FUNNELED {
+        false => Err("it serves programs in which only the main thread calls MPI".to_owned()),
+        true => Opening::new().map_err(|why| why.to_string()),
+    };
+    let card = asked
+        .as_ref()
+        .map_or_else(|_| CANT.to_owned(), Opening::card);
+    job.put(&key(job.rank()), &card).map_err(startup_fault)?;
+    Ok(Some(asked))
+}
+
+/// The ring, if all ranks have published cards that fit; the fabrics' start lies between this and [`open`]. If not, one rank
+/// says why for all: the first that can't, or else the first that was asked to.
+pub(crate) fn join(asked: Asked, job: &mut Job, fabrics: &mut Fabrics) -> Result<Option<Ring>> {
+    let mut cards = Vec::new();
+    for rank in 0..job.size() {
+        let card = job.get(&key(rank)).map_err(startup_fault)?;
+        cards.push(card.unwrap_or_default());
+    }
+    let fits = asked.and_then(|opening| opening.fits(&cards).map(|()| opening));
+    match fits {
+        Ok(opening) => {
+            let ring = opening.join(job.rank(), &cards).map_err(startup_fault)?;
+            fabrics
+                .sleep_on_too(std::os::fd::AsFd::as_fd(&ring))
+                .map_err(startup_fault)?;
+            Ok(Some(ring))
+        }
+        Err(why) => {
+            if speaker(&cards) == Some(job.rank() as usize) {
+                let (variable, rank) = (Choice::VARIABLE, job.rank());
+                eprintln!("yamabiko: rank {rank}: {variable}=ring has no effect: {why}");
+            }
+            Ok(None)
+        }
+    }
+}
+
+/// The rank that says why there is no ring.
+fn speaker(cards: &[String]) -> Option<usize> {
+    let cant = cards.iter().position(|card| card == CANT);
+    cant.or_else(|| cards.iter().position(|card| !card.is_empty()))
+}
+
+impl Kernel {
+    /// Whether collectives go to the kernel.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.place.get().is_some()
+    }
+
+    /// This process and the job's size, if there is a ring.
+    pub(crate) fn place(&self) -> Option<(u32, u32)> {
+        self.place.get()
+    }
+
+    /// Counts a plan that is made.
+    pub(crate) fn count_plan(&self) {
+        self.plans.set(self.plans.get() + 1);
+    }
+
+    /// Whether progress would find something to do.
+    pub(crate) fn is_ready(&self) -> bool {
+        let ring = self.ring.try_borrow_mut();
+        ring.is_ok_and(|mut ring| ring.as_mut().is_some_and(Ring::is_ready))
+    }
+
+    /// Until when a sleep may last.
+    pub(crate) fn again(&self) -> Option<Instant> {
+        self.again.get()
+    }
+
+    /// Uses the ring, if it is here. It is out of its cell meanwhile.
+    fn with<R>(&self, f: impl FnOnce(&mut Ring) -> R) -> Option<R> {
+        let mut ring = self.ring.take()?;
+        let result = f(&mut ring);
+        self.again.set(ring.look_again());
+        self.ring.replace(Some(ring));
+        Some(result)
+    }
+
+    /// A channel of a communicator: the same number on all its ranks, if it has one. `kept` tells its persistent collectives
+    /// apart, from 1 on.
+    fn channel(&self, comm: &Comm, kept: u32) -> Option<Channel> {
+        let (_, size) = self.place.get()?;
+        let number = number(comm.context(), size, kept).filter(|_| comm.size() > 1)?;
+        Some(Channel {
+            number,
+            left: self.left.clone(),
+        })
+    }
+
+    /// The channel of a communicator's non-blocking collectives, if they go to the kernel.
+    pub(crate) fn of_comm(&self, comm: &Comm) -> Option<u32> {
+        if !self.is_on() {
+            return None;
+        }
+        let own = &comm.channels.own;
+        if own.get().is_none() {
+            // It was empty.
+            let _ = own.set(self.channel(comm, 0)?);
+        }
+        own.get().map(Channel::number)
+    }
+
+    /// A channel for a persistent collective that is being initialised, if it goes to the kernel. All ranks call this in the
+    /// same order.
+    pub(crate) fn of_persistent(&self, comm: &Comm) -> Option<Channel> {
+        if !self.is_on() {
+            return None;
+        }
+        let kept = comm.channels.kept.get().saturating_add(1);
+        comm.channels.kept.set(kept);
+        self.channel(comm, kept)
+    }
+}
+
+/// The number of a channel in a job of `size` processes; `None` where there is none left.
+fn number(context: u32, size: u32, kept: u32) -> Option<u32> {
+    let (owner, counter) = (
+        context >> (COUNTER_BITS + 1),
+        (context >> 1) & ((1 << COUNTER_BITS) - 1),
+    );
+    let bits = UNIQUE_BITS + (u32::BITS - size.saturating_sub(1).leading_zeros());
+    if counter >= UNIQUE_IDS || bits >= u32::BITS || kept >> (u32::BITS - bits) != 0 {
+        return None;
+    }
+    Some(kept << bits | owner << UNIQUE_BITS | counter)
+}
+
+impl Engine {
+    /// Has the kernel take collectives from now on.
+    pub(crate) fn start_kernel(&self, ring: Ring, rank: u32, size: u32) {
+        self.kernel.ring.replace(Some(ring));
+        self.kernel.place.set(Some((rank, size)));
+        self.context_ids.begin_unique();
+        self.beside.set(true);
+    }
+
+    /// Ends that; nothing is under way any more in a program that is right.
+    pub(crate) fn stop_kernel(&self) {
+        let Some((rank, _)) = self.kernel.place.take() else {
+            return;
+        };
+        let Some(mut ring) = self.kernel.ring.take() else {
+            return;
+        };
+        if std::env::var_os(Choice::REPORT).is_some_and(|v| !v.is_empty()) {
+            let counts = ring.counts();
+            let cad_run::Counts {
+                plans,
+                nodes,
+                in_calls,
+            } = counts;
+            match plans {
+                0 => eprintln!("yamabiko: rank {rank}: no collective was handed to the kernel"),
+                _ => {
+                    let plans = counted(plans, "collective");
+                    let nodes = counted(nodes, "node");
+                    let made = counted(self.kernel.plans.get(), "plan");
+                    eprintln!(
+                        "yamabiko: rank {rank}: handed to the kernel: {plans} of {nodes}, {in_calls} of which were done in \
+                         calls; {made}"
+                    );
+                }
+            }
+        }
+        drop(ring);
+        self.kernel.under_way.take();
+        self.kernel.spent.clear();
+    }
+
+    /// Hands a plan over for a request, which has to own what it uses.
+    pub(crate) fn issue_to_kernel(
+        &self,
+        handle: Handle,
+        plan: &Rc<Plan>,
+        channel: u32,
+    ) -> Result<()> {
+        let refused = |why: &str| {
+            let text = format!("the kernel does not take the collective: {why}");
+            fault(consts::ERR_OTHER, text)
+        };
+        let issued = self.kernel.with(|ring| ring.issue(plan, channel));
+        let issued = issued.ok_or_else(|| refused("a reduction function started it"))?;
+        let issued = issued.map_err(|why| refused(&why.to_string()))?;
+        self.kernel.under_way.borrow_mut().push((handle, issued));
+        Ok(())
+    }
+
+    /// Lets the ring do what it can, and ends what is over. Says whether anything moved.
+    pub(crate) fn progress_kernel(&self) -> bool {
+        let left = self.kernel.left.take();
+        let moved = self.kernel.with(|ring| {
+            left.iter().for_each(|&channel| ring.forget(channel));
+            ring.progress()
+        });
+        match moved {
+            Some(moved) => self.settle_kernel() || moved,
+            None => {
+                // Somebody up the stack has it.
+                self.kernel.left.borrow_mut().extend(left);
+                false
+            }
+        }
+    }
+
+    /// Tells the ring that a process is gone.
+    pub(crate) fn peer_failed_in_kernel(&self, process: u32) {
+        if self.kernel.with(|ring| ring.lose(process)).is_some() {
+            self.settle_kernel();
+        }
+    }
+
+    /// Ends the requests whose words have changed; whether there were any.
+    fn settle_kernel(&self) -> bool {
+        let over = |(_, issued): &mut (Handle, Issued)| issued.query() != State::Pending;
+        let ended: Vec<_> = self
+            .kernel
+            .under_way
+            .borrow_mut()
+            .extract_if(.., over)
+            .collect();
+        for (handle, issued) in &ended {
+            if let Ok(request) = self.request(*handle) {
+                if issued.query() != State::Done {
+                    self.note_failed(request);
+                }
+                self.handed_over(*handle, request);
+            }
+        }
+        !ended.is_empty()
+    }
+
+    /// A collective ended early: some process of its communicator is gone, or has given it up.
+    fn note_failed(&self, request: &Request) {
+        if request.status().error != consts::SUCCESS {
+            return;
+        }
+        let comm = request.comm.borrow().clone();
+        let culprit = comm.and_then(|comm| {
+            let ring = self.kernel.ring.borrow();
+            let mut lost = ring.iter().flat_map(Ring::lost);
+            let known = self.lost_of(&comm, &comm.group);
+            known.or_else(|| lost.find_map(|process| comm.group.rank_of(process)))
+        });
+        request.set_status(Status {
+            error: consts::ERR_PROC_ABORTED,
+            source: culprit.map_or(consts::UNDEFINED, |rank| rank as i32),
+            ..request.status()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::context;
+    use std::collections::HashSet;
+
+    #[test]
+    fn channels_are_numbered_apart() {
+        for size in [2, 3, 8, 9] {
+            let mut seen = HashSet::new();
+            for owner in 0..size {
+                for counter in [0, 1, 2, 500, UNIQUE_IDS - 1] {
+                    for kept in [0, 1, 2, 4000] {
+                        let number = number(context(owner, counter as u16), size, kept);
+                        assert!(
+                            seen.insert(number.unwrap()),
+                            "{size} {owner} {counter} {kept}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_rank_says_why_there_is_no_ring() {
+        let spoken = |cards: [&str; 3]| speaker(&cards.map(str::to_owned));
+        assert_eq!(spoken(["", "card", "card"]), Some(1));
+        assert_eq!(spoken(["card", "", CANT]), Some(2));
+        assert_eq!(spoken([CANT, "card", CANT]), Some(0));
+        assert_eq!(spoken(["", "", ""]), None);
+    }
+
+    #[test]
+    fn where_numbers_end_there_is_no_channel() {
+        let none =
+            |counter: u32, size, kept| number(context(1, counter as u16), size, kept).is_none();
+        assert!(none(UNIQUE_IDS, 2, 0) && !none(UNIQUE_IDS - 1, 2, 0));
+        assert!(none(5, 8, 1 << 16) && !none(5, 8, (1 << 16) - 1));
+        assert!(none(5, 1 << 20, 0));
+    }
+}
