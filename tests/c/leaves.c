@@ -1,7 +1,7 @@
 /* A rank ends without MPI_Finalize while all others wait for it. mpiexec has to name that rank and its code, and no rank that could not go on.
  *
  * Arguments: its exit code; how the others wait: "recv", "waitall" or "bcast"; milliseconds between the end of its connections, if it has any,
- * and its own.
+ * and its own; what the others do then: "" for what MPI does by itself, or "exit" or "abort".
  */
 #include "check.h"
 #include <sys/socket.h>
@@ -25,7 +25,9 @@ int main(int argc, char **argv)
     int never;
     MPI_Request r;
     t_init(&argc, &argv);
-    CHECK(argc == 4);
+    CHECK(argc == 5);
+    if (argv[4][0])
+        OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     /* Everybody has a connection to everybody. */
     for (int i = 0; i < t_size; i++)
         OK(MPI_Sendrecv(&t_rank, 1, MPI_INT, (t_rank + i) % t_size, 1, &never, 1, MPI_INT, (t_rank + t_size - i) % t_size, 1, MPI_COMM_WORLD,
@@ -41,5 +43,9 @@ int main(int argc, char **argv)
         OK(MPI_Irecv(&never, 1, MPI_INT, 1, 0, MPI_COMM_WORLD, &r));
         MPI_Waitall(1, &r, MPI_STATUSES_IGNORE);
     }
+    if (!strcmp(argv[4], "exit"))
+        exit(9);
+    if (!strcmp(argv[4], "abort"))
+        MPI_Abort(MPI_COMM_WORLD, 9);
     return 0;
 }

@@ -97,7 +97,7 @@ impl Process {
         }
         deaths.seen = number;
         for process in 0..self.job.size() {
-            if deaths.page.is_dead(process) {
+            if deaths.page.is_gone(process) {
                 self.inline.lose(process);
                 if let Some(ring) = &mut self.ring {
                     ring.lose(process);

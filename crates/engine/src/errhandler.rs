@@ -216,10 +216,10 @@ impl Engine {
             fault.text,
             self.error_string(class)
         );
-        match class {
-            consts::ERR_PROC_ABORTED => self.abort_job_for_another(1, &text),
-            _ => self.abort_job(1, &text),
+        if class == consts::ERR_PROC_ABORTED {
+            self.note_bereft();
         }
+        self.abort_job(1, &text)
     }
 
     /// Calls an error handler for `MPI_Comm_call_errhandler`.

@@ -93,11 +93,8 @@ impl Engine {
         self.phase.get() == Phase::Running && !self.fork_mark.forked()
     }
 
-    /// Ends the job, saying why. If another process of the job is gone, that is most likely the reason.
+    /// Ends the job, saying why.
     pub fn abort_for_extension(&self, code: i32, message: &str) -> ! {
-        if self.has_lost_any() {
-            self.abort_job_for_another(code, message)
-        }
         self.abort_job(code, message)
     }
 

@@ -33,13 +33,15 @@ pub struct Failures {
     /// Deaths that the launcher has told of and we have looked at.
     seen: Cell<u32>,
     gone: RefCell<BTreeSet<u32>>,
+    /// Those among them that had finalised MPI: what they owed others has been sent.
+    left: RefCell<BTreeSet<u32>>,
 }
 
 impl Engine {
     /// Takes note of ranks that the launcher says are dead.
     #[cold]
     pub(crate) fn hear_of_deaths(&self) {
-        let dead: Vec<u32> = match self.world.borrow().as_ref() {
+        let gone: Vec<(u32, bool)> = match self.world.borrow().as_ref() {
             Some(world) => {
                 let Some(page) = &world.report else { return };
                 let deaths = page.deaths();
@@ -47,12 +49,16 @@ impl Engine {
                     return;
                 }
                 let ranks = 0..world.job.size();
-                ranks.filter(|&rank| page.is_dead(rank)).collect()
+                let gone = ranks.filter(|&rank| page.is_gone(rank));
+                gone.map(|rank| (rank, page.has_left(rank))).collect()
             }
             None => return,
         };
-        for rank in dead {
-            self.lose(rank);
+        for (rank, left) in gone {
+            match left {
+                true => self.part_from(rank),
+                false => self.lose(rank),
+            }
         }
     }
 
@@ -64,14 +70,31 @@ impl Engine {
         }
     }
 
-    /// Ends what needs a process that is gone.
+    /// Ends the transfers with a process that is gone. Returns whether that is news.
+    fn end_transfers(&self, endpoint: u32) -> bool {
+        let news = self.failures.gone.borrow_mut().insert(endpoint);
+        if news {
+            self.transport(|m| m.peer_failed(Endpoint(endpoint)));
+            self.peer_failed_beside(Endpoint(endpoint));
+        }
+        news
+    }
+
+    /// Ends what needs a process that has left in order: transfers with it, but no collective as a whole. Its part in those that it
+    /// took part in is done, and may be all that this rank needs.
+    #[cold]
+    fn part_from(&self, endpoint: u32) {
+        self.failures.left.borrow_mut().insert(endpoint);
+        self.end_transfers(endpoint);
+    }
+
+    /// Ends what needs a process that has died.
     #[cold]
     fn lose(&self, endpoint: u32) {
-        if !self.failures.gone.borrow_mut().insert(endpoint) {
+        if !self.end_transfers(endpoint) {
             return;
         }
-        self.transport(|m| m.peer_failed(Endpoint(endpoint)));
-        self.peer_failed_beside(Endpoint(endpoint));
+        self.note_bereft();
         let requests: Vec<Handle> = self.requests.handles().map(Handle).collect();
         for handle in requests {
             let Ok(request) = self.request(handle) else {
@@ -160,7 +183,9 @@ impl Engine {
     /// The rank in `comm` of one of these members of it that is known to be gone.
     pub(crate) fn lost_of(&self, comm: &Comm, members: &Group) -> Option<u32> {
         let gone = self.failures.gone.borrow();
-        let lost = gone.iter().find(|&&e| members.rank_of(e).is_some());
+        let left = self.failures.left.borrow();
+        let lost = |e: &&u32| !left.contains(e) && members.rank_of(**e).is_some();
+        let lost = gone.iter().find(lost);
         lost.and_then(|&e| comm.group.rank_of(e))
     }
 
@@ -201,6 +226,13 @@ impl Engine {
         let mut fault = fault(consts::ERR_PROC_ABORTED, text);
         fault.on = Some(comm.handle.get());
         fault
+    }
+
+    /// Tells the launcher, if that reads it, that what this rank does from now on may be an answer to another's end.
+    pub(crate) fn note_bereft(&self) {
+        if let Some(page) = self.world.borrow().as_ref().and_then(|w| w.report.as_ref()) {
+            page.note_bereft();
+        }
     }
 
     /// Whether any process of the job is gone.

@@ -31,6 +31,10 @@ pub struct World {
 /// receiver has taken what it wanted, so this only bounds a receiver that died.
 const FLUSH: Duration = Duration::from_secs(10);
 
+/// Time in which another launcher, which does not read what this rank knows, may learn of a death by itself before this rank
+/// aborts the job because of it: our own waits as long.
+const CAUSE: Duration = Duration::from_millis(300);
+
 /// The launcher's key-value space, as fabrics use it.
 struct Kvs<'a>(&'a mut Job);
 
@@ -197,31 +201,19 @@ impl Engine {
     /// Ends the whole job with `code`, saying why. It is said here and not to the launcher, which would
     /// say it again.
     pub(crate) fn abort_job(&self, code: i32, message: &str) -> ! {
-        self.end_job(code, message, |job| job.abort(code, ""))
-    }
-
-    /// The same because another rank is gone or out of reach.
-    pub(crate) fn abort_job_for_another(&self, code: i32, message: &str) -> ! {
-        self.end_job(code, message, |job| job.abort_for_another(code))
-    }
-
-    fn end_job(
-        &self,
-        code: i32,
-        message: &str,
-        tell: impl FnOnce(&mut Job) -> std::result::Result<(), wireup::Error>,
-    ) -> ! {
         eprintln!("yamabiko: {message}");
         // A forked child ends alone: the job that it inherited is its parent's, who may be well.
         if !self.fork_mark.forked()
             && let Ok(mut world) = self.world.try_borrow_mut()
             && let Some(world) = world.as_mut()
         {
-            if let Some(page) = &world.report {
-                page.phase(ReportPhase::Aborted);
+            match &world.report {
+                Some(page) => page.phase(ReportPhase::Aborted),
+                None if self.has_lost_any() => std::thread::sleep(CAUSE),
+                None => {}
             }
             // If the launcher can't be told, ending this process still makes it end the others.
-            let _ = tell(&mut world.job);
+            let _ = world.job.abort(code, "");
         }
         sys::process::end(code)
     }

@@ -152,7 +152,7 @@ fn outlive(victim: &str) {
     while page.deaths() < expected {
         sleep_ms(1);
     }
-    let dead: Vec<u32> = (0..job.size()).filter(|r| page.is_dead(*r)).collect();
+    let dead: Vec<u32> = (0..job.size()).filter(|r| page.is_gone(*r)).collect();
     let noun = if dead.len() == 1 { "death" } else { "deaths" };
     println!("{} knows of {} {noun}: {dead:?}", job.rank(), dead.len());
     finish(&mut job, &page);

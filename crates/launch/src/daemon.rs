@@ -347,7 +347,7 @@ impl Hosted {
                 self.tell_notes(parent);
                 self.tell(&Up::Reported, parent);
             }
-            Down::Dead(rank) => self.book.mark_dead(*rank as usize),
+            Down::Gone(rank, left) => self.book.mark_gone(*rank as usize, *left),
             order => {
                 if let Some(node) = &mut self.node {
                     node.obey(order);

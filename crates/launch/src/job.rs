@@ -181,6 +181,10 @@ impl Job {
             return;
         }
         if self.cleanup {
+            let failure = match self.book.read(rank) {
+                Some(record) if record.bereft => failure.as_answer(),
+                _ => failure,
+            };
             let is_cause = !matches!(failure, Failure::Answer(_));
             // How a rank ends that has failed already is no news.
             if self.verdict.note(rank, failure) {
@@ -192,16 +196,17 @@ impl Job {
                 _ => self.tell_failure(rank, &failure),
             }
             self.announced = true;
-            self.tell_gone(rank);
+            self.tell_gone(rank, false);
             let actions = self.server.excuse(rank);
             self.act(rank, actions, now);
         }
     }
 
-    /// Tells all ranks that `rank` will do nothing more.
-    fn tell_gone(&mut self, rank: usize) {
-        self.book.mark_dead(rank);
-        self.broadcast(&Down::Dead(u32::try_from(rank).unwrap_or(u32::MAX)));
+    /// Tells all ranks that `rank` will do nothing more, and whether it has kept its word to them (`finalized`).
+    fn tell_gone(&mut self, rank: usize, finalized: bool) {
+        self.book.mark_gone(rank, finalized);
+        let number = u32::try_from(rank).unwrap_or(u32::MAX);
+        self.broadcast(&Down::Gone(number, finalized));
     }
 
     /// Does what the PMI server makes of a line of `rank`.
@@ -212,10 +217,7 @@ impl Job {
                     let rank = u32::try_from(to).unwrap_or(u32::MAX);
                     self.send(self.members[to].host, &Down::Reply(rank, text));
                 }
-                Action::Abort { code, answers, .. } if answers => {
-                    self.fail(rank, Failure::Answer(code), now);
-                }
-                Action::Abort { code, message, .. } => {
+                Action::Abort { code, message } => {
                     self.fail(rank, Failure::Abort(code, message), now);
                 }
                 Action::Violation(what) => self.violation(rank, what, now),

@@ -212,7 +212,7 @@ impl Node {
                     self.write_input();
                 }
             }
-            Down::Setup(_) | Down::Go | Down::Report | Down::Dead(_) | Down::Suspend => {}
+            Down::Setup(_) | Down::Go | Down::Report | Down::Gone(..) | Down::Suspend => {}
             Down::Alive | Down::Dismiss => {}
         }
     }

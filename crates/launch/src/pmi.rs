@@ -37,8 +37,6 @@ pub enum Action {
         code: i32,
         /// Its reason, possibly empty.
         message: String,
-        /// Whether the reason is that another rank is gone or out of reach.
-        answers: bool,
     },
     /// The rank does not keep to the protocol; the text says how.
     Violation(String),
@@ -289,7 +287,6 @@ fn abort(line: &Line<'_>) -> Action {
     Action::Abort {
         code,
         message: from_token(message),
-        answers: line.get("answer") == Some("yes"),
     }
 }
 

@@ -87,8 +87,8 @@ pub enum Down {
     InputEnd,
     /// Send what the ranks noted in the report page, then [`Up::Reported`].
     Report,
-    /// This rank has ended and the job goes on.
-    Dead(u32),
+    /// This rank has ended and the job goes on; whether it had finalised MPI before.
+    Gone(u32, bool),
     /// The sender is about to be stopped by the terminal: its silence means nothing until it speaks.
     Suspend,
     /// The sender lives.
@@ -160,6 +160,7 @@ pub struct Note {
     bytes: u64,
     context: u32,
     age_ns: u64,
+    bereft: bool,
 }
 
 impl Note {
@@ -174,6 +175,7 @@ impl Note {
             bytes: record.bytes,
             context: record.context,
             age_ns: report::now_ns().saturating_sub(record.since_ns),
+            bereft: record.bereft,
         }
     }
 
@@ -188,6 +190,7 @@ impl Note {
             bytes: self.bytes,
             context: self.context,
             since_ns: report::now_ns().saturating_sub(self.age_ns),
+            bereft: self.bereft,
         }
     }
 }
@@ -253,6 +256,7 @@ mod tests {
             bytes: 8,
             context: 0,
             since_ns: report::now_ns() - 5_000_000_000,
+            bereft: true,
         };
         let back = Note::of(&record).record();
         assert!(back.since_ns.abs_diff(record.since_ns) < 1_000_000_000);

@@ -15,8 +15,6 @@ pub enum Failure {
     Signal(i32),
     /// It called `MPI_Abort`, or an error handler did.
     Abort(i32, String),
-    /// Its error handler aborted, as it needed a rank that was gone or out of reach.
-    Answer(i32),
     /// It ended with code 0 between `MPI_Init` and `MPI_Finalize`.
     Unfinalized,
     /// It ended without joining a barrier in which this other rank waits.
@@ -27,19 +25,30 @@ pub enum Failure {
     NotStarted(String, i32),
     /// Its host is lost, which is told by itself.
     HostLost,
+    /// It failed so when it knew that another rank was dead or out of reach: itself, or its error handler, gave up.
+    Answer(Box<Failure>),
 }
 
 impl Failure {
+    /// The same of a rank that knew of another's death. What nobody does by himself stays what it is.
+    pub fn as_answer(self) -> Failure {
+        match self {
+            Failure::Exit(_) | Failure::Abort(..) | Failure::Unfinalized => {
+                Failure::Answer(Box::new(self))
+            }
+            other => other,
+        }
+    }
+
     fn exit_code(&self) -> i32 {
         match self {
             // Only the low 8 bits reach the shell; an error must not become a success there.
-            Failure::Exit(code) | Failure::Abort(code, _) | Failure::Answer(code) => {
-                match (code & 0xff, *code) {
-                    (0, 0) => 0,
-                    (0, _) => 1,
-                    (low, _) => low,
-                }
-            }
+            Failure::Exit(code) | Failure::Abort(code, _) => match (code & 0xff, *code) {
+                (0, 0) => 0,
+                (0, _) => 1,
+                (low, _) => low,
+            },
+            Failure::Answer(how) => how.exit_code(),
             Failure::Signal(signal) => 128 + signal,
             Failure::Unfinalized | Failure::Absent(_) | Failure::Violation(_) => 1,
             Failure::HostLost => 1,
@@ -69,12 +78,7 @@ impl fmt::Display for Failure {
             Failure::Abort(code, message) => {
                 write!(f, "aborted the job with code {code}: {message}")
             }
-            Failure::Answer(code) => {
-                write!(
-                    f,
-                    "aborted the job with code {code}, as it could not reach another rank"
-                )
-            }
+            Failure::Answer(how) => write!(f, "{how}, when it could not reach another rank"),
             Failure::Unfinalized => {
                 f.write_str("exited with code 0 after MPI_Init without calling MPI_Finalize")
             }
@@ -222,12 +226,12 @@ mod tests {
             (0, 137, 1)
         );
         let mut answered = Verdict::default();
-        answered.note(2, Failure::Answer(1));
+        answered.note(2, Failure::Abort(1, String::new()).as_answer());
         assert_eq!(answered.exit_code(), 1);
         answered.note(1, Failure::Exit(3));
         assert_eq!((answered.root().unwrap().0, answered.exit_code()), (1, 3));
         let mut first = Verdict::new(true);
-        first.note(2, Failure::Answer(1));
+        first.note(2, Failure::Exit(1).as_answer());
         first.note(1, Failure::Exit(3));
         first.note(0, Failure::Signal(9));
         assert_eq!(first.exit_code(), 3);

@@ -164,7 +164,7 @@ const CASES: &[Case] = &[
             "time allowed",
             "rank 0 (pid ",
             "rank 1 (pid ",
-            ": waiting in MPI_Barrier, 0 bytes, for 0.",
+            ": waiting in MPI_Barrier, for 0.",
         ],
     ),
     case("-n 2 -timeout 10 true", 0, &[]),

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// First word of the file; the last digits are the layout's version.
-const MAGIC: u64 = u64::from_le_bytes(*b"YMBKrep2");
+const MAGIC: u64 = u64::from_le_bytes(*b"YMBKrep3");
 /// Words of the header, which is a record's size: magic, number of ranks, number of deaths.
 const RANKS: usize = 1;
 const DEATHS: usize = 2;
@@ -22,7 +22,7 @@ const HOST_WORDS: usize = 8;
 const RANKS_MAX: usize = 1 << 16;
 
 /// The whole file, as the launcher and the report command see it: a header, one record per rank, a bit
-/// per dead rank, and the name of each rank's host if that is another one.
+/// per rank that is gone and one per rank that had finalised MPI before, and the name of each rank's host if that is another one.
 pub struct Book {
     words: &'static [AtomicU64],
     ranks: usize,
@@ -83,13 +83,16 @@ impl Book {
         }
     }
 
-    /// Tells all ranks that `rank` is dead. Only the page's maker can.
-    pub fn mark_dead(&self, rank: usize) {
+    /// Tells all ranks that `rank` is gone, and whether it had finalised MPI before. Only the page's maker can.
+    pub fn mark_gone(&self, rank: usize, finalized: bool) {
         if rank >= self.ranks || !self.made {
             return;
         }
         let bit = 1 << (rank % 64);
-        let before = dead_of(self.words, self.ranks)[rank / 64].fetch_or(bit, Ordering::Relaxed);
+        if finalized {
+            left_of(self.words, self.ranks)[rank / 64].fetch_or(bit, Ordering::Relaxed);
+        }
+        let before = gone_of(self.words, self.ranks)[rank / 64].fetch_or(bit, Ordering::Relaxed);
         if before & bit == 0 {
             self.words[DEATHS].fetch_add(1, Ordering::Release);
         }
@@ -123,7 +126,8 @@ pub(crate) fn own(fd: impl AsFd, rank: usize) -> Option<Own> {
     (rank < ranks).then(|| Own {
         record: record_of(words, rank),
         deaths: &words[DEATHS],
-        dead: dead_of(words, ranks),
+        gone: gone_of(words, ranks),
+        left: left_of(words, ranks),
     })
 }
 
@@ -146,20 +150,25 @@ pub(crate) fn inherited(variable: &str, rank: usize) -> Option<Own> {
 
 /// Words of the file for so many ranks.
 fn words_for(ranks: usize) -> usize {
-    (1 + ranks) * WORDS + ranks.div_ceil(64) + ranks * HOST_WORDS
+    (1 + ranks) * WORDS + 2 * ranks.div_ceil(64) + ranks * HOST_WORDS
 }
 
 fn record_of(words: &'static [AtomicU64], rank: usize) -> &'static [AtomicU64] {
     &words[(1 + rank) * WORDS..(2 + rank) * WORDS]
 }
 
-fn dead_of(words: &'static [AtomicU64], ranks: usize) -> &'static [AtomicU64] {
+fn gone_of(words: &'static [AtomicU64], ranks: usize) -> &'static [AtomicU64] {
     let start = (1 + ranks) * WORDS;
     &words[start..start + ranks.div_ceil(64)]
 }
 
+fn left_of(words: &'static [AtomicU64], ranks: usize) -> &'static [AtomicU64] {
+    let start = (1 + ranks) * WORDS + ranks.div_ceil(64);
+    &words[start..start + ranks.div_ceil(64)]
+}
+
 fn host_of(words: &'static [AtomicU64], ranks: usize, rank: usize) -> &'static [AtomicU64] {
-    let start = (1 + ranks) * WORDS + ranks.div_ceil(64) + rank * HOST_WORDS;
+    let start = (1 + ranks) * WORDS + 2 * ranks.div_ceil(64) + rank * HOST_WORDS;
     &words[start..start + HOST_WORDS]
 }
 

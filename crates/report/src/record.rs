@@ -5,20 +5,22 @@
 
 use crate::{FD_VARIABLE, map};
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use types::consts;
 
 /// Words in a record: two cache lines, so that ranks do not disturb each other.
 pub(crate) const WORDS: usize = 16;
 
 const SEQUENCE: usize = 0;
-const WHO: usize = 1; // pid | phase << 32 | length of the name << 40
+const WHO: usize = 1; // pid | phase << 32 | length of the name << 40 | bereft << 48
 const ENVELOPE: usize = 2; // peer | tag << 32
 const BYTES: usize = 3;
 const CONTEXT: usize = 4;
 const SINCE: usize = 5;
 const NAME: usize = 6;
 const NAME_MAX: usize = (WORDS - NAME) * 8;
+
+const BEREFT: u64 = 1 << 48;
 
 /// Value of a peer or tag that does not apply (a collective has no peer).
 pub const NONE: i32 = i32::MIN;
@@ -60,6 +62,7 @@ impl Phase {
 pub struct ReportPage {
     own: Option<Own>,
     pid: u32,
+    bereft: AtomicBool,
 }
 
 /// A rank's part of the page, and what the launcher tells all ranks in it.
@@ -67,7 +70,8 @@ pub struct ReportPage {
 pub(crate) struct Own {
     pub(crate) record: &'static [AtomicU64],
     pub(crate) deaths: &'static AtomicU64,
-    pub(crate) dead: &'static [AtomicU64],
+    pub(crate) gone: &'static [AtomicU64],
+    pub(crate) left: &'static [AtomicU64],
 }
 
 impl ReportPage {
@@ -77,12 +81,17 @@ impl ReportPage {
         ReportPage {
             own: map::inherited(FD_VARIABLE, rank as usize),
             pid: std::process::id(),
+            bereft: AtomicBool::new(false),
         }
     }
 
     /// A writer that writes nowhere: a job of one.
     pub fn absent() -> ReportPage {
-        ReportPage { own: None, pid: 0 }
+        ReportPage {
+            own: None,
+            pid: 0,
+            bereft: AtomicBool::new(false),
+        }
     }
 
     /// Whether a launcher reads this.
@@ -90,8 +99,8 @@ impl ReportPage {
         self.own.is_some()
     }
 
-    /// How many deaths of ranks the launcher has announced so far: when it changes, look with
-    /// [`is_dead`](ReportPage::is_dead) whose they are. One load. Always 0 unless the job was
+    /// How many ranks the launcher has told to be gone so far: when it changes, look with
+    /// [`is_gone`](ReportPage::is_gone) which. One load. Always 0 unless the job was
     /// started with `-disable-auto-cleanup` ([`KEEPS_RUNNING_VARIABLE`](crate::KEEPS_RUNNING_VARIABLE)).
     pub fn deaths(&self) -> u32 {
         // Acquire: whoever sees the number sees the marks made before.
@@ -99,14 +108,29 @@ impl ReportPage {
             .map_or(0, |own| own.deaths.load(Ordering::Acquire) as u32)
     }
 
-    /// Whether the launcher has announced that `rank` is dead: it has ended, usually without finalising MPI.
-    pub fn is_dead(&self, rank: u32) -> bool {
-        let word = |own: Own| {
-            own.dead
-                .get(rank as usize / 64)
-                .map(|w| w.load(Ordering::Relaxed))
-        };
-        self.own.and_then(word).unwrap_or(0) >> (rank % 64) & 1 == 1
+    /// Whether the launcher has told that `rank` is gone: its process has ended.
+    pub fn is_gone(&self, rank: u32) -> bool {
+        self.own.is_some_and(|own| is_marked(own.gone, rank))
+    }
+
+    /// Whether a rank that is gone had finalised MPI before: what it owed the others it has sent.
+    pub fn has_left(&self, rank: u32) -> bool {
+        self.own.is_some_and(|own| is_marked(own.left, rank))
+    }
+
+    /// Notes that this rank knows of another's death, so that its own end is no cause of the job's but an answer.
+    pub fn note_bereft(&self) {
+        self.bereft.store(true, Ordering::Relaxed);
+        if let Some(own) = self.own {
+            own.record[WHO].fetch_or(BEREFT, Ordering::Relaxed);
+        }
+    }
+
+    fn write(&self, phase: Phase, call: &str, rest: impl FnOnce(&[AtomicU64])) {
+        if let Some(own) = self.own {
+            let who = (self.pid, self.bereft.load(Ordering::Relaxed));
+            write(own.record, who, phase, call, now_ns(), rest);
+        }
     }
 
     /// The call named `call` starts to wait for `bytes` bytes from or to `peer` with `tag` (either
@@ -117,17 +141,9 @@ impl ReportPage {
 
     /// Like [`waiting`](ReportPage::waiting), naming the communicator's context as well.
     pub fn waiting_in(&self, context: u32, call: &'static str, peer: i32, tag: i32, bytes: u64) {
-        let Some(own) = self.own else { return };
-        write(
-            own.record,
-            self.pid,
-            Phase::Waiting,
-            call,
-            now_ns(),
-            |words| {
-                put_envelope(words, peer, tag, bytes, context);
-            },
-        );
+        self.write(Phase::Waiting, call, |words| {
+            put_envelope(words, peer, tag, bytes, context);
+        });
     }
 
     /// The call that waited goes on.
@@ -137,15 +153,19 @@ impl ReportPage {
 
     /// The rank enters `phase`.
     pub fn phase(&self, phase: Phase) {
-        let Some(own) = self.own else { return };
-        write(own.record, self.pid, phase, "", now_ns(), |_| {});
+        self.write(phase, "", |_| {});
     }
+}
+
+fn is_marked(bits: &[AtomicU64], rank: u32) -> bool {
+    let word = bits.get(rank as usize / 64);
+    word.is_some_and(|w| w.load(Ordering::Relaxed) >> (rank % 64) & 1 == 1)
 }
 
 #[inline(never)]
 fn write(
     words: &[AtomicU64],
-    pid: u32,
+    (pid, bereft): (u32, bool),
     phase: Phase,
     name: &str,
     since_ns: u64,
@@ -155,7 +175,8 @@ fn write(
     words[SEQUENCE].store(odd, Ordering::Relaxed);
     fence(Ordering::Release);
     let length = name.len().min(NAME_MAX);
-    let who = u64::from(pid) | (phase as u64) << 32 | (length as u64) << 40;
+    let bereft = if bereft { BEREFT } else { 0 };
+    let who = u64::from(pid) | (phase as u64) << 32 | (length as u64) << 40 | bereft;
     words[WHO].store(who, Ordering::Relaxed);
     put_text(&words[NAME..], &name.as_bytes()[..length]);
     words[SINCE].store(since_ns, Ordering::Relaxed);
@@ -208,6 +229,8 @@ pub struct Record {
     pub context: u32,
     /// When the phase began: `CLOCK_MONOTONIC`, nanoseconds.
     pub since_ns: u64,
+    /// Whether the rank knows that another is dead or out of reach.
+    pub bereft: bool,
 }
 
 impl Record {
@@ -215,7 +238,7 @@ impl Record {
     pub(crate) fn write(&self, words: &[AtomicU64]) {
         write(
             words,
-            self.pid,
+            (self.pid, self.bereft),
             self.phase,
             &self.call,
             self.since_ns,
@@ -263,6 +286,7 @@ impl Record {
             bytes: word(BYTES),
             context: low(word(CONTEXT)),
             since_ns: word(SINCE),
+            bereft: who & BEREFT != 0,
         }
     }
 
@@ -293,7 +317,10 @@ impl fmt::Display for Record {
             consts::ANY_TAG => f.write_str(", any tag")?,
             tag => write!(f, ", tag {tag}")?,
         }
-        write!(f, ", {} bytes", self.bytes)?;
+        // Of a collective, and of several requests, it is not told.
+        if self.bytes > 0 {
+            write!(f, ", {} bytes", self.bytes)?;
+        }
         if self.context != 0 {
             write!(f, ", context {}", self.context)?;
         }
@@ -317,6 +344,7 @@ mod tests {
         ReportPage {
             own: map::own(fd, rank),
             pid: 77,
+            bereft: AtomicBool::new(false),
         }
     }
 
@@ -372,22 +400,36 @@ mod tests {
         let page = writer(&fd, 0);
         assert_eq!(page.deaths(), 0);
         for rank in [0, 64, 129, 129, 130] {
-            book.mark_dead(rank);
+            book.mark_gone(rank, rank % 2 == 0);
         }
         assert_eq!(
             page.deaths(),
             3,
             "a rank dies once, and only a rank of the job"
         );
-        let dead: Vec<u32> = (0..200).filter(|r| page.is_dead(*r)).collect();
+        let dead: Vec<u32> = (0..200).filter(|r| page.is_gone(*r)).collect();
         assert_eq!(dead, [0, 64, 129]);
+        assert!(page.has_left(0) && page.has_left(64) && !page.has_left(129));
         assert_eq!(
             (
                 ReportPage::absent().deaths(),
-                ReportPage::absent().is_dead(0)
+                ReportPage::absent().is_gone(0)
             ),
             (0, false)
         );
+    }
+
+    #[test]
+    fn a_rank_stays_bereft() {
+        let (fd, book) = Book::create(1).unwrap();
+        let page = writer(&fd, 0);
+        page.waiting("MPI_Recv", 1, 2, 3);
+        assert!(!book.read(0).unwrap().bereft);
+        page.note_bereft();
+        let noted = book.read(0).unwrap();
+        assert!(noted.bereft && noted.phase == Phase::Waiting && noted.call == "MPI_Recv");
+        page.running();
+        assert!(book.read(0).unwrap().bereft);
     }
 
     #[test]

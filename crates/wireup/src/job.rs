@@ -288,15 +288,6 @@ impl Job {
             .send(&format!("cmd=abort exitcode={code}{said}"))
     }
 
-    /// The same because another rank is gone or out of reach, as launchers of ours understand: what became of that one is the reason.
-    pub fn abort_for_another(&mut self, code: i32) -> Result<(), Error> {
-        let Space::Launcher(remote) = &mut self.space else {
-            return Ok(());
-        };
-        let line = format!("cmd=abort exitcode={code} answer=yes");
-        remote.link.send(&line)
-    }
-
     /// Tells the launcher that this rank has finished MPI. Nothing can be asked afterwards.
     pub fn finalize(&mut self) -> Result<(), Error> {
         let Space::Launcher(remote) = &mut self.space else {

@@ -118,7 +118,7 @@ impl Job {
     /// waits for nobody, while others still wait for it.
     fn has_left(&mut self, rank: usize) {
         if !self.cleanup && self.server.state(rank) == State::Finalized {
-            self.tell_gone(rank);
+            self.tell_gone(rank, true);
         }
     }
 

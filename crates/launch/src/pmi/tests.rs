@@ -123,7 +123,6 @@ fn aborts() {
         vec![Action::Abort {
             code,
             message: message.into(),
-            answers: false,
         }]
     };
     assert_eq!(
@@ -134,10 +133,6 @@ fn aborts() {
         abort(7, "MPI_X had bad luck")
     );
     assert_eq!(s.line(0, b"cmd=abort exitcode=99999999999\n"), abort(1, ""));
-    let answer = s.line(0, b"cmd=abort exitcode=1 answer=yes\n");
-    assert!(matches!(answer[..], [Action::Abort { answers: true, .. }]));
-    let none = s.line(0, b"cmd=abort exitcode=1 answer=no\n");
-    assert_eq!(none, abort(1, ""));
     assert_eq!(
         s.line(0, "cmd=abort message=\u{1b}[2J".as_bytes()),
         abort(1, "?[2J")
