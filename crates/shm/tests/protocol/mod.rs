@@ -1,6 +1,7 @@
 //! One rule of the interface after the other.
 
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use boundary::UserBuf;
@@ -18,7 +19,11 @@ pub fn all() {
     run("ping-pong", 2, ping_pong);
     run("probes", 2, probes);
     run("at once", 2, at_once);
-    run("at once not past a queue", 2, at_once_not_past_a_queue);
+    let (_fd, queued) = sys::memfd::create_sealed("queued", 4096).unwrap();
+    let queued: &AtomicU32 = queued.get(0).unwrap();
+    run("at once not past a queue", 2, |me| {
+        at_once_not_past_a_queue(me, queued);
+    });
     run("truncation", 2, truncation);
     run("synchronous sends", 2, synchronous);
     run("cancels", 2, cancels);
@@ -226,15 +231,17 @@ fn at_once(me: &mut Rank) {
     }
 }
 
-/// More than the ring takes, then a look at the peer when that has made room: what waits goes first all the same.
-fn at_once_not_past_a_queue(me: &mut Rank) {
+/// More than the ring takes, then a look at the peer when that has made room: what waits goes first all the same. The receiver
+/// begins when `queued` says that something waits.
+fn at_once_not_past_a_queue(me: &mut Rank, queued: &AtomicU32) {
     const MANY: i32 = 150;
     let mut a = [0; 8];
     if me.me == 1 {
         me.recv(0, 0, &mut a);
         me.send(0, 0, &mut a);
-        // The ring is to be full meanwhile.
-        std::thread::sleep(Duration::from_millis(50));
+        while queued.load(Ordering::Acquire) == 0 {
+            std::thread::sleep(Duration::from_micros(50));
+        }
         let tags = (1..=MANY).map(|_| {
             let c = me.irecv(from(0), WORLD, ANY, data(&mut a));
             me.wait(c).tag
@@ -250,10 +257,10 @@ fn at_once_not_past_a_queue(me: &mut Rank) {
     // SAFETY: the array outlives the calls that read it.
     let buf = unsafe { UserBuf::new(a.as_mut_ptr() as usize) };
     let ports = me.t.fabric().ports().clone();
-    // Where this process was kept from running for so long that the peer kept up, nothing waits and there is nothing to see.
-    let waits = sends.iter().any(|send| !me.ended.contains_key(&send.0));
+    assert!(sends.iter().any(|send| !me.ended.contains_key(&send.0)));
+    queued.store(1, Ordering::Release);
     let start = Instant::now();
-    while waits && start.elapsed() < Duration::from_millis(200) {
+    while start.elapsed() < Duration::from_millis(200) {
         me.t.connect(Endpoint(1));
         assert!(!ports.all()[1].send(WORLD, MANY, buf, a.len()));
     }
