@@ -3,10 +3,11 @@
 mod world;
 
 use cad_run::{Descriptor, Executor, Plan, State, UserBuf};
+use std::collections::BTreeSet;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use sys::unix;
-use world::{Rank, pipeline, run, soon};
+use world::{Rank, pass_on, pipeline, run, soon};
 
 /// A message to and from the other rank, the second after the first: with both waiting, nobody begins.
 fn stuck(memory: &mut [u8], r: &Rank, size: u32) -> Rc<Plan> {
@@ -19,31 +20,50 @@ fn stuck(memory: &mut [u8], r: &Rank, size: u32) -> Rc<Plan> {
     Rc::new(cad.plan().unwrap())
 }
 
+/// Chunks from rank to rank, and from the last a word to everybody: nobody is done without it.
+fn pipeline_and_word(memory: &mut [u8], word: &mut [u8], r: &Rank) -> Rc<Plan> {
+    let mut cad = Descriptor::new(r.rank, r.size, None);
+    let received = pass_on(&mut cad, memory, r.rank, r.size, 1 << 20);
+    let (buf, last) = (UserBuf::of_array(word), r.size - 1);
+    if r.rank < last {
+        cad.make_recv_node(buf, 1, last).unwrap();
+        return Rc::new(cad.plan().unwrap());
+    }
+    for to in 0..last {
+        let send = cad.make_send_node(buf, 1, to).unwrap();
+        cad.connect_node(received, send).unwrap();
+    }
+    Rc::new(cad.plan().unwrap())
+}
+
 #[test]
 fn a_rank_that_leaves_in_the_middle_ends_what_needs_it_only() {
     run(4, |mut r| {
-        // More than the sockets hold, so that nobody is done before the last has received.
-        let mut memory = vec![1u8; 3 << 20];
-        let plan = pipeline(&mut memory, r.rank, 4, 1 << 20);
-        assert_eq!(r.finish(&plan, 0), State::Done);
+        // More than the sockets hold.
+        let (mut memory, mut word) = (vec![1u8; 3 << 20], [1u8]);
+        let both = pipeline_and_word(&mut memory, &mut word, &r);
+        assert_eq!(r.finish(&both, 0), State::Done);
         r.meet();
         if r.rank == 3 {
-            // It has begun to receive, and goes.
-            let issued = r.ring.issue(&plan, 0).unwrap();
+            // It has begun to receive, and goes before the first has anything to send.
+            let issued = r.ring.issue(&both, 0).unwrap();
             assert_eq!(issued.query(), State::Pending);
             let Rank { ring, meeting, .. } = r;
             drop(ring);
             assert_eq!(issued.query(), State::Cancelled);
             meeting.meet(4);
+            meeting.meet(4);
             return;
         }
-        if r.rank == 0 {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let first = r.finish(&plan, 0);
+        // The others have begun too, and wait.
+        let begun = (r.rank > 0).then(|| r.ring.issue(&both, 0).unwrap());
+        r.meet();
+        let issued = begun.unwrap_or_else(|| r.ring.issue(&both, 0).unwrap());
         // Whoever drops its ring says that it has cancelled.
+        let first = r.ring.wait(&issued, soon());
         assert_eq!(first, State::Cancelled, "rank {}", r.rank);
         r.meet();
+        let plan = pipeline(&mut memory, r.rank, 4, 1 << 20);
         // Who sends to it needs it; who sends to another may be done when that has taken everything.
         let second = r.finish(&plan, 0);
         let done = r.rank < 2 && second == State::Done;
@@ -181,11 +201,14 @@ fn strangers_do_not_disturb() {
         let plan = pipeline(&mut memory, r.rank, 2, 10_000);
         assert_eq!(r.finish(&plan, 0), State::Done);
         r.meet();
-        // All listeners of this process; those of other tests among them.
-        let names = std::fs::read_to_string("/proc/net/unix").unwrap();
-        let names = names.lines().filter_map(|l| l.split_once("@yamabiko-cad-"));
+        // All listeners, those of other tests among them. Whom one has let in goes by its name too: once is enough.
+        let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
+        let names = sockets
+            .lines()
+            .filter_map(|l| l.split_once("@yamabiko-cad-"));
+        let names: BTreeSet<&str> = names.map(|(_, name)| name).collect();
         let mut guests = Vec::new();
-        for (_, name) in names {
+        for name in names {
             let name = format!("yamabiko-cad-{}", name.trim());
             for hello in ["", "yamabiko-ring 0.1.0 0 00", "yamabiko-ring 0.1.0 x"] {
                 let guest = unix::connect(name.as_bytes(), unix::Kind::Packets, soon());

@@ -103,9 +103,16 @@ pub fn run(size: u32, body: impl Fn(Rank) + Sync) {
 /// Passes chunks on from rank to rank, as the paper's example does.
 pub fn pipeline(memory: &mut [u8], rank: u32, size: u32, chunk: usize) -> Rc<Plan> {
     let mut cad = Descriptor::new(rank, size, None);
+    pass_on(&mut cad, memory, rank, size, chunk);
+    Rc::new(cad.plan().unwrap())
+}
+
+/// Adds what [`pipeline`] does; returns the node that is the last chunk's last.
+pub fn pass_on(cad: &mut Descriptor, memory: &mut [u8], rank: u32, size: u32, chunk: usize) -> u32 {
+    let mut last = START;
     for part in memory.chunks_mut(chunk) {
         let (buf, n) = (UserBuf::of_array(part), part.len() as u64);
-        let mut last = START;
+        last = START;
         if rank > 0 {
             let recv = cad.make_recv_node(buf, n, rank - 1).unwrap();
             cad.connect_node(last, recv).unwrap();
@@ -118,7 +125,7 @@ pub fn pipeline(memory: &mut [u8], rank: u32, size: u32, chunk: usize) -> Rc<Pla
         }
         cad.connect_node(last, END).unwrap();
     }
-    Rc::new(cad.plan().unwrap())
+    last
 }
 
 /// Names of the kernel's own threads in this process.
