@@ -41,13 +41,16 @@ struct Probed {
 impl<F: Fabric> Matched<F> {
     /// Over `fabric`, with nothing under way.
     pub fn new(fabric: F) -> Matched<F> {
-        Matched::beside(fabric, Box::leak(Box::default()))
+        Matched::with(fabric, Light::new)
     }
 
     /// The same, where ordinary receives are noted there, for who posts light ones.
     pub fn beside(fabric: F, ordinary: &'static Ordinary) -> Matched<F> {
-        let sources = fabric.limits().endpoints as usize;
-        let light = Rc::new(Light::beside(sources, ordinary));
+        Matched::with(fabric, |sources| Light::beside(sources, ordinary))
+    }
+
+    fn with(fabric: F, light: impl FnOnce(usize) -> Light) -> Matched<F> {
+        let light = Rc::new(light(fabric.limits().endpoints as usize));
         let everybody = (0..fabric.limits().endpoints).map(Endpoint);
         everybody
             .filter(|&peer| fabric.failed(peer))

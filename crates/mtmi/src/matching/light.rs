@@ -296,23 +296,28 @@ pub fn has_ordinary(ordinary: &Ordinary) -> bool {
 /// The rows of all sources, and what ordinary receives there are beside them.
 pub struct Light {
     rows: &'static [Row],
-    ordinary: &'static Ordinary,
+    /// What the rows were made with; kept, so that no tool for finding leaks takes it for lost.
+    _nowhere: Option<&'static Link>,
+    /// The ordinary receives, unless they are noted elsewhere.
+    own: Ordinary,
+    elsewhere: Option<&'static Ordinary>,
 }
 
 impl Default for Light {
+    /// No rows: nothing is posted here.
     fn default() -> Light {
-        Light::new(0)
+        Light {
+            rows: &[],
+            _nowhere: None,
+            own: Ordinary::default(),
+            elsewhere: None,
+        }
     }
 }
 
 impl Light {
-    /// Rows for so many sources.
+    /// Rows for so many sources. They are never given back: lists point to where they begin.
     pub(crate) fn new(sources: usize) -> Light {
-        Light::beside(sources, Box::leak(Box::default()))
-    }
-
-    /// The same, where the ordinary receives are noted there. Rows are never given back: lists point to where they begin.
-    pub(crate) fn beside(sources: usize, ordinary: &'static Ordinary) -> Light {
         let nowhere: &'static Link = Box::leak(Box::default());
         let row = |_| Row {
             room: Cell::new(MOST),
@@ -323,8 +328,20 @@ impl Light {
         };
         let rows: &'static [Row] = Vec::leak((0..sources).map(row).collect());
         rows.iter().for_each(|row| row.end.set(&row.head));
+        Light {
+            rows,
+            _nowhere: Some(nowhere),
+            ..Light::default()
+        }
+    }
+
+    /// The same, where the ordinary receives are noted there.
+    pub(crate) fn beside(sources: usize, ordinary: &'static Ordinary) -> Light {
         ordinary.iter().for_each(|number| number.set(0));
-        Light { rows, ordinary }
+        Light {
+            elsewhere: Some(ordinary),
+            ..Light::new(sources)
+        }
     }
 
     /// One row for each source, in order.
@@ -335,8 +352,8 @@ impl Light {
 
     /// The ordinary receives.
     #[inline(always)]
-    pub fn ordinary(&self) -> &'static Ordinary {
-        self.ordinary
+    pub fn ordinary(&self) -> &Ordinary {
+        self.elsewhere.unwrap_or(&self.own)
     }
 
     /// Takes the first post that accepts this message, if that is what comes first, it fits, and nobody is to be told.
@@ -351,7 +368,7 @@ impl Light {
         let row = self.rows.get(source.index())?;
         let (link, post) = row.find(context, tag)?;
         let tells = post.state.get() & TELLS != 0;
-        if has_ordinary(self.ordinary) || len > post.capacity.get() || tells {
+        if has_ordinary(self.ordinary()) || len > post.capacity.get() || tells {
             return None;
         }
         row.unlink(link, post);
@@ -418,7 +435,7 @@ impl Light {
     /// An ordinary receive is posted: its number.
     #[inline]
     pub(super) fn ordinary_posted(&self) -> u64 {
-        let [last, posted] = self.ordinary;
+        let [last, posted] = self.ordinary();
         posted.set(posted.get() + 1);
         last.set(last.get() + 1);
         last.get()
@@ -427,7 +444,8 @@ impl Light {
     /// An ordinary receive is posted no more.
     #[inline]
     pub(super) fn ordinary_gone(&self) {
-        self.ordinary[1].set(self.ordinary[1].get() - 1);
+        let [_, posted] = self.ordinary();
+        posted.set(posted.get() - 1);
     }
 
     /// A message is unexpected: receives from its source that might be for it go the ordinary way.
