@@ -2,37 +2,13 @@
 
 mod common;
 
-use common::{END_LIMIT, Outcome, Running, feed, mpiexec, run, send, start, start_with};
+use common::{
+    END_LIMIT, REACH, daemons, expect, feed, mpiexec, named, run, send, start, start_with, two,
+    wait_until,
+};
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-const REACH: &str = "-launcher-exec SCRIPTS/drop-host.sh";
-
-/// A command line with two hosts, `a` with ranks 0 and 1 and `b` with the others.
-fn two(rest: &str) -> String {
-    format!("{REACH} -hosts a:2,b:2 {rest}")
-}
-
-/// Processes of the job that call themselves `comm`.
-fn named(job: &Running, comm: &str) -> Vec<i32> {
-    let is = |pid: &i32| {
-        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c.trim() == comm)
-    };
-    let pids = job.processes().into_iter().map(|(pid, _)| pid);
-    pids.filter(is).collect()
-}
-
-fn daemons(job: &Running) -> Vec<i32> {
-    named(job, "yamabiko-daemon")
-}
-
-fn expect(outcome: &Outcome, code: i32, errors: &[&str]) {
-    assert_eq!(outcome.code, Some(code), "{outcome:?}");
-    for part in errors {
-        assert!(outcome.stderr.contains(part), "{part:?} of {outcome:?}");
-    }
-}
 
 #[test]
 fn ranks_are_laid_out_by_slots() {
@@ -434,27 +410,6 @@ fn signals_reach_every_rank() {
 }
 
 #[test]
-fn stop_and_continue_reach_every_rank() {
-    let mut job = start(&two("-n 4 SCRIPTS/sleep.sh"));
-    job.wait_for("ready", 4);
-    let own = job.child.id().cast_signed();
-    let all_in = |job: &Running, wanted: &str| {
-        let states: Vec<String> = named(job, "sleep").into_iter().map(state).collect();
-        states.len() == 4 && states.iter().all(|s| wanted.contains(s.as_str()))
-    };
-    wait_until(|| all_in(&job, "SR"));
-    job.signal("TSTP");
-    wait_until(|| all_in(&job, "T") && state(own) == "T");
-    // Long enough for the daemons to miss signs of life, had they not been told.
-    std::thread::sleep(Duration::from_secs(14));
-    assert!(all_in(&job, "T"));
-    job.signal("CONT");
-    wait_until(|| all_in(&job, "SR") && state(own) != "T");
-    job.signal("TERM");
-    assert_eq!(job.finish().code, Some(143));
-}
-
-#[test]
 fn quit_and_the_report_command_tell_where_far_ranks_wait() {
     let mut job = start(&two("-n 4 PROBE wait"));
     job.wait_for("ready", 4);
@@ -596,26 +551,6 @@ fn a_daemon_terminated_and_a_keeper_killed() {
 }
 
 #[test]
-fn a_daemon_that_is_silent_is_lost_but_a_stopped_rank_is_not() {
-    let mut job = start(&two("-n 4 SCRIPTS/sleep.sh"));
-    job.wait_for("ready", 4);
-    wait_until(|| named(&job, "sleep").len() == 4);
-    send("STOP", named(&job, "sleep")[0]);
-    std::thread::sleep(Duration::from_secs(14));
-    assert!(
-        job.child.try_wait().unwrap().is_none(),
-        "a rank may be stopped for long"
-    );
-    let silent = daemons(&job)[0];
-    send("STOP", silent);
-    let begin = Instant::now();
-    job.wait_for_error("nothing was heard of it for 12 s");
-    assert!(begin.elapsed() < Duration::from_secs(15));
-    // Here it is the launcher command itself, which is killed then, and its ranks end with it.
-    expect(&job.finish(), 1, &["is lost with ranks"]);
-}
-
-#[test]
 fn no_secret_can_be_seen() {
     let mut job = start(&two("-n 4 PROBE wait"));
     job.wait_for("ready", 4);
@@ -655,20 +590,4 @@ fn without_cleanup_the_others_learn_of_a_death() {
     job.wait_for("knows of 2 deaths", 2);
     let outcome = job.finish();
     expect(&outcome, 1, &["is lost with ranks"]);
-}
-
-fn state(pid: i32) -> String {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let after = text.rfind(')').map_or("", |at| &text[at + 2..]);
-    after.chars().take(1).collect()
-}
-
-fn wait_until(holds: impl Fn() -> bool) {
-    for _ in 0..1000 {
-        if holds() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("it never came true");
 }
