@@ -56,6 +56,11 @@ fn this_machine_needs_no_daemon() {
     let outcome = run("-launcher rsh -hosts localhost:2 -n 2 SCRIPTS/where.sh");
     expect(&outcome, 0, &[]);
     assert!(outcome.sorted()[0].starts_with("0/2 0/2 "), "{outcome:?}");
+    // A command that was given is used for every host that is named, and only for those.
+    for (hosts, code) in [("-hosts localhost ", 1), ("-host localhost ", 1), ("", 0)] {
+        let outcome = run(&format!("-launcher-exec false {hosts}-n 1 true"));
+        expect(&outcome, code, &[]);
+    }
 }
 
 #[test]
@@ -292,8 +297,9 @@ fn a_host_that_takes_its_time() {
         124,
         &["host slow: not reached yet; no rank has been started"],
     );
-    let job = start(&format!("{REACH} -hosts a,slow -n 2 true"));
+    let mut job = start(&format!("{REACH} -hosts a,slow -n 2 true"));
     wait_until(|| daemons(&job).len() == 1);
+    job.wait_for_error("mpiexec: host slow has not answered for 12 s; it is waited for");
     job.signal("INT");
     let told = "mpiexec: received signal 2 (SIGINT) before any rank was started";
     expect(&job.finish(), 130, &[told]);

@@ -47,7 +47,11 @@ fn a_daemon_that_is_silent_is_lost_but_a_stopped_rank_is_not() {
     job.wait_for_error("nothing was heard of it for 12 s");
     assert!(begin.elapsed() < Duration::from_secs(15));
     // Here it is the launcher command itself, which is killed then, and its ranks end with it.
-    expect(&job.finish(), 1, &["is lost with ranks"]);
+    expect(
+        &job.finish(),
+        1,
+        &["is lost with ranks", " ps -o pid,stat -C yamabiko-daemon"],
+    );
 }
 
 /// A process of the job that was stopped, and goes on if the test fails, so that it can end.
