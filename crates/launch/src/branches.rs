@@ -385,7 +385,8 @@ impl Branch {
                 }
                 Stage::Talking if !lives => {
                     let limit = channel::SILENCE.as_secs();
-                    self.end(format!("nothing was heard of it for {limit} s"), now);
+                    let look = silence_advice(&self.launcher, &self.name);
+                    self.end(format!("nothing was heard of it for {limit} s{look}"), now);
                 }
                 _ => {}
             }
@@ -496,6 +497,13 @@ fn advice(status: i32, launcher: &str, host: &str) -> String {
     }
 }
 
+/// What may be the matter with a host that is silent, and how to see it.
+fn silence_advice(launcher: &str, host: &str) -> String {
+    format!(
+        "; is the machine down, out of reach, or its daemon stopped (state T)? This tells: {launcher} {host} ps -o pid,stat -C yamabiko-daemon"
+    )
+}
+
 /// Begins a daemon's end of a link.
 pub fn greet(channel: &mut Channel) {
     channel.send_raw(GREETING);
@@ -522,5 +530,7 @@ mod tests {
         assert!(told(255).contains("log in") && told(255).contains(": ssh -x h1 true"));
         assert_eq!(told(1), "");
         assert_eq!(advice(libc::SIGKILL, "ssh", "h1"), "");
+        let silent = silence_advice("ssh -x", "h1");
+        assert!(silent.ends_with(": ssh -x h1 ps -o pid,stat -C yamabiko-daemon"));
     }
 }

@@ -156,7 +156,7 @@ impl Daemon {
 
     fn handle(&mut self, token: Token, now: Instant) {
         match (token, &mut self.host) {
-            (Token::Signals, _) => self.take_signals(),
+            (Token::Signals, _) => self.take_signals(now),
             (Token::Parent(channel::Token::In), _) => self.listen(now),
             (Token::Parent(channel::Token::Out), _) => self.parent.flush(),
             (Token::Branch(token), Some(host)) => host.branches.handle(token, now),
@@ -169,11 +169,14 @@ impl Daemon {
         }
     }
 
-    fn take_signals(&mut self) {
+    fn take_signals(&mut self, now: Instant) {
         while let Some(signal) = self.signals.next() {
             match signal {
                 libc::SIGCHLD => {
                     self.reap();
+                    if let Some(node) = self.host.as_mut().and_then(|h| h.node.as_mut()) {
+                        node.look_at_keeper(now);
+                    }
                 }
                 // Somebody wants this host back.
                 _ => self.over = true,
@@ -381,7 +384,7 @@ impl Hosted {
         match &news {
             // What the rank noted explains what it says and how it ends.
             Up::Line(rank, _) | Up::Ended(rank, _) => self.tell_note(*rank, parent),
-            Up::KeeperLost => {
+            Up::KeeperLost(_) => {
                 family::exterminate_but(&self.branches.pids(), Duration::from_secs(2));
                 self.tell_notes(parent);
             }

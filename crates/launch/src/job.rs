@@ -82,6 +82,8 @@ struct Job {
     verdict: Verdict,
     cleanup: bool,
     deadline: Option<Instant>,
+    /// When to tell which hosts keep the job waiting.
+    remind_at: Option<Instant>,
     /// Hosts that were asked what their ranks do.
     asked: Option<Asked>,
     /// Signals that mpiexec got and passed to the ranks, each with the time of the first.
@@ -121,6 +123,10 @@ impl Job {
         if self.deadline.is_some_and(|d| now >= d) {
             self.deadline = None;
             self.time_out(now);
+        }
+        if self.remind_at.is_some_and(|at| now >= at) {
+            self.remind_at = None;
+            self.tell_who_is_late();
         }
         self.look_for_answers(now);
         if !(self.cleanup && self.course.has_failed())
@@ -166,6 +172,7 @@ impl Job {
         let streams = self.members.iter().filter_map(unfinished);
         let others = [
             self.deadline,
+            self.remind_at,
             self.course.deadline(&self.sight()),
             self.input.as_ref().and_then(|i| i.deadline(now)),
             self.node.as_ref().and_then(Node::deadline),

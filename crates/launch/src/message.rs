@@ -96,14 +96,15 @@ pub enum Received<T> {
     Closed,
 }
 
-/// Sends an order; a keeper that is gone shows when its news are read.
+/// Sends an order; a keeper that is gone shows when its news are read. One that is stopped may let so many
+/// orders wait that there is no room for more: then some of the kind wait already, as signals do.
 pub fn order(socket: impl AsFd, order: Order) {
-    let _ = send(socket, order.encode());
+    let _ = send(socket, order.encode(), SendFlags::DONTWAIT);
 }
 
 /// Sends news; `false` if mpiexec is gone.
 pub fn tell(socket: impl AsFd, news: News) -> bool {
-    send(socket, news.encode()).is_ok()
+    send(socket, news.encode(), SendFlags::empty()).is_ok()
 }
 
 /// Receives an order without waiting.
@@ -116,9 +117,9 @@ pub fn next_news(socket: impl AsFd) -> Received<News> {
     receive(socket, News::decode)
 }
 
-fn send(socket: impl AsFd, packet: Packet) -> Result<(), Errno> {
+fn send(socket: impl AsFd, packet: Packet, flags: SendFlags) -> Result<(), Errno> {
     loop {
-        match rustix::net::send(socket.as_fd(), &packet, SendFlags::NOSIGNAL) {
+        match rustix::net::send(socket.as_fd(), &packet, flags | SendFlags::NOSIGNAL) {
             Err(Errno::INTR) => {}
             other => return other.map(|_| ()),
         }
@@ -153,5 +154,20 @@ mod tests {
         }
         assert_eq!(Order::decode(&[0; 12]), None);
         assert_eq!(News::decode(&[0xff; 12]), None);
+    }
+
+    #[test]
+    fn orders_that_nobody_takes_do_not_block() {
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+        let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+        let (a, b) = socketpair(AddressFamily::UNIX, kind, flags, None).unwrap();
+        for _ in 0..100_000 {
+            order(&a, Order::Signal(10));
+        }
+        let mut waited = 0;
+        while next_order(&b) == Received::Message(Order::Signal(10)) {
+            waited += 1;
+        }
+        assert!((10..100_000).contains(&waited), "{waited}");
     }
 }

@@ -7,10 +7,12 @@
 
 mod resident;
 mod start;
+mod stop;
 
 pub use start::{First, Prepared, null, prepare, start, system};
 
 use crate::message::{self, News, Order, Received};
+use crate::os;
 use crate::protocol::{Breach, Down, Up};
 use crate::watch::{Watch, is_writable};
 use resident::{Piece, Resident};
@@ -18,6 +20,7 @@ use rustix::event::PollFlags;
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
+use stop::Stop;
 
 /// Output that stays away this long after the last process's end will not come: somebody outside the
 /// job holds the pipe.
@@ -48,6 +51,8 @@ pub struct Node {
     /// Whether some descendant lives, as far as is known.
     family_lives: bool,
     keeper_lost: bool,
+    /// The keeper is stopped.
+    stop: Option<Stop>,
     input: Option<Input>,
     /// How many more bytes of standard output and error may be passed on.
     credit: [u32; 2],
@@ -77,6 +82,13 @@ impl Node {
     pub fn reaped(&mut self, pid: i32) {
         if self.keeper == pid {
             self.keeper = 0;
+        }
+    }
+
+    /// Notes whether the keeper is stopped. To be called when a child may have been.
+    pub fn look_at_keeper(&mut self, now: Instant) {
+        if let Some(stopped) = stop::news_of(self.keeper) {
+            self.stop = stopped.then(|| Stop::new(now));
         }
     }
 
@@ -120,12 +132,21 @@ impl Node {
 
     /// When to call [`tick`](Node::tick) although nothing happens.
     pub fn deadline(&self) -> Option<Instant> {
+        let stop = self.stop.map(|stop| stop.deadline());
+        self.quiet_at().into_iter().chain(stop).min()
+    }
+
+    /// When no more output is waited for.
+    fn quiet_at(&self) -> Option<Instant> {
         (!self.family_lives && self.has_output()).then_some(self.last_output + QUIET)
     }
 
     /// Does what is due at `now`, on every pass.
     pub fn tick(&mut self, now: Instant) {
-        if self.deadline().is_none_or(|d| now < d) {
+        if !self.keeper_lost && self.stop.as_mut().is_some_and(|s| s.is_too_long(now)) {
+            self.kill_keeper();
+        }
+        if self.quiet_at().is_none_or(|d| now < d) {
             return;
         }
         // While nobody took the output, more of it came to wait in the pipes than anybody has looked at.
@@ -175,6 +196,8 @@ impl Node {
     pub fn obey(&mut self, order: &Down) {
         match order {
             Down::Signal(signal) => message::order(&self.control, Order::Signal(*signal)),
+            // It cannot do it, but its end does.
+            Down::SignalAll(libc::SIGKILL) if self.stop.is_some() => self.kill_keeper(),
             Down::SignalAll(signal) => message::order(&self.control, Order::SignalAll(*signal)),
             Down::Reply(rank, text) => {
                 let Some(i) = self.by_rank.get(rank).copied() else {
@@ -217,6 +240,11 @@ impl Node {
         }
     }
 
+    /// Kills the keeper, and so the ranks; its socket tells when it is gone.
+    fn kill_keeper(&self) {
+        os::kill(self.keeper, libc::SIGKILL);
+    }
+
     /// Lets the keeper end, which kills whatever is left.
     pub fn end(&mut self) {
         self.input = None;
@@ -245,7 +273,8 @@ impl Node {
                     if !self.keeper_lost {
                         self.keeper_lost = true;
                         self.family_lives = false;
-                        self.news.push_back(Up::KeeperLost);
+                        let stopped = self.stop.take().map(|stop| stop.seconds());
+                        self.news.push_back(Up::KeeperLost(stopped));
                     }
                     return;
                 }
@@ -377,6 +406,7 @@ mod tests {
             keeper: 0,
             family_lives: false,
             keeper_lost: false,
+            stop: None,
             input: None,
             credit: [credit; 2],
             last_output: Instant::now(),

@@ -114,8 +114,9 @@ pub enum Up {
     Ended(u32, i32),
     /// No process of the job is left here.
     Alone,
-    /// The process that keeps the ranks was killed, and they with it.
-    KeeperLost,
+    /// The process that keeps the ranks was killed, and they with it: after it had been stopped for so many
+    /// seconds, if it had.
+    KeeperLost(Option<u32>),
     /// PMI: a line from the rank.
     Line(u32, #[serde(with = "serde_bytes")] Vec<u8>),
     /// PMI: the rank's socket is closed.

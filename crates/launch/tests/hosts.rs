@@ -2,37 +2,13 @@
 
 mod common;
 
-use common::{END_LIMIT, Outcome, Running, feed, mpiexec, run, send, start, start_with};
+use common::{
+    END_LIMIT, REACH, daemons, expect, feed, mpiexec, named, run, send, start, start_with, two,
+    wait_until,
+};
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-const REACH: &str = "-launcher-exec SCRIPTS/drop-host.sh";
-
-/// A command line with two hosts, `a` with ranks 0 and 1 and `b` with the others.
-fn two(rest: &str) -> String {
-    format!("{REACH} -hosts a:2,b:2 {rest}")
-}
-
-/// Processes of the job that call themselves `comm`.
-fn named(job: &Running, comm: &str) -> Vec<i32> {
-    let is = |pid: &i32| {
-        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c.trim() == comm)
-    };
-    let pids = job.processes().into_iter().map(|(pid, _)| pid);
-    pids.filter(is).collect()
-}
-
-fn daemons(job: &Running) -> Vec<i32> {
-    named(job, "yamabiko-daemon")
-}
-
-fn expect(outcome: &Outcome, code: i32, errors: &[&str]) {
-    assert_eq!(outcome.code, Some(code), "{outcome:?}");
-    for part in errors {
-        assert!(outcome.stderr.contains(part), "{part:?} of {outcome:?}");
-    }
-}
 
 #[test]
 fn ranks_are_laid_out_by_slots() {
@@ -80,6 +56,11 @@ fn this_machine_needs_no_daemon() {
     let outcome = run("-launcher rsh -hosts localhost:2 -n 2 SCRIPTS/where.sh");
     expect(&outcome, 0, &[]);
     assert!(outcome.sorted()[0].starts_with("0/2 0/2 "), "{outcome:?}");
+    // A command that was given is used for every host that is named, and only for those.
+    for (hosts, code) in [("-hosts localhost ", 1), ("-host localhost ", 1), ("", 0)] {
+        let outcome = run(&format!("-launcher-exec false {hosts}-n 1 true"));
+        expect(&outcome, code, &[]);
+    }
 }
 
 #[test]
@@ -316,8 +297,9 @@ fn a_host_that_takes_its_time() {
         124,
         &["host slow: not reached yet; no rank has been started"],
     );
-    let job = start(&format!("{REACH} -hosts a,slow -n 2 true"));
+    let mut job = start(&format!("{REACH} -hosts a,slow -n 2 true"));
     wait_until(|| daemons(&job).len() == 1);
+    job.wait_for_error("mpiexec: host slow has not answered for 12 s; it is waited for");
     job.signal("INT");
     let told = "mpiexec: received signal 2 (SIGINT) before any rank was started";
     expect(&job.finish(), 130, &[told]);
@@ -431,27 +413,6 @@ fn signals_reach_every_rank() {
     let outcome = job.finish();
     expect(&outcome, 130, &["(SIGINT) again; the job is killed"]);
     assert!(outcome.took < END_LIMIT);
-}
-
-#[test]
-fn stop_and_continue_reach_every_rank() {
-    let mut job = start(&two("-n 4 SCRIPTS/sleep.sh"));
-    job.wait_for("ready", 4);
-    let own = job.child.id().cast_signed();
-    let all_in = |job: &Running, wanted: &str| {
-        let states: Vec<String> = named(job, "sleep").into_iter().map(state).collect();
-        states.len() == 4 && states.iter().all(|s| wanted.contains(s.as_str()))
-    };
-    wait_until(|| all_in(&job, "SR"));
-    job.signal("TSTP");
-    wait_until(|| all_in(&job, "T") && state(own) == "T");
-    // Long enough for the daemons to miss signs of life, had they not been told.
-    std::thread::sleep(Duration::from_secs(14));
-    assert!(all_in(&job, "T"));
-    job.signal("CONT");
-    wait_until(|| all_in(&job, "SR") && state(own) != "T");
-    job.signal("TERM");
-    assert_eq!(job.finish().code, Some(143));
 }
 
 #[test]
@@ -596,26 +557,6 @@ fn a_daemon_terminated_and_a_keeper_killed() {
 }
 
 #[test]
-fn a_daemon_that_is_silent_is_lost_but_a_stopped_rank_is_not() {
-    let mut job = start(&two("-n 4 SCRIPTS/sleep.sh"));
-    job.wait_for("ready", 4);
-    wait_until(|| named(&job, "sleep").len() == 4);
-    send("STOP", named(&job, "sleep")[0]);
-    std::thread::sleep(Duration::from_secs(14));
-    assert!(
-        job.child.try_wait().unwrap().is_none(),
-        "a rank may be stopped for long"
-    );
-    let silent = daemons(&job)[0];
-    send("STOP", silent);
-    let begin = Instant::now();
-    job.wait_for_error("nothing was heard of it for 12 s");
-    assert!(begin.elapsed() < Duration::from_secs(15));
-    // Here it is the launcher command itself, which is killed then, and its ranks end with it.
-    expect(&job.finish(), 1, &["is lost with ranks"]);
-}
-
-#[test]
 fn no_secret_can_be_seen() {
     let mut job = start(&two("-n 4 PROBE wait"));
     job.wait_for("ready", 4);
@@ -655,20 +596,4 @@ fn without_cleanup_the_others_learn_of_a_death() {
     job.wait_for("knows of 2 deaths", 2);
     let outcome = job.finish();
     expect(&outcome, 1, &["is lost with ranks"]);
-}
-
-fn state(pid: i32) -> String {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let after = text.rfind(')').map_or("", |at| &text[at + 2..]);
-    after.chars().take(1).collect()
-}
-
-fn wait_until(holds: impl Fn() -> bool) {
-    for _ in 0..1000 {
-        if holds() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("it never came true");
 }

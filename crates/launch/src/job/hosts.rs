@@ -125,7 +125,7 @@ impl Job {
                 self.lose_ranks(host, now);
             }
             Up::Alone => self.hosts[host].family_lives = false,
-            Up::KeeperLost => self.keeper_lost(host, now),
+            Up::KeeperLost(stopped) => self.keeper_lost(host, stopped, now),
             Up::InputTaken(count) => {
                 if let Some(input) = &mut self.input {
                     input.taken(count);
@@ -259,23 +259,31 @@ impl Job {
         }
     }
 
-    /// The keeper of a host is gone before its time (somebody killed it): the kernel has killed the
-    /// ranks with it, and their descendants are now children of its parent.
-    fn keeper_lost(&mut self, host: usize, now: Instant) {
+    /// The keeper of a host is gone before its time (somebody killed it, or its parent did since it was
+    /// `stopped`): the kernel has killed the ranks with it, and their descendants are now children of its parent.
+    fn keeper_lost(&mut self, host: usize, stopped: Option<u32>, now: Instant) {
         self.hosts[host].family_lives = false;
         if self.hosts[host].place.is_none() {
             crate::family::exterminate_but(&self.branches.pids(), Duration::from_secs(2));
         }
         for rank in 0..self.members.len() {
             if self.members[rank].host == host && !self.members[rank].has_ended() {
-                self.fail(rank, Failure::Signal(libc::SIGKILL), now);
+                let failure = match stopped {
+                    None => Failure::Signal(libc::SIGKILL),
+                    Some(_) => Failure::HostLost,
+                };
+                self.fail(rank, failure, now);
                 self.members[rank].set_ended();
             }
         }
         let place = self.on_host(host);
-        self.sinks[1].say(&format!(
-            "mpiexec: its keeper process{place} was killed, and the ranks with it"
-        ));
+        self.sinks[1].say(&match stopped {
+            None => format!("mpiexec: its keeper process{place} was killed, and the ranks with it"),
+            Some(seconds) => format!(
+                "mpiexec: its keeper process{place} has been stopped for {seconds} s (as kill -STOP does) and \
+                 cannot watch the ranks, so it was killed, and the ranks with it; to suspend a job, send TSTP to mpiexec"
+            ),
+        });
         if self.cleanup {
             self.course.kill(now);
         }

@@ -27,6 +27,9 @@ impl Job {
         match signal {
             libc::SIGCHLD => {
                 self.reap();
+                if let Some(node) = &mut self.node {
+                    node.look_at_keeper(now);
+                }
             }
             libc::SIGQUIT => self.ask_where_ranks_are(false, now),
             libc::SIGTSTP => {

@@ -6,6 +6,7 @@ use super::member::Member;
 use super::stdin::Input;
 use super::{Job, StartError, events};
 use crate::branches::{Branches, Reach};
+use crate::channel::SILENCE;
 use crate::course::Course;
 use crate::environment;
 use crate::frame::Address;
@@ -79,6 +80,7 @@ pub(super) fn start(options: &Options) -> Result<Job, StartError> {
     Ok(Job {
         members: members(options, &spread),
         hosts: hosts(&spread, &far),
+        remind_at: (!far.is_empty()).then(|| Instant::now() + SILENCE),
         far,
         server,
         book,

@@ -1,6 +1,7 @@
 //! What mpiexec says to the person in front of it.
 
 use super::Job;
+use crate::channel::SILENCE;
 use crate::pmi::State;
 use crate::verdict::Failure;
 use report::Phase;
@@ -104,6 +105,21 @@ impl Job {
                 );
                 self.sinks[1].say(&text);
             }
+        }
+    }
+
+    /// Says for which hosts the start waits, once: reaching one may take long, as a person may have to type a password.
+    pub(super) fn tell_who_is_late(&mut self) {
+        if self.started || self.course.has_failed() {
+            return;
+        }
+        for host in self.hosts.iter().filter(|h| !h.ready) {
+            let text = format!(
+                "mpiexec: host {} has not answered for {} s; it is waited for a while longer (Ctrl-C ends the job)",
+                host.name,
+                SILENCE.as_secs()
+            );
+            self.sinks[1].say(&text);
         }
     }
 

@@ -143,6 +143,7 @@ pub fn start(
         keeper,
         family_lives: true,
         keeper_lost: false,
+        stop: None,
         input,
         credit: [WINDOW; 2],
         last_output: Instant::now(),

@@ -341,3 +341,51 @@ fn processes(mark: &str) -> Vec<(i32, String)> {
     }
     found
 }
+
+/// A launcher command for which every host is this machine.
+pub const REACH: &str = "-launcher-exec SCRIPTS/drop-host.sh";
+
+/// A command line with two hosts, `a` with ranks 0 and 1 and `b` with the others.
+pub fn two(rest: &str) -> String {
+    format!("{REACH} -hosts a:2,b:2 {rest}")
+}
+
+/// Processes of the job that call themselves `comm`.
+pub fn named(job: &Running, comm: &str) -> Vec<i32> {
+    let is = |pid: &i32| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c.trim() == comm)
+    };
+    let pids = job.processes().into_iter().map(|(pid, _)| pid);
+    pids.filter(is).collect()
+}
+
+/// The daemons of the job.
+pub fn daemons(job: &Running) -> Vec<i32> {
+    named(job, "yamabiko-daemon")
+}
+
+/// Checks exit code and parts of standard error.
+pub fn expect(outcome: &Outcome, code: i32, errors: &[&str]) {
+    assert_eq!(outcome.code, Some(code), "{outcome:?}");
+    for part in errors {
+        assert!(outcome.stderr.contains(part), "{part:?} of {outcome:?}");
+    }
+}
+
+/// A process's state: "R", "S", "T", ...
+pub fn state(pid: i32) -> String {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after = text.rfind(')').map_or("", |at| &text[at + 2..]);
+    after.chars().take(1).collect()
+}
+
+/// Waits for 10 s at most.
+pub fn wait_until(holds: impl Fn() -> bool) {
+    for _ in 0..1000 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("it never came true");
+}
