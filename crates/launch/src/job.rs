@@ -189,7 +189,7 @@ impl Job {
         }
         if self.cleanup {
             let failure = match self.book.read(rank) {
-                Some(record) if record.bereft => failure.as_answer(),
+                Some(record) if record.bereft => failure.into_answer(),
                 _ => failure,
             };
             let is_cause = !matches!(failure, Failure::Answer(_));

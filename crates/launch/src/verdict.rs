@@ -31,7 +31,7 @@ pub enum Failure {
 
 impl Failure {
     /// The same of a rank that knew of another's death. What nobody does by himself stays what it is.
-    pub fn as_answer(self) -> Failure {
+    pub fn into_answer(self) -> Failure {
         match self {
             Failure::Exit(_) | Failure::Abort(..) | Failure::Unfinalized => {
                 Failure::Answer(Box::new(self))
@@ -226,12 +226,12 @@ mod tests {
             (0, 137, 1)
         );
         let mut answered = Verdict::default();
-        answered.note(2, Failure::Abort(1, String::new()).as_answer());
+        answered.note(2, Failure::Abort(1, String::new()).into_answer());
         assert_eq!(answered.exit_code(), 1);
         answered.note(1, Failure::Exit(3));
         assert_eq!((answered.root().unwrap().0, answered.exit_code()), (1, 3));
         let mut first = Verdict::new(true);
-        first.note(2, Failure::Exit(1).as_answer());
+        first.note(2, Failure::Exit(1).into_answer());
         first.note(1, Failure::Exit(3));
         first.note(0, Failure::Signal(9));
         assert_eq!(first.exit_code(), 3);
