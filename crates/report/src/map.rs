@@ -92,7 +92,8 @@ impl Book {
         if finalized {
             left_of(self.words, self.ranks)[rank / 64].fetch_or(bit, Ordering::Relaxed);
         }
-        let before = gone_of(self.words, self.ranks)[rank / 64].fetch_or(bit, Ordering::Relaxed);
+        // Release: a rank may see this bit before the count, and must not miss the one above.
+        let before = gone_of(self.words, self.ranks)[rank / 64].fetch_or(bit, Ordering::Release);
         if before & bit == 0 {
             self.words[DEATHS].fetch_add(1, Ordering::Release);
         }

@@ -159,7 +159,8 @@ impl ReportPage {
 
 fn is_marked(bits: &[AtomicU64], rank: u32) -> bool {
     let word = bits.get(rank as usize / 64);
-    word.is_some_and(|w| w.load(Ordering::Relaxed) >> (rank % 64) & 1 == 1)
+    // Acquire: of a rank that is gone it is known whether it had left.
+    word.is_some_and(|w| w.load(Ordering::Acquire) >> (rank % 64) & 1 == 1)
 }
 
 #[inline(never)]

@@ -107,7 +107,8 @@ impl Job {
         };
         if self.server.state(rank) == State::Finalized && !self.course.has_failed() {
             // It has kept its word to the others: they go on, only the exit code tells.
-            self.verdict.note(rank, failure);
+            let known = self.seen_from(rank, failure);
+            self.verdict.note(rank, known);
             self.has_left(rank);
         } else {
             self.fail(rank, failure, now);
