@@ -203,7 +203,7 @@ impl Job {
     /// What a failure of `rank` is, given what that rank knew of others.
     fn seen_from(&self, rank: usize, failure: Failure) -> Failure {
         match self.book.read(rank) {
-            Some(record) if record.bereft => failure.as_answer(),
+            Some(record) if record.bereft => failure.into_answer(),
             _ => failure,
         }
     }

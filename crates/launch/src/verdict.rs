@@ -31,7 +31,7 @@ pub enum Failure {
 
 impl Failure {
     /// The same of a rank that knew of another's death. What nobody does by himself stays what it is.
-    pub fn as_answer(self) -> Failure {
+    pub fn into_answer(self) -> Failure {
         match self {
             // abort() is what assertions and uncaught exceptions come to.
             Failure::Exit(_)
@@ -228,20 +228,20 @@ mod tests {
             (0, 137, 1)
         );
         let mut answered = Verdict::default();
-        answered.note(2, Failure::Abort(1, String::new()).as_answer());
+        answered.note(2, Failure::Abort(1, String::new()).into_answer());
         assert_eq!(answered.exit_code(), 1);
         answered.note(1, Failure::Exit(3));
         assert_eq!((answered.root().unwrap().0, answered.exit_code()), (1, 3));
         // An assertion about a call that failed is no crash of its own; another signal is.
         let mut asserted = Verdict::default();
-        asserted.note(2, Failure::Signal(libc::SIGABRT).as_answer());
+        asserted.note(2, Failure::Signal(libc::SIGABRT).into_answer());
         assert_eq!(asserted.exit_code(), 134);
         asserted.note(1, Failure::Exit(3));
         assert_eq!(asserted.exit_code(), 3);
-        asserted.note(0, Failure::Signal(11).as_answer());
+        asserted.note(0, Failure::Signal(11).into_answer());
         assert_eq!(asserted.exit_code(), 139);
         let mut first = Verdict::new(true);
-        first.note(2, Failure::Exit(1).as_answer());
+        first.note(2, Failure::Exit(1).into_answer());
         first.note(1, Failure::Exit(3));
         first.note(0, Failure::Signal(9));
         assert_eq!(first.exit_code(), 3);
