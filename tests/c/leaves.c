@@ -1,9 +1,11 @@
 /* A rank ends without MPI_Finalize while all others wait for it. mpiexec has to name that rank and its code, and no rank that could not go on.
  *
- * Arguments: its exit code; how the others wait: "recv", "waitall" or "bcast"; milliseconds between the end of its connections, if it has any,
- * and its own; what the others do then: "" for what MPI does by itself, or "exit" or "abort".
+ * Arguments: its exit code; how the others wait: "recv", "waitall" or "bcast", or that they "send"; milliseconds between the end of its
+ * connections, if it has any, and its own; what the others do then: "" for what MPI does by itself, or "exit", "abort", "assert" (something
+ * that is not so) or "finalize".
  */
 #include "check.h"
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -37,7 +39,12 @@ int main(int argc, char **argv)
         leave(atoi(argv[1]), atoi(argv[3]));
     if (!strcmp(argv[2], "recv"))
         MPI_Recv(&never, 1, MPI_INT, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    else if (!strcmp(argv[2], "bcast"))
+    else if (!strcmp(argv[2], "send")) {
+        /* Not before its connections are closed, so that the send itself fails. */
+        usleep(20000);
+        while (MPI_Send(&t_rank, 1, MPI_INT, 1, 2, MPI_COMM_WORLD) == MPI_SUCCESS)
+            ;
+    } else if (!strcmp(argv[2], "bcast"))
         MPI_Bcast(&never, 1, MPI_INT, 1, MPI_COMM_WORLD);
     else {
         OK(MPI_Irecv(&never, 1, MPI_INT, 1, 0, MPI_COMM_WORLD, &r));
@@ -47,5 +54,14 @@ int main(int argc, char **argv)
         exit(9);
     if (!strcmp(argv[4], "abort"))
         MPI_Abort(MPI_COMM_WORLD, 9);
+    if (!strcmp(argv[4], "assert")) {
+        struct rlimit none = {0, 0};
+        setrlimit(RLIMIT_CORE, &none);
+        abort();
+    }
+    if (!strcmp(argv[4], "finalize")) {
+        OK(MPI_Finalize());
+        exit(9);
+    }
     return 0;
 }

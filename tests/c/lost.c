@@ -128,15 +128,30 @@ int main(int argc, char **argv)
     OK(MPI_Group_free(&left));
     OK(MPI_Group_free(&all));
     OK(MPI_Barrier(survivors));
-    /* One that has finalized in order has done its part in what others do later. */
+    /* One that has finalized in order has done its part in what others do later. What it sent is there, what it did not send can't come. */
+    for (int i = 1; me == 0 && i < n; i++)
+        OK(MPI_Send(&n, 1, MPI_INT, i, 30, survivors));
     if (me > 0)
         usleep(300000);
-    OK(MPI_Bcast(&me, 1, MPI_INT, 0, survivors));
-    SAME(me, 0);
+    int root = me;
+    OK(MPI_Bcast(&root, 1, MPI_INT, 0, survivors));
+    SAME(root, 0);
+    if (me > 0) {
+        int got = -1;
+        OK(MPI_Recv(&got, 1, MPI_INT, 0, 30, survivors, &s));
+        SAME(got, n);
+        FAILS(MPI_Recv(&got, 1, MPI_INT, 0, 31, survivors, &s), MPI_ERR_PROC_ABORTED);
+        /* The last speaks for all: who fails here does not change the job's code, which is the victim's. */
+        if (me < n - 1)
+            OK(MPI_Send(&me, 1, MPI_INT, n - 1, 32, survivors));
+        for (int i = 1; me == n - 1 && i < n - 1; i++)
+            OK(MPI_Recv(&got, 1, MPI_INT, i, 32, survivors, &s));
+    }
+    int speaks = me == n - 1;
     OK(MPI_Comm_free(&survivors));
     free(large);
     free(other);
-    if (t_rank == 0)
+    if (speaks)
         printf("ok lost\n");
     OK(MPI_Finalize());
     return 0;

@@ -3,7 +3,8 @@
 //! A fabric notices that a peer's connection broke, and the launcher says so in the report page if it
 //! was told not to end the job (`mpiexec -disable-auto-cleanup`). Either way transfers with that process
 //! end with `MPI_ERR_PROC_ABORTED`, and so do collectives of all communicators it is in, also where this rank
-//! exchanges nothing with it: whoever does has stopped. A communicator of those that are left can be made with
+//! exchanges nothing with it: whoever does has stopped. Of a rank that left in order, through `MPI_Finalize` after another's death, what it
+//! sent stays, and collectives go on without it; only transfers end that still need it. A communicator of those that are left can be made with
 //! `MPI_Comm_create_group`, in which only they take part. Receives from any source stay, as others
 //! may satisfy them, until all others of the communicator are gone. Then they end when they are waited or tested for, and not
 //! before: the program may still send to itself. With `MPI_THREAD_MULTIPLE` another thread may do that at any time, so there they stay.
@@ -35,6 +36,8 @@ pub struct Failures {
     gone: RefCell<BTreeSet<u32>>,
     /// Those among them that had finalised MPI: what they owed others has been sent.
     left: RefCell<BTreeSet<u32>>,
+    /// Whether this rank knows that another is dead or out of reach, or has failed at one that has left.
+    pub(crate) bereft: Cell<bool>,
 }
 
 impl Engine {
@@ -192,6 +195,8 @@ impl Engine {
     /// The fault of an operation that needs rank `rank` of `comm`, which is gone or out of reach.
     #[cold]
     pub(crate) fn lost_rank(&self, comm: &Comm, rank: i32) -> Box<types::Fault> {
+        // The program hears of it now; a send that failed at once has made no progress, which would have noticed.
+        self.note_bereft();
         if rank == consts::ANY_SOURCE {
             let text = "all other processes of the communicator are gone, so nothing can come from MPI_ANY_SOURCE";
             let mut fault = fault(consts::ERR_PROC_ABORTED, text);
@@ -230,6 +235,7 @@ impl Engine {
 
     /// Tells the launcher, if that reads it, that what this rank does from now on may be an answer to another's end.
     pub(crate) fn note_bereft(&self) {
+        self.failures.bereft.set(true);
         if let Some(page) = self.world.borrow().as_ref().and_then(|w| w.report.as_ref()) {
             page.note_bereft();
         }

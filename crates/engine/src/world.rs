@@ -209,7 +209,7 @@ impl Engine {
         {
             match &world.report {
                 Some(page) => page.phase(ReportPhase::Aborted),
-                None if self.has_lost_any() => std::thread::sleep(CAUSE),
+                None if self.failures.bereft.get() => std::thread::sleep(CAUSE),
                 None => {}
             }
             // If the launcher can't be told, ending this process still makes it end the others.

@@ -76,6 +76,7 @@ fn main() {
             }
             sleep(30);
         }
+        ["leave-first"] => leave_first(),
         ["outlive", victim] => outlive(victim),
         ["blocks"] => blocks(),
         ["wait"] => {
@@ -156,6 +157,29 @@ fn outlive(victim: &str) {
     let noun = if dead.len() == 1 { "death" } else { "deaths" };
     println!("{} knows of {} {noun}: {dead:?}", job.rank(), dead.len());
     finish(&mut job, &page);
+}
+
+/// Rank 0 finalizes and lives on; rank 1 is told that it has left, and ends it.
+fn leave_first() {
+    let (mut job, page) = joined();
+    if job.rank() == 0 {
+        let pid = std::process::id().to_string();
+        job.put("pid", &pid).expect("put");
+    }
+    job.barrier().expect("barrier");
+    let pid = job.get("pid").expect("get").expect("published");
+    if job.rank() == 0 {
+        job.finalize().expect("finalize");
+        sleep(30);
+    }
+    let begin = std::time::Instant::now();
+    while page.deaths() == 0 && begin.elapsed() < Duration::from_secs(10) {
+        sleep_ms(1);
+    }
+    println!("gone {} left {}", page.is_gone(0), page.has_left(0));
+    let kill = Command::new("kill").args(["-9", &pid]).status();
+    assert!(kill.expect("kill").success());
+    job.finalize().expect("finalize");
 }
 
 /// A rank that starts another MPI program, which must be a job of its own.

@@ -187,17 +187,15 @@ impl Job {
         if self.course.is_ending() {
             return;
         }
+        let known = self.seen_from(rank, failure.clone());
+        let is_cause = !matches!(known, Failure::Answer(_));
+        // How a rank ends that has failed already is no news.
+        if !self.verdict.note(rank, known) {
+            return;
+        }
         if self.cleanup {
-            let failure = match self.book.read(rank) {
-                Some(record) if record.bereft => failure.into_answer(),
-                _ => failure,
-            };
-            let is_cause = !matches!(failure, Failure::Answer(_));
-            // How a rank ends that has failed already is no news.
-            if self.verdict.note(rank, failure) {
-                self.course.failed(now, is_cause);
-            }
-        } else if self.verdict.note(rank, failure.clone()) {
+            self.course.failed(now, is_cause);
+        } else {
             match failure {
                 Failure::Signal(signal) if self.was_passed_on(signal) => self.tell_signal(signal),
                 _ => self.tell_failure(rank, &failure),
@@ -206,6 +204,14 @@ impl Job {
             self.tell_gone(rank, false);
             let actions = self.server.excuse(rank);
             self.act(rank, actions, now);
+        }
+    }
+
+    /// What a failure of `rank` is, given what that rank knew of others.
+    fn seen_from(&self, rank: usize, failure: Failure) -> Failure {
+        match self.book.read(rank) {
+            Some(record) if record.bereft => failure.into_answer(),
+            _ => failure,
         }
     }
 

@@ -87,7 +87,7 @@ pub enum Down {
     InputEnd,
     /// Send what the ranks noted in the report page, then [`Up::Reported`].
     Report,
-    /// This rank has ended and the job goes on; whether it had finalised MPI before.
+    /// This rank is gone and the job goes on; whether because it has finalised MPI.
     Gone(u32, bool),
     /// The sender is about to be stopped by the terminal: its silence means nothing until it speaks.
     Suspend,

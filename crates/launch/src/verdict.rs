@@ -33,9 +33,11 @@ impl Failure {
     /// The same of a rank that knew of another's death. What nobody does by himself stays what it is.
     pub fn into_answer(self) -> Failure {
         match self {
-            Failure::Exit(_) | Failure::Abort(..) | Failure::Unfinalized => {
-                Failure::Answer(Box::new(self))
-            }
+            // abort() is what assertions and uncaught exceptions come to.
+            Failure::Exit(_)
+            | Failure::Abort(..)
+            | Failure::Unfinalized
+            | Failure::Signal(libc::SIGABRT) => Failure::Answer(Box::new(self)),
             other => other,
         }
     }
@@ -230,6 +232,14 @@ mod tests {
         assert_eq!(answered.exit_code(), 1);
         answered.note(1, Failure::Exit(3));
         assert_eq!((answered.root().unwrap().0, answered.exit_code()), (1, 3));
+        // An assertion about a call that failed is no crash of its own; another signal is.
+        let mut asserted = Verdict::default();
+        asserted.note(2, Failure::Signal(libc::SIGABRT).into_answer());
+        assert_eq!(asserted.exit_code(), 134);
+        asserted.note(1, Failure::Exit(3));
+        assert_eq!(asserted.exit_code(), 3);
+        asserted.note(0, Failure::Signal(11).into_answer());
+        assert_eq!(asserted.exit_code(), 139);
         let mut first = Verdict::new(true);
         first.note(2, Failure::Exit(1).into_answer());
         first.note(1, Failure::Exit(3));

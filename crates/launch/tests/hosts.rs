@@ -575,6 +575,17 @@ fn no_secret_can_be_seen() {
 }
 
 #[test]
+fn without_cleanup_who_finalizes_has_left_also_while_its_process_lives() {
+    for hosts in ["", &format!("{REACH} -hosts a,b ")] {
+        let outcome = run(&format!(
+            "{hosts}-disable-auto-cleanup -n 2 PROBE leave-first"
+        ));
+        expect(&outcome, 137, &[]);
+        assert_eq!(outcome.sorted(), ["gone true left true"], "{outcome:?}");
+    }
+}
+
+#[test]
 fn without_cleanup_the_others_learn_of_a_death() {
     let outcome = run(&two("-disable-auto-cleanup -n 4 PROBE outlive 2"));
     expect(&outcome, 9, &["rank 2 (pid ", " on b) exited with code 9"]);

@@ -4,7 +4,7 @@
 //! ([`Book`]); a rank's engine maps it ([`ReportPage::join`]) and writes its own record when a call
 //! *starts to wait*. Nothing is added to calls that do not wait, and no signal and no cooperation of
 //! the rank is needed to read it: a rank that is stuck, stopped or dead has already said where.
-//! The other way round the launcher tells the ranks in it which of them are dead. A job on several
+//! The other way round the launcher tells the ranks in it which of them are gone, and who of these in order. A job on several
 //! hosts has a page on each; the launcher's own holds copies of the other hosts' records.
 //!
 //! Invariants: the file's size is sealed, so no other holder can make a mapping fault; a record has

@@ -22,7 +22,7 @@ const HOST_WORDS: usize = 8;
 const RANKS_MAX: usize = 1 << 16;
 
 /// The whole file, as the launcher and the report command see it: a header, one record per rank, a bit
-/// per rank that is gone and one per rank that had finalised MPI before, and the name of each rank's host if that is another one.
+/// per rank that is gone and one per rank that is so because it has finalised MPI, and the name of each rank's host if that is another one.
 pub struct Book {
     words: &'static [AtomicU64],
     ranks: usize,
@@ -83,7 +83,7 @@ impl Book {
         }
     }
 
-    /// Tells all ranks that `rank` is gone, and whether it had finalised MPI before. Only the page's maker can.
+    /// Tells all ranks that `rank` is gone, and whether because it has finalised MPI. Only the page's maker can.
     pub fn mark_gone(&self, rank: usize, finalized: bool) {
         if rank >= self.ranks || !self.made {
             return;
@@ -92,7 +92,8 @@ impl Book {
         if finalized {
             left_of(self.words, self.ranks)[rank / 64].fetch_or(bit, Ordering::Relaxed);
         }
-        let before = gone_of(self.words, self.ranks)[rank / 64].fetch_or(bit, Ordering::Relaxed);
+        // Release: a rank may see this bit before the count, and must not miss the one above.
+        let before = gone_of(self.words, self.ranks)[rank / 64].fetch_or(bit, Ordering::Release);
         if before & bit == 0 {
             self.words[DEATHS].fetch_add(1, Ordering::Release);
         }

@@ -108,12 +108,12 @@ impl ReportPage {
             .map_or(0, |own| own.deaths.load(Ordering::Acquire) as u32)
     }
 
-    /// Whether the launcher has told that `rank` is gone: its process has ended.
+    /// Whether the launcher has told that `rank` is gone: its process has ended, or has finalised MPI.
     pub fn is_gone(&self, rank: u32) -> bool {
         self.own.is_some_and(|own| is_marked(own.gone, rank))
     }
 
-    /// Whether a rank that is gone had finalised MPI before: what it owed the others it has sent.
+    /// Whether a rank that is gone has finalised MPI: what it owed the others it has sent.
     pub fn has_left(&self, rank: u32) -> bool {
         self.own.is_some_and(|own| is_marked(own.left, rank))
     }
@@ -159,7 +159,8 @@ impl ReportPage {
 
 fn is_marked(bits: &[AtomicU64], rank: u32) -> bool {
     let word = bits.get(rank as usize / 64);
-    word.is_some_and(|w| w.load(Ordering::Relaxed) >> (rank % 64) & 1 == 1)
+    // Acquire: of a rank that is gone it is known whether it had left.
+    word.is_some_and(|w| w.load(Ordering::Acquire) >> (rank % 64) & 1 == 1)
 }
 
 #[inline(never)]

@@ -101,22 +101,22 @@ impl Job {
         } else {
             match libc::WEXITSTATUS(status) {
                 0 if self.server.state(rank) == State::Joined => Failure::Unfinalized,
-                0 => return self.has_left(rank),
+                0 => return,
                 code => Failure::Exit(code),
             }
         };
         if self.server.state(rank) == State::Finalized && !self.course.has_failed() {
             // It has kept its word to the others: they go on, only the exit code tells.
-            self.verdict.note(rank, failure);
-            self.has_left(rank);
+            let known = self.seen_from(rank, failure);
+            self.verdict.note(rank, known);
         } else {
             self.fail(rank, failure, now);
         }
     }
 
-    /// A rank has ended after its `MPI_Finalize`. Usually all have come as far; but it may have given up one that it could not reach, and
-    /// waits for nobody, while others still wait for it.
-    fn has_left(&mut self, rank: usize) {
+    /// A rank may have finalised MPI. Usually all have come as far; but it may have given up one that it could not reach, and
+    /// waits for nobody, while others still wait for it. Its process may live on for long.
+    pub(super) fn has_left(&mut self, rank: usize) {
         if !self.cleanup && self.server.state(rank) == State::Finalized {
             self.tell_gone(rank, true);
         }

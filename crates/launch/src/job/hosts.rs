@@ -164,8 +164,12 @@ impl Job {
             Up::Failed(_, step, errno) => self.not_started(rank, step, errno, now),
             Up::Ended(_, status) => self.ended(rank, status, now),
             Up::Line(_, line) => {
+                let before = self.server.state(rank);
                 let actions = self.server.line(rank, &line);
                 self.act(rank, actions, now);
+                if self.server.state(rank) != before {
+                    self.has_left(rank);
+                }
             }
             Up::PmiClosed(_) => self.pmi_closed(rank),
             Up::Breach(_, breach) => self.breach(rank, breach, now),
