@@ -174,7 +174,7 @@ impl AbiType for Datatype {
     fn size(self, sizes: &Sizes) -> Option<usize> {
         let rest = self.0 ^ DATATYPES;
         let size = sizes[(rest & 0xff) as usize].get();
-        (rest >> 8 == u32::from(size)).then_some(size.into())
+        (rest >> 8 == size as u32).then_some(size)
     }
 }
 
@@ -573,7 +573,7 @@ mod tests {
         let sizes: Sizes = [const { Cell::new(0) }; 1024];
         let basics = || types::basic::BASICS.iter();
         for row in basics().filter(|row| row.size < 128) {
-            sizes[Datatype::encode(row.handle) & 0xff].set(row.size as u8);
+            sizes[Datatype::encode(row.handle) & 0xff].set(row.size);
         }
         for row in basics() {
             let size = Datatype::of(row.handle).size(&sizes).unwrap_or(0);

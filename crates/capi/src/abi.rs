@@ -145,7 +145,7 @@ impl AbiType for Datatype {
 
     #[inline(always)]
     fn size(self, sizes: &Sizes) -> Option<usize> {
-        sizes.get(self.word()).map(|size| size.get().into())
+        sizes.get(self.word()).map(|size| size.get())
     }
 }
 
@@ -330,7 +330,7 @@ mod tests {
         let sizes: Sizes = [const { Cell::new(0) }; 1024];
         let basics = || types::basic::BASICS.iter();
         for row in basics() {
-            sizes[encode(row.handle)].set(row.size as u8);
+            sizes[encode(row.handle)].set(row.size);
         }
         for row in basics() {
             assert_eq!(Datatype::of(row.handle).size(&sizes), Some(row.size));

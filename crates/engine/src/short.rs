@@ -44,6 +44,9 @@ const MOST: usize = i32::MAX as usize;
 /// Of so many sends that went the long way one makes progress.
 const SENDS: u32 = 16;
 
+/// A context of messages that programs send, as far as [rows](Row) are concerned: any even one.
+const EVEN: Context = Context(0);
+
 static DOOR: Door<Short> = Door::new();
 
 /// What the shorter path looks at.
@@ -53,7 +56,8 @@ pub fn short() -> &'static Short {
 }
 
 /// Sizes of datatypes: so many words of an ABI may have one.
-pub type Sizes = [Cell<u8>; 1024];
+/// They are as wide as what they are multiplied with, which takes no conversion.
+pub type Sizes = [Cell<usize>; 1024];
 
 /// The arguments that sends and receives share.
 #[derive(Clone, Copy)]
@@ -180,13 +184,6 @@ fn received(source: i32, taken: AtOnce) -> Status {
 
 /// The shorter path.
 impl Short {
-    /// Sends at once, if that is possible: `true`. `ready` is asked when all arguments are right; what it does is done again if the message
-    /// can't go.
-    #[inline(always)]
-    pub fn send_plain(&self, m: &Plain, ready: impl FnOnce() -> bool) -> bool {
-        self.try_send(m, ready).is_some()
-    }
-
     /// Checks what both directions have in common, and that the tag is none below `least_tag`: the ways to and from the peer.
     #[inline(always)]
     fn checked(
@@ -203,30 +200,42 @@ impl Short {
         self.ways.get(m.peer as u32)
     }
 
+    /// Sends at once, if that is possible: 0, which is what the call returns then. `ready` is asked last.
     #[inline(always)]
-    fn try_send(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<()> {
+    pub fn send_plain(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
         let (port, _) = self.checked(m, Port::MOST, 0)?;
+        self.send_to(port, m, ready)
+    }
+
+    #[inline(always)]
+    fn send_to(&self, port: &Port, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
+        let room = port.room()?;
         if !ready() {
             return None;
         }
         let context = Context(self.context.get());
-        port.send(context, m.tag, m.buf, m.bytes()).then_some(())
+        Some(room.send(context, m.tag, m.buf, m.bytes()))
     }
 
-    /// Whether there was no room for such a message, but is after a look.
-    pub fn has_room(&self, m: &Plain) -> bool {
-        let look = |(port, _): (&Port, _)| port.look();
-        m.comm == self.comm.get() && self.ways.get(m.peer as u32).is_some_and(look)
+    /// The same where there was no room, if there is after a look.
+    #[inline(always)]
+    pub fn send_plain_again(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
+        let (port, _) = self.checked(m, Port::MOST, 0)?;
+        if !port.look() {
+            return None;
+        }
+        self.send_to(port, m, ready)
     }
 
     /// Receives a message of one tag that is there. `None`: nothing was done, and [more](Short::recv_plain_again) may help.
     #[inline(always)]
     pub fn recv_plain(&self, m: &Plain) -> Option<Status> {
         let tag = TagSel::Exact(m.tag);
-        let (port, context) = self.way_from(m, tag, 0)?;
+        let port = self.way_from(m, tag, 0)?;
         if self.is_turn() {
             return None;
         }
+        let context = Context(self.context.get());
         let taken = port.receive(context, tag, m.buf, m.bytes(), || 0)?;
         Some(received(m.peer, taken))
     }
@@ -236,11 +245,12 @@ impl Short {
     #[inline(always)]
     pub fn recv_plain_again(&self, m: &Plain) -> Option<Status> {
         let tag = selector(m.tag, m.any_tag)?;
-        let (port, context) = self.way_from(m, tag, i32::MIN)?;
+        let port = self.way_from(m, tag, i32::MIN)?;
         // After a receive whose turn it was all turns are left.
         if self.turns.get() == TURN || (m.tag < 0 && self.is_turn()) {
             return None;
         }
+        let context = Context(self.context.get());
         let looks = || self.all.get().map_or(0, |ways| ways.ports.looks());
         let taken = port.receive(context, tag, m.buf, m.bytes(), looks)?;
         Some(received(m.peer, taken))
@@ -248,13 +258,10 @@ impl Short {
 
     /// Where a message is to be looked for that is to be received at once.
     #[inline(always)]
-    fn way_from(&self, m: &Plain, tag: TagSel, least_tag: i32) -> Option<(&'static Port, Context)> {
+    fn way_from(&self, m: &Plain, tag: TagSel, least_tag: i32) -> Option<&'static Port> {
         let (port, row) = self.checked(m, MOST, least_tag)?;
-        let context = Context(self.context.get());
-        if has_ordinary(&self.ordinary) || !row.is_clear(context, tag) {
-            return None;
-        }
-        Some((port, context))
+        let passes = !has_ordinary(&self.ordinary) && row.is_clear(EVEN, tag);
+        passes.then_some(port)
     }
 
     /// Posts a receive, to be matched when somebody waits for it: the address of its request. `ready` is asked when all arguments are
@@ -263,21 +270,23 @@ impl Short {
     pub fn irecv_plain(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<usize> {
         // Any tag goes the longer of the two paths.
         let (_, row) = self.checked(m, MOST, 0)?;
-        // Not before here, where the door is known to be open; and no later, so that what is known by now can be written there
-        // and need not be kept in registers: there are too few.
-        let taken = self.requests.acquire()?;
-        let request = taken.value();
-        request.post.set_place(m.buf, m.bytes() as u64);
         let tag = TagSel::Exact(m.tag);
-        if !row.is_open(Context(self.context.get()), tag) || !ready() {
-            taken.put_back();
+        if !row.is_open(EVEN, tag) {
             return None;
         }
+        // Not before here, where the door is known to be open.
+        let free = self.requests.free()?;
+        let request = free.value();
+        // What is known by now is written there and need not be kept in registers: there are too few.
+        request.post.set_place(m.buf, m.bytes() as u64);
+        if !ready() {
+            return None;
+        }
+        let address = free.take();
         request.begin_light();
-        // Loaded once more, see above.
         let context = Context(self.context.get());
         row.post(&request.post, (m.peer, context, tag), &self.ordinary);
-        Some(taken.address())
+        Some(address)
     }
 
     /// Gives back the request at `address`, which the ABI writes as `word`, if that is over and needs no more.
@@ -340,7 +349,7 @@ impl Engine {
         let (s, word) = (short(), self.hooks.callback.handle);
         for row in &BASICS {
             let size = self.predefined_types.dense_size(row.handle).unwrap_or(0);
-            s.sizes[place(word(row.handle))].set(size as u8);
+            s.sizes[place(word(row.handle))].set(size);
         }
         self.done_request()?;
         s.base.set(sys::span::base());

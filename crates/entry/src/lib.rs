@@ -26,7 +26,7 @@ pub use types;
 ///
 /// `on` is the object whose error handler is called; the body gets the engine and returns
 /// `types::Result<()>`. The crate that uses it has a module `abi` with the hooks of its ABI and the
-/// function that makes its error codes. With `short` there is an expression that says whether the short path has done the call; if
+/// function that makes its error codes. With `short` there is an expression that says what the call returns if the short path has done it; if
 /// not, a function with the same parameters does, so that one jump leads there; it tries what is in `again` first.
 #[allow(clippy::crate_in_macro_def, reason = "what differs is the user's")]
 #[macro_export]
@@ -50,16 +50,16 @@ macro_rules! entry {
             unsafe extern "C" fn long($($name: $ty),*) -> i32 {
                 $(
                     // SAFETY: as below.
-                    if unsafe { $again } {
-                        return $crate::types::consts::SUCCESS;
+                    if let Some(code) = unsafe { $again } {
+                        return code;
                     }
                 )?
                 $crate::call! { $call $when [$($on)?] |$e| $body }
             }
             // SAFETY: the caller keeps the contract of this MPI procedure, so each address is null, a constant of the ABI, or valid for
             // what the procedure says it holds.
-            if unsafe { $short } {
-                return $crate::types::consts::SUCCESS;
+            if let Some(code) = unsafe { $short } {
+                return code;
             }
             // SAFETY: as above.
             unsafe { long($($name),*) }

@@ -1,13 +1,14 @@
 //! The short paths as entry points try them, before they enter the engine: see `engine`'s `short`.
 //!
-//! Each says `true` if it has done the whole call, successfully, with what it gives back written; else nothing was done, and a
-//! request that was written is written by the long path too. A function that is named as one of them with `again` is tried first thing on the cold side of it.
-//! An argument that is wrong makes it say `false`: the long path finds the words.
+//! Each says what the call returns, `MPI_SUCCESS`, if it has done the whole call, with what it gives back written; else nothing was
+//! done. A function that is named as one of them with `again` is tried first thing on the cold side of it.
+//! An argument that is wrong makes it say `None`: the long path finds the words.
 
 use boundary::UserBuf;
 pub use engine::Sizes;
 use engine::{Over, Plain};
 use types::Status;
+use types::consts::SUCCESS;
 
 use crate::out::AbiHandle;
 
@@ -82,10 +83,8 @@ pub fn send<D: AbiType, C: AbiHandle>(
     dest: i32,
     tag: i32,
     comm: C,
-) -> bool {
-    let Some(m) = plain((buf, count.into(), datatype), (dest, tag, comm)) else {
-        return false;
-    };
+) -> Option<i32> {
+    let m = plain((buf, count.into(), datatype), (dest, tag, comm))?;
     engine::short().send_plain(&m, || true)
 }
 
@@ -98,11 +97,9 @@ pub fn send_again<D: AbiType, C: AbiHandle>(
     dest: i32,
     tag: i32,
     comm: C,
-) -> bool {
-    let Some(m) = plain((buf, count.into(), datatype), (dest, tag, comm)) else {
-        return false;
-    };
-    engine::short().has_room(&m) && engine::short().send_plain(&m, || true)
+) -> Option<i32> {
+    let m = plain((buf, count.into(), datatype), (dest, tag, comm))?;
+    engine::short().send_plain_again(&m, || true)
 }
 
 /// `MPI_Isend`. The request is written when all is checked and before the message goes, so that this is the end.
@@ -118,19 +115,25 @@ pub unsafe fn isend<D: AbiType, C: AbiHandle, R: AbiHandle>(
     tag: i32,
     comm: C,
     request: *mut R,
-) -> bool {
-    let Some(m) = plain((buf, count.into(), datatype), (dest, tag, comm)) else {
-        return false;
-    };
+) -> Option<i32> {
+    let m = plain((buf, count.into(), datatype), (dest, tag, comm))?;
     // The request's address came on the stack and is needed last, so it is looked at last.
-    engine::short().send_plain(&m, || {
-        if request.is_null() {
-            return false;
-        }
-        // SAFETY: not null, so writable by the contract.
-        unsafe { request.write_unaligned(R::of_word(engine::short().sent_plain())) }
-        true
-    })
+    // SAFETY: the contract is the same.
+    engine::short().send_plain(&m, || unsafe { tell_sent(request) })
+}
+
+/// Says in `request` that the send is over; false if there is no request.
+///
+/// # Safety
+/// `request` is null or writable.
+#[inline(always)]
+unsafe fn tell_sent<R: AbiHandle>(request: *mut R) -> bool {
+    if request.is_null() {
+        return false;
+    }
+    // SAFETY: not null, so writable by the contract.
+    unsafe { request.write_unaligned(R::of_word(engine::short().sent_plain())) }
+    true
 }
 
 /// Once more, after a look whether there is room after all.
@@ -146,13 +149,10 @@ pub unsafe fn isend_again<D: AbiType, C: AbiHandle, R: AbiHandle>(
     tag: i32,
     comm: C,
     request: *mut R,
-) -> bool {
-    let count = count.into();
-    let Some(m) = plain((buf, count, datatype), (dest, tag, comm)) else {
-        return false;
-    };
+) -> Option<i32> {
+    let m = plain((buf, count.into(), datatype), (dest, tag, comm))?;
     // SAFETY: the caller's contract is the same.
-    engine::short().has_room(&m) && unsafe { isend(buf, count, datatype, dest, tag, comm, request) }
+    engine::short().send_plain_again(&m, || unsafe { tell_sent(request) })
 }
 
 /// `MPI_Recv`.
@@ -168,16 +168,12 @@ pub unsafe fn recv<D: AbiType, C: AbiHandle, S: AbiStatus>(
     tag: i32,
     comm: C,
     status: *mut S,
-) -> bool {
-    let Some(m) = plain((buf, count.into(), datatype), (source, tag, comm)) else {
-        return false;
-    };
-    let Some(got) = engine::short().recv_plain(&m) else {
-        return false;
-    };
+) -> Option<i32> {
+    let m = plain((buf, count.into(), datatype), (source, tag, comm))?;
+    let got = engine::short().recv_plain(&m)?;
     // SAFETY: the caller's contract is the same.
     unsafe { give(&got, status) }
-    true
+    Some(SUCCESS)
 }
 
 /// Once more: of any tag too, and with a few more looks whether the message is there.
@@ -193,16 +189,12 @@ pub unsafe fn recv_again<D: AbiType, C: AbiHandle, S: AbiStatus>(
     tag: i32,
     comm: C,
     status: *mut S,
-) -> bool {
-    let Some(m) = plain((buf, count.into(), datatype), (source, tag, comm)) else {
-        return false;
-    };
-    let Some(got) = engine::short().recv_plain_again(&m) else {
-        return false;
-    };
+) -> Option<i32> {
+    let m = plain((buf, count.into(), datatype), (source, tag, comm))?;
+    let got = engine::short().recv_plain_again(&m)?;
     // SAFETY: the caller's contract is the same.
     unsafe { give(&got, status) }
-    true
+    Some(SUCCESS)
 }
 
 /// Writes the status of a receive, if it is wanted.
@@ -230,16 +222,12 @@ pub unsafe fn irecv<D: AbiType, C: AbiHandle, R: AbiHandle>(
     tag: i32,
     comm: C,
     request: *mut R,
-) -> bool {
-    let Some(m) = plain((buf, count.into(), datatype), (source, tag, comm)) else {
-        return false;
-    };
-    let Some(word) = engine::short().irecv_plain(&m, || !request.is_null()) else {
-        return false;
-    };
+) -> Option<i32> {
+    let m = plain((buf, count.into(), datatype), (source, tag, comm))?;
+    let word = engine::short().irecv_plain(&m, || !request.is_null())?;
     // SAFETY: not null, so writable by the contract.
     unsafe { request.write_unaligned(R::of_word(word)) }
-    true
+    Some(SUCCESS)
 }
 
 /// `MPI_Wait`.
@@ -247,15 +235,13 @@ pub unsafe fn irecv<D: AbiType, C: AbiHandle, R: AbiHandle>(
 /// # Safety
 /// `request` is null, or readable and writable; `status` is one that is not wanted, or writable.
 #[inline(always)]
-pub unsafe fn wait<R: AbiHandle, S: AbiStatus>(request: *mut R, status: *mut S) -> bool {
+pub unsafe fn wait<R: AbiHandle, S: AbiStatus>(request: *mut R, status: *mut S) -> Option<i32> {
     if request.is_null() {
-        return false;
+        return None;
     }
     // SAFETY: not null, so readable by the contract.
     let (given, s) = (unsafe { request.read_unaligned() }, engine::short());
-    let Some(over) = s.over_plain(given.word(), given.address(s.base())) else {
-        return false;
-    };
+    let over = s.over_plain(given.word(), given.address(s.base()))?;
     // SAFETY: not null, so writable by the contract.
     unsafe { request.write_unaligned(R::of(R::NULL)) }
     match over {
@@ -265,7 +251,7 @@ pub unsafe fn wait<R: AbiHandle, S: AbiStatus>(request: *mut R, status: *mut S) 
         // SAFETY: the caller's contract is the same.
         Over::Received(got) => unsafe { give(&got, status) },
     }
-    true
+    Some(SUCCESS)
 }
 
 /// `MPI_Test`, of a request that is over.
@@ -277,12 +263,13 @@ pub unsafe fn test<R: AbiHandle, S: AbiStatus>(
     request: *mut R,
     flag: *mut i32,
     status: *mut S,
-) -> bool {
-    // SAFETY: the caller's contract is the same.
-    if flag.is_null() || !unsafe { wait(request, status) } {
-        return false;
+) -> Option<i32> {
+    if flag.is_null() {
+        return None;
     }
+    // SAFETY: the caller's contract is the same.
+    let code = unsafe { wait(request, status) }?;
     // SAFETY: not null, so writable by the contract.
     unsafe { flag.write_unaligned(1) }
-    true
+    Some(code)
 }

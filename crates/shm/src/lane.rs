@@ -56,6 +56,22 @@ pub(crate) struct ChunkHeader {
     pub target: u64,
 }
 
+/// Writes the words of a header, all but the sequence word.
+///
+/// # Safety
+/// `words` are those of a cell that is the caller's.
+#[inline(always)]
+unsafe fn write_words(words: *mut u32, header: &Header) {
+    // SAFETY: inside the cell, and the caller's.
+    unsafe {
+        words
+            .add(KIND_AND_LENGTH)
+            .write_volatile(pack(header.kind, header.len));
+        words.add(TAG).write_volatile(header.tag as u32);
+        words.add(CONTEXT).write_volatile(header.context);
+    }
+}
+
 impl Lane {
     /// Bytes of ring and control lines.
     pub const BYTES: usize = SPLIT + size_of::<Words>();
@@ -81,14 +97,7 @@ impl Lane {
     pub fn write_header(&self, number: u32, header: &Header) {
         let at = cell(number) as usize * CELL;
         // SAFETY: inside the ring, aligned to a line; the cell is ours until it is published.
-        unsafe {
-            let words = self.ring.add(at).cast::<u32>();
-            words
-                .add(KIND_AND_LENGTH)
-                .write_volatile(pack(header.kind, header.len));
-            words.add(TAG).write_volatile(header.tag as u32);
-            words.add(CONTEXT).write_volatile(header.context);
-        }
+        unsafe { write_words(self.ring.add(at).cast(), header) }
     }
 
     /// Reads the header of the message numbered `number`, once.
@@ -133,9 +142,9 @@ impl Lane {
         unsafe { self.ring.add(at).cast::<u32>().add(word).read_volatile() }
     }
 
-    /// A whole message of at most `INLINE` bytes: header and payload, not yet the sequence word.
+    /// A whole message of at most `INLINE` bytes, which it publishes.
     #[inline(always)]
-    pub fn write_inline(&self, number: u32, context: u32, tag: i32, from: UserBuf, len: usize) {
+    pub fn send_inline(&self, number: u32, context: u32, tag: i32, from: UserBuf, len: usize) {
         assert!(len <= INLINE);
         let header = Header {
             kind: Kind::Eager,
@@ -143,11 +152,16 @@ impl Lane {
             tag,
             context,
         };
-        self.write_header(number, &header);
         let at = cell(number) as usize * CELL;
-        // SAFETY: the cell is ours and `len` bytes fit; the maker of `from` vouched for it, and no
-        // caller's buffer lies in a ring.
-        unsafe { sys::copy::copy_few(self.ring.add(at).add(HEADER), from.as_mut_ptr(), len) }
+        // SAFETY: inside the ring, aligned to a line; the cell is ours until it is published, and `len` bytes fit; the maker of
+        // `from` vouched for it, and no caller's buffer lies in a ring. The sequence word comes first, and is only ever accessed as an
+        // atomic.
+        unsafe {
+            let to = sys::copy::opaque(self.ring.add(at));
+            write_words(to.cast(), &header);
+            sys::copy::copy_few(to.add(HEADER), from.as_mut_ptr(), len);
+            (*to.cast::<AtomicU32>()).store(number, Ordering::Release);
+        }
     }
 
     /// Copies the payload of a one-cell message out.

@@ -74,15 +74,18 @@ impl Port {
     /// done, and it may help to [look](Port::look); else the ordinary way has to do it.
     #[inline(always)]
     pub fn send(&self, context: Context, tag: i32, buf: UserBuf, len: usize) -> bool {
-        if len > INLINE || self.tx.is_full() {
-            return false;
-        }
-        // A copy: what is written to the ring can't change it, as far as the compiler knows.
-        let (lane, number) = (self.lane, self.tx.next());
-        lane.write_inline(number, context.0, tag, buf, len);
-        self.tx.publish_at(&lane, number, 1);
-        self.bell.get().ring();
+        let room = match self.room() {
+            Some(room) if len <= INLINE => room,
+            _ => return false,
+        };
+        room.send(context, tag, buf, len);
         true
+    }
+
+    /// The next cell, if one is known to be free. Else it may help to [look](Port::look).
+    #[inline(always)]
+    pub fn room(&self) -> Option<Room<'_>> {
+        (!self.tx.is_full()).then_some(Room(self))
     }
 
     /// Whether the ring, which seemed full, has room after all.
@@ -149,6 +152,26 @@ impl Port {
     /// Whether the peer is one that sends.
     pub(crate) fn set_known(&self, known: bool) {
         self.known.set(known);
+    }
+}
+
+/// A free cell to a peer.
+#[derive(Clone, Copy)]
+pub struct Room<'a>(&'a Port);
+
+impl Room<'_> {
+    /// Sends `len` bytes at `buf`, and returns 0, as what is [done last](sys::doorbell::Doorbell::ring_last).
+    ///
+    /// # Panics
+    /// When they are more than [`Port::MOST`].
+    #[inline(always)]
+    pub fn send(self, context: Context, tag: i32, buf: UserBuf, len: usize) -> i32 {
+        let port = self.0;
+        // A copy: what is written to the ring can't change it, as far as the compiler knows.
+        let (lane, number) = (port.lane, port.tx.next());
+        lane.send_inline(number, context.0, tag, buf, len);
+        port.tx.published(1);
+        port.bell.get().ring_last()
     }
 }
 

@@ -11,7 +11,7 @@
 //! at least [`BATCH`] cells were consumed since. Therefore a producer always gets
 //! `CELLS - BATCH + 1` cells in the end, which is the length of the longest message.
 //!
-//! Invariants: `limit - next <= SPAN`; a producer writes only cells in `next..limit`, a consumer
+//! Invariants: at most `CELLS` cells have room; a producer writes only these, from `next` on, a consumer
 //! reads only below what was published. [`Tx`] and [`Rx`] hold no memory and use [`RingMemory`], so
 //! loom tests run this very code.
 
@@ -56,12 +56,14 @@ pub(crate) fn cell(number: u32) -> u32 {
 
 /// The producing side.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Tx {
     next: Cell<u32>,
-    /// First number that may not be used yet. Equal to `next` at first, so that the first message
-    /// takes the slow path, where the pair is connected.
-    limit: Cell<u32>,
+    /// Between the two that change together, which the compiler would otherwise add to at once, with more instructions.
     credit: Cell<u32>,
+    /// Free cells as far as we know. None at first, so that the first message takes the slow path, where the pair is connected.
+    /// A count and not the number where they end: who compares that with `next` needs both in registers.
+    room: Cell<u32>,
 }
 
 impl Tx {
@@ -69,7 +71,7 @@ impl Tx {
     pub fn new() -> Tx {
         Tx {
             next: Cell::new(1),
-            limit: Cell::new(1),
+            room: Cell::new(0),
             credit: Cell::new(0),
         }
     }
@@ -83,13 +85,13 @@ impl Tx {
     /// Whether no cell is free as far as we know.
     #[inline(always)]
     pub fn is_full(&self) -> bool {
-        self.next == self.limit
+        self.room.get() == 0
     }
 
     /// Free cells as far as we know.
     #[inline]
     pub fn room(&self) -> u32 {
-        self.limit.get().wrapping_sub(self.next()) / STEP
+        self.room.get()
     }
 
     /// Takes up new credit.
@@ -101,7 +103,8 @@ impl Tx {
             return Err(Hostile);
         }
         self.credit.set(credit);
-        self.limit.set(credit.wrapping_add(1).wrapping_add(SPAN));
+        // What is still possible is what was sent and not given back, at most `SPAN`.
+        self.room.set((SPAN - (possible - unseen)) / STEP);
         Ok(())
     }
 
@@ -114,20 +117,20 @@ impl Tx {
     /// Publishes a message of `cells` cells (at most [`room`](Tx::room)) that was written there.
     #[inline(always)]
     pub fn publish(&self, memory: &impl RingMemory, cells: u32) {
-        self.publish_at(memory, self.next(), cells);
+        memory.set_sequence(cell(self.next()), self.next());
+        self.published(cells);
     }
 
-    /// The same for a caller that has [`next`](Tx::next) at hand.
+    /// A message of so many cells was published.
     #[inline(always)]
-    pub fn publish_at(&self, memory: &impl RingMemory, next: u32, cells: u32) {
-        memory.set_sequence(cell(next), next);
-        // Not from `next`: one instruction adds in place.
+    pub fn published(&self, cells: u32) {
         self.next.set(self.next.get().wrapping_add(cells * STEP));
+        self.room.set(self.room.get() - cells);
     }
 
     /// Lets nothing through until the next `refresh`.
     pub fn close(&self) {
-        self.limit.set(self.next());
+        self.room.set(0);
     }
 }
 
@@ -229,7 +232,7 @@ mod tests {
         let (tx, rx) = (
             Tx {
                 next: Cell::new(start),
-                limit: Cell::new(start),
+                room: Cell::new(0),
                 credit: Cell::new(start.wrapping_sub(1)),
             },
             Rx {

@@ -89,31 +89,27 @@ impl<T> Found<'_, T> {
     }
 }
 
-/// An object that was free until just now.
-pub struct Taken<'a, T: 'static> {
+/// The object that is taken next, if one is.
+pub struct Free<'a, T: 'static> {
     near: &'a Near<T>,
     slot: &'static Slot<T>,
 }
 
-impl<T> Taken<'_, T> {
-    /// The object.
+impl<T> Free<'_, T> {
+    /// The object, as the last owner left it. Who is about to take it may begin to fill it.
     #[inline(always)]
     pub fn value(&self) -> &'static T {
         &self.slot.value
     }
 
-    /// Its address, whose lower half is its handle.
+    /// Takes it: its address, whose lower half is its handle. Nothing was taken or given back in between.
     #[inline(always)]
-    pub fn address(&self) -> usize {
-        ptr::from_ref(self.slot).addr()
-    }
-
-    /// Gives it back, unless that was done already.
-    #[inline(always)]
-    pub fn put_back(self) {
-        if self.slot.mark.get() == LIVE {
-            self.near.put_free(self.slot);
-        }
+    pub fn take(self) -> usize {
+        let address = ptr::from_ref(self.slot).addr();
+        debug_assert_eq!(self.near.free.get(), address);
+        self.near.free.set(self.slot.next());
+        self.slot.mark.set(LIVE);
+        address
     }
 }
 
@@ -142,18 +138,16 @@ impl<T> Near<T> {
         span::PAGE - size_of::<Slot<T>>()
     };
 
-    /// Takes a slot that is free, with its value as the last owner left it. `None`: no slot that was made is free.
+    /// A slot that is free. `None`: no slot that was made is.
     #[inline(always)]
-    pub fn acquire(&self) -> Option<Taken<'_, T>> {
+    pub fn free(&self) -> Option<Free<'_, T>> {
         let address = self.free.get();
         if address == 0 {
             return None;
         }
         // SAFETY: the list holds addresses of slots of this type that were made, which live for ever and are only borrowed shared.
         let slot = unsafe { &*ptr::with_exposed_provenance::<Slot<T>>(address) };
-        self.free.set(slot.next());
-        slot.mark.set(LIVE);
-        Some(Taken { near: self, slot })
+        Some(Free { near: self, slot })
     }
 
     /// The object at `address`, if that is in the first page of a pool whose objects are of a size that is a power of two, and
@@ -259,12 +253,13 @@ impl<T: Pooled + 'static> Pool<T> {
     /// memory or the span is full.
     #[inline]
     pub fn acquire(&self) -> Option<(u32, &'static T)> {
-        let taken = match self.near.acquire() {
-            Some(taken) => taken,
-            None => self.grow().and_then(|()| self.near.acquire())?,
+        let free = match self.near.free() {
+            Some(free) => free,
+            None => self.grow().and_then(|()| self.near.free())?,
         };
+        let value = free.value();
         // The low half of its address.
-        Some((taken.address() as u32, taken.value()))
+        Some((free.take() as u32, value))
     }
 
     /// Gives a slot back; `false` (and nothing done) when `handle` is not of a live object here.

@@ -281,6 +281,10 @@ fn bars_are_for_some() {
     let slot = unexpected.arrive(Endpoint(1), Context(4), 9, 0);
     assert!(!row.is_open(Context(4), exact(9)) && !row.is_open(Context(6), TagSel::Any));
     assert!(row.is_open(Context(4), exact(8)) && row.is_clear(Context(5), exact(9)));
+    assert!(
+        !row.is_open(Context(0), exact(9)),
+        "who knows that it is even asks for any"
+    );
     assert!(light.rows()[0].is_clear(Context(4), TagSel::Any));
     unexpected.remove(slot).unwrap();
     assert!(row.is_clear(Context(4), exact(9)));

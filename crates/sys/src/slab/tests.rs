@@ -48,7 +48,7 @@ fn near_ones_are_found_by_address() {
     }
     let near: &'static Near<Even> = Box::leak(Box::new(Near::BLANK));
     let pool = Pool::beside(5, near);
-    assert!(near.acquire().is_none());
+    assert!(near.free().is_none());
     near.show();
     assert!([0, 256, usize::MAX].iter().all(|&a| near.find(a).is_none()));
     let handles: Vec<u32> = (0..300).map(|_| pool.acquire().unwrap().0).collect();
@@ -68,16 +68,15 @@ fn near_ones_are_found_by_address() {
     let release = |h: u32, word: u32| find(h).unwrap().release_if(word);
     assert!(!release(one, 1) && release(one, 0));
     assert!(!release(one, 0) && pool.get(one).is_none());
-    assert_eq!(
-        near.acquire().map(|t| t.address()),
-        Some(span::address(one))
-    );
+    let take = || near.free().map(Free::take);
+    assert_eq!(take(), Some(span::address(one)));
+    assert!(pool.get(one).is_some());
     assert!(release(one, 0) && !release(one, 0));
     assert_eq!(pool.live(), 299);
-    let taken = near.acquire().unwrap();
-    let address = taken.address();
-    taken.put_back();
-    assert_eq!(near.acquire().map(|t| t.address()), Some(address));
+    near.free().unwrap().value().state.set(one);
+    assert_eq!(pool.live(), 299, "only looked at");
+    let taken = take().unwrap() as u32;
+    assert_eq!(pool.get(taken).unwrap().state.get(), one);
     near.hide();
     assert!(find(one).is_none() && near.find_hidden(span::address(one)).is_some());
 }
