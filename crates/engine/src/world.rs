@@ -104,9 +104,8 @@ impl Engine {
             Some(asked) => kernel::join(asked, &mut job, &mut fabrics)?,
             None => None,
         };
-        let mut fabric = Matched::beside(fabrics, short().ordinary());
+        let fabric = Matched::beside(fabrics, short().ordinary());
         page.phase(ReportPhase::Running);
-        self.failures.seeks.set(fabric.fabric().has_network());
         let keeps_running = report::keeps_running();
         self.least_bound.set(fabric.limits().unmatched_bytes as u64);
         self.failures.told.set(keeps_running && page.is_present());

@@ -67,11 +67,6 @@ impl Fabrics {
         self.map.describe()
     }
 
-    /// Whether this process takes part in the network.
-    pub fn has_network(&self) -> bool {
-        self.tcp.is_some()
-    }
-
     #[inline(always)]
     pub(crate) fn network(&mut self, peer: Endpoint) -> Option<&mut Tcp> {
         match self.via.get(peer.index()) {
