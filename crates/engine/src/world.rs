@@ -199,7 +199,7 @@ impl Engine {
 
     /// Ends the whole job with `code`, saying why. It is said here and not to the launcher, which would
     /// say it again.
-    pub(crate) fn abort_job(&self, code: i32, message: &str) -> ! {
+    pub fn abort_job(&self, code: i32, message: &str) -> ! {
         eprintln!("yamabiko: {message}");
         // A forked child ends alone: the job that it inherited is its parent's, who may be well.
         if !self.fork_mark.forked()

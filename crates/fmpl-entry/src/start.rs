@@ -151,7 +151,7 @@ pub unsafe extern "C" fn abort<A: Abi>(error: i32, message: *const c_char) {
         // SAFETY: the table says that it is NULL or a string.
         false => unsafe { CStr::from_ptr(message) }.to_string_lossy(),
     };
-    enter(A::HOOKS).abort_for_extension(error, &text)
+    enter(A::HOOKS).abort_job(error, &text)
 }
 
 pub unsafe extern "C" fn threads<A: Abi>() -> *const AtomicBool {
