@@ -80,7 +80,8 @@ fn start_fabrics(job: &mut Job) -> Result<Fabrics> {
     let wanted = std::env::var_os(wireup::REPORT_FABRICS_VARIABLE).is_some_and(|v| !v.is_empty());
     if place.rank == 0 && wanted {
         let lines = fabrics.describe();
-        lines.iter().for_each(|line| eprintln!("yamabiko: {line}"));
+        let say = |line: &String| sys::say::line(&format!("yamabiko: {line}"));
+        lines.iter().for_each(say);
     }
     Ok(fabrics)
 }
@@ -200,7 +201,7 @@ impl Engine {
     /// Ends the whole job with `code`, saying why. It is said here and not to the launcher, which would
     /// say it again.
     pub fn abort_job(&self, code: i32, message: &str) -> ! {
-        eprintln!("yamabiko: {message}");
+        sys::say::line(&format!("yamabiko: {message}"));
         // A forked child ends alone: the job that it inherited is its parent's, who may be well.
         if !self.fork_mark.forked()
             && let Ok(mut world) = self.world.try_borrow_mut()
