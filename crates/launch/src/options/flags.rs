@@ -244,7 +244,8 @@ Runs an MPI job on this machine or several. Options take one dash or two.
   -ppn N, -npernode N, --map-by ppr:N:node    so many ranks on each host in turn
   -launcher ssh|rsh|fork            how other hosts are reached (default: ssh; fork: not at all)
   -launcher-exec CMD     reach every host that is named by running CMD HOST COMMAND..., as ssh
-                         would be: this machine, too, and localhost, which need no launcher otherwise
+                         would be: this machine, too, and localhost, which need no launcher otherwise;
+                         beside -launcher ssh or rsh, before or after it, this command is the one that runs
   --oversubscribe --allow-run-as-root --mca K V    accepted, no effect
   --version, --help
 
