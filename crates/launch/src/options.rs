@@ -282,8 +282,8 @@ impl Parser<'_> {
             Flag::Cleanup => options.cleanup = true,
             Flag::ReportFabrics => options.report_fabrics = true,
             Flag::Stdin => options.stdin = words::stdin(name, &text(0))?,
-            Flag::OwnHosts => section.hosts.extend(hosts::list(&text(0))?),
-            Flag::Hosts => options.hosts.extend(hosts::list(&text(0))?),
+            Flag::OwnHosts => section.hosts.extend(hosts::listed(name, &text(0))?),
+            Flag::Hosts => options.hosts.extend(hosts::listed(name, &text(0))?),
             Flag::HostFile => {
                 let found = hosts::file(&(self.read_file)(&values[0])?);
                 options
