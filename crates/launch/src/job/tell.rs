@@ -42,9 +42,10 @@ impl Job {
             return;
         }
         let member = &self.members[rank];
-        let process = match (member.pid, self.on_host(member.host)) {
-            (0, host) => host,
-            (pid, host) => format!(" (pid {pid}{host})"),
+        let process = match (failure, member.pid, self.on_host(member.host)) {
+            // What had this number was to become the program, and is gone.
+            (Failure::NotStarted(..), _, host) | (_, 0, host) => host,
+            (_, pid, host) => format!(" (pid {pid}{host})"),
         };
         let doing = match failure {
             // It was aborting, or nowhere.
