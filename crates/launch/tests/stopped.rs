@@ -80,7 +80,7 @@ const TOLD: &str = " s (as kill -STOP does)";
 fn a_keeper_that_is_stopped_is_told_and_ends_the_job() {
     for (line, ranks, place) in [
         (two("-n 4 SCRIPTS/sleep.sh"), 4, " on "),
-        ("-n 2 SCRIPTS/sleep.sh".to_string(), 2, " has been stopped"),
+        ("-n 2 SCRIPTS/sleep.sh".to_string(), 2, ", the process that"),
     ] {
         let mut job = start(&line);
         job.wait_for("ready", ranks);
@@ -89,7 +89,7 @@ fn a_keeper_that_is_stopped_is_told_and_ends_the_job() {
         job.wait_for_error(TOLD);
         assert!(begin.elapsed() < NOTICE_LIMIT, "{line}");
         // As of a host that is lost.
-        let told = format!("mpiexec: its keeper process{place}");
+        let told = format!("mpiexec: yamabiko-keeper{place}");
         expect(&job.finish(), 1, &[&told, "and the ranks with it"]);
     }
 }

@@ -254,7 +254,7 @@ HUP kills them, as does TERM or HUP when they have not ended after 10 s. QUIT pr
 
 Exit code: that of the first rank that failed, 128 + its signal, or MPI_Abort's code; 124 after
 -timeout; 128 + the signal if mpiexec was told by one to kill the ranks; 127 or 126 if a program could not be found or run; 2 for a wrong command line; 1 if a
-host is lost. A host counts as lost when its daemon ends or is silent for 12 seconds, or its keeper
-process is stopped for as long. A daemon ends its ranks when mpiexec is silent for 12 seconds; so suspend a
+host is lost. A host counts as lost when its daemon ends or is silent for 12 seconds, or
+yamabiko-keeper, which starts and watches its ranks, is stopped for as long. A daemon ends its ranks when mpiexec is silent for 12 seconds; so suspend a
 job over hosts by TSTP to mpiexec (Ctrl-Z), which tells them, and not by STOP.
 ";
