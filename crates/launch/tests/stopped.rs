@@ -94,6 +94,34 @@ fn a_keeper_that_is_stopped_is_told_and_ends_the_job() {
     }
 }
 
+/// A rank that is stopped is what the others wait for: the hang report says so, wherever the rank is.
+#[test]
+fn a_rank_that_is_stopped_is_shown_as_such() {
+    for line in ["-n 3 SCRIPTS/sleep.sh", &two("-n 3 SCRIPTS/sleep.sh")] {
+        let mut job = start(line);
+        job.wait_for("ready", 3);
+        wait_until(|| named(&job, "sleep").len() == 3);
+        // On either host, where there are two.
+        let ranks = named(&job, "sleep");
+        let stopped = [ranks[0], ranks[2]].map(Stopped::new);
+        job.signal("QUIT");
+        job.wait_for_error("rank 2 (pid ");
+        drop(stopped);
+        job.signal("TERM");
+        let outcome = job.finish();
+        let of = |line: &str, pid: i32| {
+            let number = line.split("(pid ").nth(1).unwrap_or_default();
+            number.split([')', ',', ' ']).next() == Some(&pid.to_string())
+        };
+        let told = |pid: i32| {
+            let line = outcome.stderr.lines().find(|line| of(line, pid));
+            line.unwrap_or_default().contains(", stopped): ")
+        };
+        let all: Vec<bool> = ranks.into_iter().map(told).collect();
+        assert_eq!(all, [true, false, true], "{line}: {outcome:?}");
+    }
+}
+
 /// Whoever wants the job to be killed does not wait for it.
 #[test]
 fn a_stopped_keeper_does_not_stand_in_the_way_of_signals() {
