@@ -105,11 +105,14 @@ impl Engine {
             Some(asked) => kernel::join(asked, &mut job, &mut fabrics)?,
             None => None,
         };
+        let told = report::keeps_running() && page.is_present();
+        if told {
+            fabrics.expect_deaths();
+        }
         let fabric = Matched::beside(fabrics, short().ordinary());
         page.phase(ReportPhase::Running);
-        let keeps_running = report::keeps_running();
         self.least_bound.set(fabric.limits().unmatched_bytes as u64);
-        self.failures.told.set(keeps_running && page.is_present());
+        self.failures.told.set(told);
         let report = page.is_present().then_some(page);
         self.world.replace(Some(World {
             job,

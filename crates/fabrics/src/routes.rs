@@ -50,6 +50,11 @@ impl Fabrics {
         self.shm.ports()
     }
 
+    /// Has every send go the ordinary way, before which the caller can look who is dead. To be called before anything is sent.
+    pub fn expect_deaths(&mut self) {
+        self.shm.expect_deaths();
+    }
+
     /// Whether all processes of the job run on one machine.
     pub fn on_one_machine(&self) -> bool {
         self.map.machines.len() <= 1

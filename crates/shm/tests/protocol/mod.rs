@@ -29,6 +29,7 @@ pub fn all() {
     run("cancels", 2, cancels);
     run("self", 1, to_self);
     run("a failed peer", 3, failed_peer);
+    run("deaths expected", 2, deaths_expected);
     run("sleeping", 2, sleeping);
     run("other threads' sleep", 2, sleeping_threads);
     run("crowded barrier", 8, crowded);
@@ -478,6 +479,27 @@ fn failed_peer(me: &mut Rank) {
     }
     // Not `finish`, whose barrier needs everybody.
     std::process::exit(0);
+}
+
+/// Where deaths are expected every message goes the ordinary way, also when there is room, and comes all the same.
+fn deaths_expected(me: &mut Rank) {
+    me.t.fabric().expect_deaths();
+    let (mut byte, mut long) = ([7; 1], vec![7; 1 << 20]);
+    for tag in 0..200 {
+        if me.me == 1 {
+            me.recv(0, tag, &mut byte);
+            continue;
+        }
+        me.send(1, tag, &mut byte);
+        let port = &me.t.fabric().ports().all()[1];
+        let at_once = || port.send(WORLD, tag, UserBuf::of_array(&mut [0; 1]), 1);
+        assert!(!at_once() && !port.look(), "after message {tag}");
+    }
+    if me.me == 1 {
+        me.recv(0, 200, &mut long);
+    } else {
+        me.send(1, 200, &mut long);
+    }
 }
 
 fn sleeping(me: &mut Rank) {
