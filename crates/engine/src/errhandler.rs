@@ -208,7 +208,7 @@ impl Engine {
     /// inside one job amounts to the same until sessions exist).
     pub(crate) fn die(&self, call: &'static str, fault: &Fault, alone: bool) -> ! {
         let rank = self.comm_world.borrow().as_ref().map(|c| c.rank);
-        let who = rank.map_or("this process".to_string(), |r| format!("rank {r}"));
+        let who = rank.map_or_else(unnamed, |rank| format!("rank {rank}"));
         let class = fault.of_request.unwrap_or(fault.class);
         let scope = if alone { " (MPI_ERRORS_ABORT)" } else { "" };
         let text = format!(
@@ -242,6 +242,15 @@ impl Engine {
             Errhandler::Predefined(h) => self.die(call, &fault, *h == consts::ERRORS_ABORT),
             Errhandler::User { function, .. } => self.run_handler(*function, object, class),
         }
+    }
+}
+
+/// What to call this process before it knows its rank: as `ps` shows it, and as the launcher has numbered it.
+fn unnamed() -> String {
+    let pid = std::process::id();
+    match wireup::expected_rank() {
+        Some(rank) => format!("process {pid} (PMI_RANK {rank})"),
+        None => format!("process {pid}"),
     }
 }
 

@@ -93,11 +93,6 @@ impl Engine {
         self.phase.get() == Phase::Running && !self.fork_mark.forked()
     }
 
-    /// Ends the job, saying why.
-    pub fn abort_for_extension(&self, code: i32, message: &str) -> ! {
-        self.abort_job(code, message)
-    }
-
     /// Uses the transport, while MPI runs.
     ///
     /// # Panics

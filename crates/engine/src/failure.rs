@@ -29,8 +29,6 @@ pub(crate) const LOOK: Duration = Duration::from_millis(100);
 pub struct Failures {
     /// Whether the launcher lets the job go on when a rank dies, and tells of it.
     pub(crate) told: Cell<bool>,
-    /// Whether connections are made when they are first needed, so that there may be none to a process that is gone.
-    pub(crate) seeks: Cell<bool>,
     /// Deaths that the launcher has told of and we have looked at.
     seen: Cell<u32>,
     gone: RefCell<BTreeSet<u32>>,

@@ -146,7 +146,8 @@ pub(crate) fn join(asked: Asked, job: &mut Job, fabrics: &mut Fabrics) -> Result
         Err(why) => {
             if speaker(&cards) == Some(job.rank() as usize) {
                 let (variable, rank) = (Choice::VARIABLE, job.rank());
-                eprintln!("yamabiko: rank {rank}: {variable}=ring has no effect: {why}");
+                let text = format!("yamabiko: rank {rank}: {variable}=ring has no effect: {why}");
+                sys::say::line(&text);
             }
             Ok(None)
         }
@@ -269,18 +270,18 @@ impl Engine {
                 nodes,
                 in_calls,
             } = counts;
-            match plans {
-                0 => eprintln!("yamabiko: rank {rank}: no collective was handed to the kernel"),
+            let text = match plans {
+                0 => "no collective was handed to the kernel".to_string(),
                 _ => {
                     let plans = counted(plans, "collective");
                     let nodes = counted(nodes, "node");
                     let made = counted(self.kernel.plans.get(), "plan");
-                    eprintln!(
-                        "yamabiko: rank {rank}: handed to the kernel: {plans} of {nodes}, {in_calls} of which were done in \
-                         calls; {made}"
-                    );
+                    format!(
+                        "handed to the kernel: {plans} of {nodes}, {in_calls} of which were done in calls; {made}"
+                    )
                 }
-            }
+            };
+            sys::say::line(&format!("yamabiko: rank {rank}: {text}"));
         }
         drop(ring);
         self.kernel.under_way.take();

@@ -1,6 +1,6 @@
 //! Waiting: spin a little, then tell the hang report what is waited for and sleep.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use mtmi::slot::{Slots, wait_until};
 use mtmi::{Sleeper, Transport};
@@ -18,8 +18,6 @@ pub(crate) type Asleep = <Fabric as Transport>::Sleeper;
 /// under way arrives within a few; a longer spin of its own is the fabric's business, which knows
 /// whether ranks outnumber cores.
 const PASSES: u32 = 64;
-/// After a wait of so long those that receives wait for are called, as it were: who is gone or out of reach does not call.
-const SEEK: Duration = Duration::from_secs(10);
 
 /// What a call waits for, as the hang report shows it. `MPI_UNDEFINED` where it doesn't apply.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +52,6 @@ impl Engine {
         mut done: impl FnMut(&Engine) -> bool,
     ) {
         let mut passes = 0;
-        let mut seek = None;
         while !done(self) {
             if self.progress() {
                 continue;
@@ -67,25 +64,20 @@ impl Engine {
             }
             if passes == PASSES {
                 self.report_waiting(&what());
-                seek = sys::clock::after(SEEK).filter(|_| self.failures.seeks.get());
             }
             if done(self) {
                 break;
             }
-            self.sleep(seek);
-            if seek.is_some_and(|at| Instant::now() >= at) {
-                seek = None;
-                self.transport(Transport::seek_senders);
-            }
+            self.sleep();
         }
         if passes >= PASSES {
             self.report_running();
         }
     }
 
-    /// Sleeps until the transport may have something to do, another thread did something, or the deadline passes.
-    fn sleep(&self, deadline: Option<Instant>) {
-        let deadline = self.latest_wake(deadline);
+    /// Sleeps until the transport may have something to do, or another thread did something.
+    fn sleep(&self) {
+        let deadline = self.latest_wake(None);
         let busy = self.is_busy_beside();
         if !self.is_threaded() {
             self.transport(|m| match busy {

@@ -80,7 +80,8 @@ fn start_fabrics(job: &mut Job) -> Result<Fabrics> {
     let wanted = std::env::var_os(wireup::REPORT_FABRICS_VARIABLE).is_some_and(|v| !v.is_empty());
     if place.rank == 0 && wanted {
         let lines = fabrics.describe();
-        lines.iter().for_each(|line| eprintln!("yamabiko: {line}"));
+        let say = |line: &String| sys::say::line(&format!("yamabiko: {line}"));
+        lines.iter().for_each(say);
     }
     Ok(fabrics)
 }
@@ -104,12 +105,14 @@ impl Engine {
             Some(asked) => kernel::join(asked, &mut job, &mut fabrics)?,
             None => None,
         };
-        let mut fabric = Matched::beside(fabrics, short().ordinary());
+        let told = report::keeps_running() && page.is_present();
+        if told {
+            fabrics.expect_deaths();
+        }
+        let fabric = Matched::beside(fabrics, short().ordinary());
         page.phase(ReportPhase::Running);
-        self.failures.seeks.set(fabric.fabric().has_network());
-        let keeps_running = report::keeps_running();
         self.least_bound.set(fabric.limits().unmatched_bytes as u64);
-        self.failures.told.set(keeps_running && page.is_present());
+        self.failures.told.set(told);
         let report = page.is_present().then_some(page);
         self.world.replace(Some(World {
             job,
@@ -200,8 +203,8 @@ impl Engine {
 
     /// Ends the whole job with `code`, saying why. It is said here and not to the launcher, which would
     /// say it again.
-    pub(crate) fn abort_job(&self, code: i32, message: &str) -> ! {
-        eprintln!("yamabiko: {message}");
+    pub fn abort_job(&self, code: i32, message: &str) -> ! {
+        sys::say::line(&format!("yamabiko: {message}"));
         // A forked child ends alone: the job that it inherited is its parent's, who may be well.
         if !self.fork_mark.forked()
             && let Ok(mut world) = self.world.try_borrow_mut()

@@ -50,6 +50,11 @@ impl Fabrics {
         self.shm.ports()
     }
 
+    /// Has every send go the ordinary way, before which the caller can look who is dead. To be called before anything is sent.
+    pub fn expect_deaths(&mut self) {
+        self.shm.expect_deaths();
+    }
+
     /// Whether all processes of the job run on one machine.
     pub fn on_one_machine(&self) -> bool {
         self.map.machines.len() <= 1
@@ -65,11 +70,6 @@ impl Fabrics {
     /// What is used between which ranks of the job, and why: a sentence a line, for people.
     pub fn describe(&self) -> Vec<String> {
         self.map.describe()
-    }
-
-    /// Whether this process takes part in the network.
-    pub fn has_network(&self) -> bool {
-        self.tcp.is_some()
     }
 
     #[inline(always)]

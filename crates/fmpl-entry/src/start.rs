@@ -22,11 +22,12 @@ fn start<A: Abi>() -> Result<Entered, i32> {
         return Err(code::ERR_FINALIZED);
     }
     if let Err(fault) = guard.start_for_extension() {
-        eprintln!("yamabiko: FMPL can't start MPI: {}", fault.text);
+        let text = &fault.text;
+        sys::say::line(&format!("yamabiko: FMPL can't start MPI: {text}"));
         return Err(code::ERR_START);
     }
     if !guard.is_running() {
-        eprintln!("yamabiko: FMPL can't be used in a process that was forked from a rank");
+        sys::say::line("yamabiko: FMPL can't be used in a process that was forked from a rank");
         return Err(code::ERR_START);
     }
     process(&guard).join(&guard);
@@ -42,7 +43,8 @@ fn leave(entered: &Entered) -> i32 {
     match entered.engine().end_for_extension() {
         Ok(()) => code::SUCCESS,
         Err(fault) => {
-            eprintln!("yamabiko: ending MPI failed: {}", fault.text);
+            let text = &fault.text;
+            sys::say::line(&format!("yamabiko: ending MPI failed: {text}"));
             code::ERR_START
         }
     }
@@ -151,7 +153,7 @@ pub unsafe extern "C" fn abort<A: Abi>(error: i32, message: *const c_char) {
         // SAFETY: the table says that it is NULL or a string.
         false => unsafe { CStr::from_ptr(message) }.to_string_lossy(),
     };
-    enter(A::HOOKS).abort_for_extension(error, &text)
+    enter(A::HOOKS).abort_job(error, &text)
 }
 
 pub unsafe extern "C" fn threads<A: Abi>() -> *const AtomicBool {

@@ -8,6 +8,7 @@
 use crate::branches::{self, Branches, Event, Reach};
 use crate::channel::{self, Channel};
 use crate::frame::{Address, DOWN_MAX, Decoder, Frame};
+use crate::hang::is_stopped;
 use crate::job::StartError;
 use crate::node::{self, First, Node, Prepared};
 use crate::os::child::FOR_THE_JOB;
@@ -55,6 +56,8 @@ struct Hosted {
     ranks: Vec<u32>,
     /// What mpiexec knows of the ranks' notes.
     told: Vec<Option<Record>>,
+    /// Their processes; 0 before they are started and when they have ended.
+    pids: Vec<u32>,
     tell_at: Instant,
 }
 
@@ -319,6 +322,7 @@ impl Hosted {
             book,
             page,
             told: vec![None; ranks.len()],
+            pids: vec![0; ranks.len()],
             ranks,
             tell_at: now + NOTES_INTERVAL,
         })
@@ -381,6 +385,7 @@ impl Hosted {
     }
 
     fn pass_on(&mut self, news: Up, parent: &mut Channel) {
+        self.note_pid(&news);
         match &news {
             // What the rank noted explains what it says and how it ends.
             Up::Line(rank, _) | Up::Ended(rank, _) => self.tell_note(*rank, parent),
@@ -391,6 +396,17 @@ impl Hosted {
             _ => {}
         }
         self.tell(&news, parent);
+    }
+
+    fn note_pid(&mut self, news: &Up) {
+        let (rank, pid) = match *news {
+            Up::Started(rank, pid) => (rank, pid.unsigned_abs()),
+            Up::Ended(rank, _) => (rank, 0),
+            _ => return,
+        };
+        if let Ok(i) = self.ranks.binary_search(&rank) {
+            self.pids[i] = pid;
+        }
     }
 
     fn tell(&self, news: &Up, parent: &mut Channel) {
@@ -408,7 +424,12 @@ impl Hosted {
         let Ok(i) = self.ranks.binary_search(&rank) else {
             return;
         };
-        let record = self.book.read(rank as usize);
+        let mut record = self.book.read(rank as usize);
+        if let Some(record) = &mut record {
+            // The program may be a child of what was started.
+            let lives = self.pids[i] != 0;
+            record.stopped = lives && [self.pids[i], record.pid].into_iter().any(is_stopped);
+        }
         if record != self.told[i]
             && let Some(record) = &record
         {

@@ -12,17 +12,24 @@ use std::path::PathBuf;
 /// Said of ranks elsewhere of which nothing was heard yet.
 const NEWS: &str = ", as far as is known here (news from other hosts come every 2 s)";
 
+/// Said of a process that is stopped.
+pub const STOPPED: &str = ", stopped";
+
 /// The report on the job of the mpiexec with process number `pid`; the error is a sentence.
 pub fn report_of(pid: u32) -> Result<String, String> {
     let book = find_page(pid)?;
     let mut text = String::new();
     for rank in 0..book.ranks() {
         let Some(record) = book.read(rank) else { break };
+        // Of another host's processes that host tells.
+        let stopped = if record.stopped { STOPPED } else { "" };
         let process = match (record.phase, record.pid, book.host(rank)) {
             (Phase::NotStarted, _, None) | (_, 0, None) => String::new(),
-            (Phase::NotStarted, _, Some(host)) | (_, 0, Some(host)) => format!(" (on {host})"),
+            (Phase::NotStarted, _, Some(host)) | (_, 0, Some(host)) => {
+                format!(" (on {host}{stopped})")
+            }
             (_, pid, None) => format!(" (pid {pid}{})", state_of(pid)),
-            (_, pid, Some(host)) => format!(" (pid {pid} on {host})"),
+            (_, pid, Some(host)) => format!(" (pid {pid} on {host}{stopped})"),
         };
         let far = record.phase == Phase::NotStarted && book.host(rank).is_some();
         let known = if far { NEWS } else { "" };
@@ -53,19 +60,29 @@ fn find_page(pid: u32) -> Result<Book, String> {
 
 /// How the process is, where that explains something.
 fn state_of(pid: u32) -> &'static str {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let after = stat.iter().rposition(|b| *b == b')').map_or(0, |at| at + 2);
-    match stat.get(after) {
-        None => ", has ended",
-        Some(b'T' | b't') => ", stopped",
-        Some(b'Z' | b'X') => ", has ended",
+    match letter(pid) {
+        None | Some(b'Z' | b'X') => ", has ended",
+        Some(b'T' | b't') => STOPPED,
         Some(_) => "",
     }
+}
+
+/// Whether this process is stopped, as by `kill -STOP` or a debugger.
+pub fn is_stopped(pid: u32) -> bool {
+    matches!(letter(pid), Some(b'T' | b't'))
+}
+
+/// The letter by which `ps` shows a process's state.
+fn letter(pid: u32) -> Option<u8> {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let name_ends = stat.iter().rposition(|b| *b == b')')?;
+    stat.get(name_ends + 2).copied()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use report::Record;
 
     #[test]
     fn reads_a_page_from_outside() {
@@ -81,6 +98,16 @@ mod tests {
             "rank 0: before MPI_Init\n\
              rank 1 (on node7): before MPI_Init, as far as is known here (news from other hosts come every 2 s)\n"
         );
+        let record = book.read(1).unwrap();
+        book.store(
+            1,
+            &Record {
+                stopped: true,
+                ..record
+            },
+        );
+        let text = report_of(std::process::id()).unwrap();
+        assert!(text.contains("rank 1 (on node7, stopped): "), "{text}");
         assert!(report_of(1).is_err());
         assert!(report_of(u32::MAX).unwrap_err().contains("no process"));
     }

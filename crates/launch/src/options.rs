@@ -129,12 +129,22 @@ pub fn parse(
             launcher: Launcher::Ssh,
         },
         read_file,
+        launcher_command: None,
         other: None,
         file_depth: 0,
     };
     parser.sections(arguments)?;
     if let Some(other) = parser.other {
         return Ok(other);
+    }
+    if let Some((name, words)) = parser.launcher_command {
+        // Of the launchers it takes the place of the command that they run; this one runs none.
+        if parser.options.launcher == Launcher::Fork {
+            return Err(format!(
+                "-launcher fork reaches no other host, so {name} would do nothing; leave out one of them"
+            ));
+        }
+        parser.options.launcher = Launcher::Command(words);
     }
     if parser.options.programs.is_empty() {
         return Err("no program was given; try: mpiexec -n 4 ./program".into());
@@ -145,6 +155,8 @@ pub fn parse(
 struct Parser<'a> {
     options: Options,
     read_file: &'a dyn Fn(&OsStr) -> Result<String, String>,
+    /// The command given by `-launcher-exec`, and what the option was called.
+    launcher_command: Option<(String, Vec<OsString>)>,
     other: Option<Request>,
     file_depth: u32,
 }
@@ -270,8 +282,8 @@ impl Parser<'_> {
             Flag::Cleanup => options.cleanup = true,
             Flag::ReportFabrics => options.report_fabrics = true,
             Flag::Stdin => options.stdin = words::stdin(name, &text(0))?,
-            Flag::OwnHosts => section.hosts.extend(hosts::list(&text(0))?),
-            Flag::Hosts => options.hosts.extend(hosts::list(&text(0))?),
+            Flag::OwnHosts => section.hosts.extend(hosts::listed(name, &text(0))?),
+            Flag::Hosts => options.hosts.extend(hosts::listed(name, &text(0))?),
             Flag::HostFile => {
                 let found = hosts::file(&(self.read_file)(&values[0])?);
                 options
@@ -290,7 +302,7 @@ impl Parser<'_> {
                 if words.is_empty() {
                     return Err(format!("{name} needs a command"));
                 }
-                options.launcher = Launcher::Command(words);
+                self.launcher_command = Some((name.to_string(), words));
             }
             Flag::ConfigFile => self.config_file(&values[0])?,
             Flag::Help => self.other = Some(Request::Help),

@@ -162,6 +162,7 @@ pub struct Note {
     context: u32,
     age_ns: u64,
     bereft: bool,
+    stopped: bool,
 }
 
 impl Note {
@@ -177,6 +178,7 @@ impl Note {
             context: record.context,
             age_ns: report::now_ns().saturating_sub(record.since_ns),
             bereft: record.bereft,
+            stopped: record.stopped,
         }
     }
 
@@ -192,6 +194,7 @@ impl Note {
             context: self.context,
             since_ns: report::now_ns().saturating_sub(self.age_ns),
             bereft: self.bereft,
+            stopped: self.stopped,
         }
     }
 }
@@ -258,6 +261,7 @@ mod tests {
             context: 0,
             since_ns: report::now_ns() - 5_000_000_000,
             bereft: true,
+            stopped: true,
         };
         let back = Note::of(&record).record();
         assert!(back.since_ns.abs_diff(record.since_ns) < 1_000_000_000);

@@ -172,9 +172,13 @@ impl Verdict {
         found.map(|(_, failure)| failure)
     }
 
-    /// How many other ranks failed as well.
+    /// How many other ranks failed as well, and not because they could not reach one that had.
     pub fn others(&self) -> usize {
-        self.failures.len().saturating_sub(1)
+        let root = self.root().map(|(rank, _)| *rank);
+        let other = |(rank, how): &&(usize, Failure)| {
+            Some(*rank) != root && !matches!(how, Failure::Answer(_))
+        };
+        self.failures.iter().filter(other).count()
     }
 
     /// mpiexec's exit code.
@@ -229,8 +233,12 @@ mod tests {
         );
         let mut answered = Verdict::default();
         answered.note(2, Failure::Abort(1, String::new()).into_answer());
-        assert_eq!(answered.exit_code(), 1);
+        assert_eq!((answered.exit_code(), answered.others()), (1, 0));
         answered.note(1, Failure::Exit(3));
+        assert_eq!(answered.others(), 0);
+        answered.note(4, Failure::Exit(5));
+        answered.note(3, Failure::Exit(1).into_answer());
+        assert_eq!(answered.others(), 1);
         assert_eq!((answered.root().unwrap().0, answered.exit_code()), (1, 3));
         // An assertion about a call that failed is no crash of its own; another signal is.
         let mut asserted = Verdict::default();

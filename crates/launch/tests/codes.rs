@@ -181,6 +181,16 @@ const CASES: &[Case] = &[
     ),
 ];
 
+/// What would have become the program has had a number, which nobody finds a process by.
+#[test]
+fn what_could_not_be_started_has_no_pid() {
+    let outcome = run("-n 2 ./no-such-program");
+    let told = |line: &&str| line.contains("could not be started");
+    let line = outcome.stderr.lines().find(told).unwrap_or_default();
+    assert!(line.starts_with("mpiexec: rank "), "{outcome:?}");
+    assert!(!line.contains("pid"), "{line}");
+}
+
 #[test]
 fn table() {
     for case in CASES {

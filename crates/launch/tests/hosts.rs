@@ -552,7 +552,7 @@ fn a_daemon_terminated_and_a_keeper_killed() {
     job.wait_for("ready", 4);
     send("KILL", named(&job, "yamabiko-keeper")[0]);
     let outcome = job.finish();
-    expect(&outcome, 137, &["its keeper process on "]);
+    expect(&outcome, 137, &["yamabiko-keeper on "]);
     assert!(outcome.took < END_LIMIT, "{outcome:?}");
 }
 

@@ -201,12 +201,6 @@ impl<F: Fabric> Transport for Matched<F> {
         }
     }
 
-    fn seek_senders(&mut self) {
-        for sender in self.queues.posted.sources() {
-            self.connect(sender);
-        }
-    }
-
     #[inline]
     fn isend(
         &mut self,
@@ -245,7 +239,10 @@ impl<F: Fabric> Transport for Matched<F> {
     }
 
     fn probe(&mut self, from: Source, context: Context, tag: TagSel) -> Option<Envelope> {
-        let slot = self.queues.unexpected.find(from, context, tag)?;
+        let Some(slot) = self.queues.unexpected.find(from, context, tag) else {
+            self.queues.note_vain_probe(from);
+            return None;
+        };
         let (source, tag, message) = self.queues.unexpected.get(slot)?;
         let bytes = match *message {
             Message::Whole { ref body, .. } => body.bytes().len() as u64,

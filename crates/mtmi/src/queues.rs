@@ -4,6 +4,7 @@
 //! [`Matched`](crate::Matched) owns it and lends it to its [`Fabric`](crate::Fabric), which hands in
 //! what arrives. One set for all fabrics, so that a receive from any source sees them all.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use layout::Data;
@@ -118,6 +119,8 @@ pub struct Queues {
     pub unexpected: Unexpected<Message>,
     /// Completions for the next `progress`.
     pub done: Vec<Completion>,
+    /// By source, whether a probe has looked for its message in vain since [`Queues::take_awaited`].
+    probed: Vec<bool>,
     light: Rc<Light>,
     spare: Vec<Vec<u8>>,
 }
@@ -129,9 +132,31 @@ impl Queues {
             posted: Posted::with(light.clone()),
             unexpected: Unexpected::with(light.clone()),
             done: Vec::new(),
+            probed: vec![false; light.rows().len()],
             light: light.clone(),
             spare: Vec::new(),
         }
+    }
+
+    /// A probe has found no message of `from`.
+    #[inline]
+    pub(crate) fn note_vain_probe(&mut self, from: Source) {
+        if let Source::From(peer) = from
+            && let Some(probed) = self.probed.get_mut(peer.index())
+        {
+            *probed = true;
+        }
+    }
+
+    /// The sources that receives are posted for by name, and those that probes have named in vain since the last call.
+    pub fn take_awaited(&mut self) -> BTreeSet<Endpoint> {
+        let mut awaited = self.posted.sources();
+        for (source, probed) in (0..).zip(&mut self.probed) {
+            if std::mem::take(probed) {
+                awaited.insert(Endpoint(source));
+            }
+        }
+        awaited
     }
 
     /// An empty buffer, an old one if there is one.

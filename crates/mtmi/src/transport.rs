@@ -70,10 +70,6 @@ pub trait Transport {
     /// Makes ready to talk to `to`. Never needed for correctness: the first message does it too.
     fn connect(&mut self, to: Endpoint);
 
-    /// Makes ready to talk to all that receives wait for by name. For long waits: a process that has not connected to a sender does not learn
-    /// that this is gone, or out of reach.
-    fn seek_senders(&mut self);
-
     /// Sends `data` to `to`.
     fn isend(
         &mut self,

@@ -12,7 +12,7 @@ use types::consts;
 pub(crate) const WORDS: usize = 16;
 
 const SEQUENCE: usize = 0;
-const WHO: usize = 1; // pid | phase << 32 | length of the name << 40 | bereft << 48
+const WHO: usize = 1; // pid | phase << 32 | length of the name << 40 | bereft << 48 | stopped << 49
 const ENVELOPE: usize = 2; // peer | tag << 32
 const BYTES: usize = 3;
 const CONTEXT: usize = 4;
@@ -21,6 +21,7 @@ const NAME: usize = 6;
 const NAME_MAX: usize = (WORDS - NAME) * 8;
 
 const BEREFT: u64 = 1 << 48;
+const STOPPED: u64 = 1 << 49;
 
 /// Value of a peer or tag that does not apply (a collective has no peer).
 pub const NONE: i32 = i32::MIN;
@@ -128,8 +129,11 @@ impl ReportPage {
 
     fn write(&self, phase: Phase, call: &str, rest: impl FnOnce(&[AtomicU64])) {
         if let Some(own) = self.own {
-            let who = (self.pid, self.bereft.load(Ordering::Relaxed));
-            write(own.record, who, phase, call, now_ns(), rest);
+            let marks = match self.bereft.load(Ordering::Relaxed) {
+                true => BEREFT,
+                false => 0,
+            };
+            write(own.record, (self.pid, marks), phase, call, now_ns(), rest);
         }
     }
 
@@ -166,7 +170,7 @@ fn is_marked(bits: &[AtomicU64], rank: u32) -> bool {
 #[inline(never)]
 fn write(
     words: &[AtomicU64],
-    (pid, bereft): (u32, bool),
+    (pid, marks): (u32, u64),
     phase: Phase,
     name: &str,
     since_ns: u64,
@@ -176,8 +180,7 @@ fn write(
     words[SEQUENCE].store(odd, Ordering::Relaxed);
     fence(Ordering::Release);
     let length = name.len().min(NAME_MAX);
-    let bereft = if bereft { BEREFT } else { 0 };
-    let who = u64::from(pid) | (phase as u64) << 32 | (length as u64) << 40 | bereft;
+    let who = u64::from(pid) | (phase as u64) << 32 | (length as u64) << 40 | marks;
     words[WHO].store(who, Ordering::Relaxed);
     put_text(&words[NAME..], &name.as_bytes()[..length]);
     words[SINCE].store(since_ns, Ordering::Relaxed);
@@ -232,14 +235,18 @@ pub struct Record {
     pub since_ns: u64,
     /// Whether the rank knows that another is dead or out of reach.
     pub bereft: bool,
+    /// Whether its process is stopped, as its host saw it. Only of ranks on other hosts: one can't note it of itself.
+    pub stopped: bool,
 }
 
 impl Record {
     /// Writes this record, as read on another host, into a page of this one.
     pub(crate) fn write(&self, words: &[AtomicU64]) {
+        let bereft = if self.bereft { BEREFT } else { 0 };
+        let stopped = if self.stopped { STOPPED } else { 0 };
         write(
             words,
-            (self.pid, self.bereft),
+            (self.pid, bereft | stopped),
             self.phase,
             &self.call,
             self.since_ns,
@@ -288,6 +295,7 @@ impl Record {
             context: low(word(CONTEXT)),
             since_ns: word(SINCE),
             bereft: who & BEREFT != 0,
+            stopped: who & STOPPED != 0,
         }
     }
 

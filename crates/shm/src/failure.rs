@@ -7,6 +7,13 @@ use crate::state::{Queued, Sending, Sink};
 use crate::wire::Kind;
 
 impl Shm {
+    /// Has every send go the ordinary way from now on, before which its owner can look whether somebody tells that the peer is gone.
+    /// The short path asks nobody: the ring of a peer that is dead takes as many messages as it has cells. To be called before anything
+    /// is sent.
+    pub fn expect_deaths(&mut self) {
+        self.wary = true;
+    }
+
     /// Cancels a send that has not left, or asks the receiver of an unmatched one to drop it.
     pub(crate) fn cancel_sent(&mut self, queues: &mut Queues, cookie: Cookie) -> bool {
         let found = self.sends.iter().find(|(_, s)| s.cookie == cookie);

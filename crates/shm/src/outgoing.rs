@@ -35,10 +35,13 @@ impl Shm {
             self.suspect(to);
             return false;
         }
-        if self.peers[to as usize].queue.is_empty() {
+        let tx = &self.ports[to].tx;
+        if self.wary {
+            tx.keep_only(cells);
+        } else if self.peers[to as usize].queue.is_empty() {
             self.ports[to].open();
         }
-        self.ports[to].tx.room() >= cells
+        tx.room() >= cells
     }
 
     /// Publishes what was written at `tx.next()` and wakes the peer.
@@ -146,6 +149,7 @@ impl Shm {
             moved = true;
         }
         match self.peers[to as usize].queue.is_empty() {
+            true if self.wary => {}
             true => self.ports[to].open(),
             // Room may be left that is too little for the first in the queue; nobody may overtake it.
             false => self.ports[to].shut(),

@@ -5,7 +5,8 @@
 //!
 //! Invariants: all use is in one thread at a time (nothing here is `Sync`); a port's addresses stay valid while its [`Ports`] live, which
 //! hold the segment. Nothing goes out here while the port is shut: before the peer knows of us, while messages wait for
-//! room, which must not be overtaken, to the process itself, and to a peer that failed.
+//! room, which must not be overtaken, to the process itself, to a peer that failed, and where deaths are to be expected
+//! ([`Shm::expect_deaths`](crate::Shm::expect_deaths)).
 //!
 //! Who calls it: the engine's short paths, and all of this crate that sends or receives.
 

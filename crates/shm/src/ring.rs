@@ -128,6 +128,13 @@ impl Tx {
         self.room.set(self.room.get() - cells);
     }
 
+    /// Leaves no more than `cells` free, as far as we know, until the next `refresh`.
+    pub fn keep_only(&self, cells: u32) {
+        if self.room() > cells {
+            self.limit.set(self.next().wrapping_add(cells * STEP));
+        }
+    }
+
     /// Lets nothing through until the next `refresh`.
     pub fn close(&self) {
         self.room.set(0);

@@ -34,6 +34,8 @@ pub struct Shm {
     pub(crate) announced: Names<Announced>,
     /// Peers caught doing what no correct one does; declared failed by the next `progress`.
     pub(crate) suspects: Vec<u32>,
+    /// Whether nothing goes out on the short path; see [`Shm::expect_deaths`].
+    pub(crate) wary: bool,
     pub(crate) failures: VecDeque<Endpoint>,
     pub(crate) patience: Patience,
     /// With a processor per rank: how it shares one with none.
@@ -231,6 +233,7 @@ impl Shm {
             sends: Names::new(),
             announced: Names::new(),
             suspects: Vec::new(),
+            wary: false,
             failures: VecDeque::new(),
             patience: SHARED,
             mover: None,

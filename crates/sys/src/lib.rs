@@ -4,7 +4,7 @@
 //! * [`lock`]: the one coarse lock, free of cost until threads are asked for, and [`door`], the shortest way in;
 //! * [`doorbell`]: what a waiting process sleeps on, in memory shared with its peers;
 //! * [`memfd`], [`sparse`] and [`unix`]: sealed shared memory, and the sockets that pass it on;
-//! * [`copy`], [`clock`], [`cpus`], [`memory`], [`random`], [`process`]: small necessities.
+//! * [`copy`], [`clock`], [`cpus`], [`memory`], [`random`], [`process`], [`say`]: small necessities.
 //!
 //! Everything works as an ordinary user, without `/dev/shm` and on a read-only root. Nothing here
 //! uses thread-local storage, since the libraries are also loaded with `dlopen`.
@@ -21,6 +21,7 @@ pub mod memfd;
 pub mod memory;
 pub mod process;
 pub mod random;
+pub mod say;
 pub mod slab;
 pub mod span;
 pub mod sparse;

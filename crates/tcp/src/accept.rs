@@ -4,7 +4,6 @@
 //! time, the oldest goes for a new one, and each has [`PATIENCE`]. Nobody else waits for any of them.
 
 use std::collections::VecDeque;
-use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -187,11 +186,9 @@ impl Tcp {
             LINES => " (more of this kind are not shown)",
             _ => "",
         };
-        let line = format!(
-            "yamabiko {version}: rank {me} dropped a TCP connection from {remote}: {why}{last}\n"
-        );
-        // Nobody may read it.
-        let _ = std::io::stderr().write_all(line.as_bytes());
+        sys::say::line(&format!(
+            "yamabiko {version}: rank {me} dropped a TCP connection from {remote}: {why}{last}"
+        ));
     }
 
     /// A caller said something, or hung up.

@@ -122,7 +122,7 @@ fn can_be_interface(word: &str) -> bool {
 fn ports(range: &str) -> Result<(u16, u16), Error> {
     let wrong = || {
         Error(format!(
-            "YAMABIKO_PORT_RANGE is `{range}`; it should be the first and the last port, as in `50000:50100`"
+            "YAMABIKO_PORT_RANGE is `{range}`; it should be the first and the last port, from 1 to 65535, as in `50000:50100`"
         ))
     };
     let (first, last) = range.split_once([':', '-']).ok_or_else(wrong)?;
@@ -184,7 +184,8 @@ mod tests {
         assert_eq!(ports("50000:50100"), Ok((50000, 50100)));
         assert_eq!(ports("7-7"), Ok((7, 7)));
         for wrong in ["", "1", "0:5", "9:5", "1:70000", "a:b"] {
-            assert!(ports(wrong).is_err(), "{wrong}");
+            let told = ports(wrong).unwrap_err().0;
+            assert!(told.contains(wrong) && told.contains("from 1 to 65535"));
         }
     }
 }

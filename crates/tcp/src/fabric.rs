@@ -97,7 +97,7 @@ impl Tcp {
     /// Handles what the reactor told. Returns whether there was anything, and whether data were read
     /// meanwhile.
     #[inline]
-    fn take_events(&mut self, queues: &mut Queues) -> (bool, bool) {
+    pub(crate) fn take_events(&mut self, queues: &mut Queues) -> (bool, bool) {
         let mut events = std::mem::take(&mut self.events);
         self.reactor.take(&mut events);
         let mut read = false;
@@ -128,9 +128,8 @@ impl Tcp {
         }
     }
 
-    /// Does what is due by now. Returns whether anything was.
-    fn take_timers(&mut self, queues: &mut Queues) -> bool {
-        let now = Instant::now();
+    /// Does what is due by `now`. Returns whether anything was.
+    pub(crate) fn take_timers(&mut self, queues: &mut Queues, now: Instant) -> bool {
         self.active.tick(now);
         let mut some = false;
         while let Some(timer) = self.timers.rung(now) {
@@ -141,6 +140,7 @@ impl Tcp {
                 Timer::Accept => self.strangers.knocking = true,
                 Timer::Room => self.room_timer(queues),
                 Timer::Pulse => self.pulse_timer(queues),
+                Timer::Senders => self.senders_timer(queues, now),
             }
         }
         some
@@ -285,8 +285,9 @@ impl Fabric for Tcp {
         if self.strangers.knocking {
             moved |= self.take_callers(queues);
         }
-        if self.timers.next().is_some() && self.clock.is_due() {
-            moved |= self.take_timers(queues);
+        // Some timer is always set.
+        if self.clock.is_due() {
+            moved |= self.take_timers(queues, Instant::now());
         }
         if !self.protocol.dirty.is_empty() {
             moved |= self.pump_all(queues);

@@ -4,8 +4,8 @@
 //! * Without I/O: `frame` (headers), `protocol` with `outgoing`, `incoming` and `endings` (what goes to a peer next,
 //!   what came from it), `handshake`. Tests and fuzzers drive them with bytes.
 //! * With it: listening ([`Tcp::listen`]) and joining (`state`), calling a peer (`dial`), answering callers (`accept`),
-//!   established connections (`stream`), and what watches them all (`reactor`: epoll or io_uring),
-//!   and what is done when a connection finds no descriptor (`room`).
+//!   established connections (`stream`), what watches them all (`reactor`: epoll or io_uring),
+//!   whom to call because nothing comes from him (`senders`), and what is done when a connection finds no descriptor (`room`).
 //!
 //! # How a message travels
 //! Short ones leave with one system call, header and data together, from where they lie. Longer ones bring along as much as the
@@ -45,6 +45,9 @@ mod protocol;
 mod protocol_tests;
 mod reactor;
 mod room;
+mod senders;
+#[cfg(test)]
+mod senders_tests;
 mod slots;
 mod socket;
 mod state;

@@ -6,7 +6,7 @@
 //!
 //! Told of by `accept` and `dial`, whenever they find no room.
 
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -95,9 +95,9 @@ impl Tcp {
         // Closes what waits there, and whoever calls is refused.
         let _ = shutdown(&self.listener, Shutdown::Both);
         let (count, version) = (missing.len(), &self.job.version);
-        let line = format!("yamabiko {version}: {why}; {count} peers are given up\n");
-        // Nobody may read it.
-        let _ = io::stderr().write_all(line.as_bytes());
+        sys::say::line(&format!(
+            "yamabiko {version}: {why}; {count} peers are given up"
+        ));
         for peer in missing {
             self.close_attempts(peer);
             self.routes[peer as usize].dial = None;

@@ -19,9 +19,10 @@ use crate::interfaces::{self, Interface};
 use crate::protocol::Protocol;
 use crate::reactor::{Event, Reactor};
 use crate::room::{Shortage, make_room};
+use crate::senders::{self, Senders};
 use crate::socket::listen_on;
 use crate::stream::{STAGING, Stream};
-use crate::timers::{Rarely, Timers};
+use crate::timers::{Rarely, Timer, Timers};
 use crate::waiting::Waker;
 
 /// The token of the listening socket,
@@ -60,6 +61,7 @@ pub struct Tcp {
     pub(crate) news: Rarely,
     /// Whether `Timer::Pulse` is set.
     pub(crate) watching: bool,
+    pub(crate) senders: Senders,
     pub(crate) active: Active,
     pub(crate) patience: Duration,
     pub(crate) failures: VecDeque<Endpoint>,
@@ -207,6 +209,8 @@ impl Listening {
             }
         }
         make_room(u64::from(size));
+        let mut timers = Timers::default();
+        timers.set(senders::LOOK, Timer::Senders);
         Tcp {
             protocol,
             routes,
@@ -222,10 +226,11 @@ impl Listening {
             listener: self.listener,
             deaf: false,
             shortage: None,
-            timers: Timers::default(),
+            timers,
             clock: Rarely::CLOCK,
             news: Rarely::NEWS,
             watching: false,
+            senders: Senders::default(),
             active: Active::new(),
             patience: self.patience,
             failures: VecDeque::new(),

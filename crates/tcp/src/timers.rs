@@ -17,6 +17,8 @@ pub(crate) enum Timer {
     Room,
     /// Connections that do not confirm what was sent.
     Pulse,
+    /// Peers that are waited for and have never called; always set.
+    Senders,
 }
 
 /// The timers that were set.
@@ -29,8 +31,13 @@ impl Timers {
     /// Rings for `timer` after `time`; returns when that is.
     pub fn set(&mut self, time: Duration, timer: Timer) -> Instant {
         let at = Instant::now() + time;
-        self.heap.push(Reverse((at, timer)));
+        self.set_at(at, timer);
         at
+    }
+
+    /// Rings for `timer` then.
+    pub fn set_at(&mut self, at: Instant, timer: Timer) {
+        self.heap.push(Reverse((at, timer)));
     }
 
     /// When the first of them rings.

@@ -20,11 +20,15 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Lost(what) => write!(f, "the launcher is gone ({what})"),
-            Error::Malformed(what) => write!(f, "the launcher sent a malformed answer ({what})"),
-            Error::Refused(what) => write!(f, "the launcher refused: {what}"),
+            Error::Lost(what) => write!(f, "the launcher (mpiexec) is gone ({what})"),
+            Error::Malformed(what) => {
+                write!(f, "the launcher (mpiexec) sent a malformed answer ({what})")
+            }
+            Error::Refused(what) => write!(f, "the launcher (mpiexec) refused: {what}"),
             Error::Unfit(what) => write!(f, "not fit for the launcher's key-value space: {what}"),
-            Error::Late(what) => write!(f, "the launcher did not answer in time ({what})"),
+            Error::Late(what) => {
+                write!(f, "the launcher (mpiexec) did not answer in time ({what})")
+            }
         }
     }
 }

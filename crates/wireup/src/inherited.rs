@@ -27,7 +27,7 @@ pub(crate) struct Inherited {
 /// Looks for the launcher's socket. `None`: this process was started without one.
 pub(crate) fn find() -> Option<Inherited> {
     let fd: RawFd = number("PMI_FD")?;
-    let rank: u32 = number("PMI_RANK").or_else(|| number("PMI_ID"))?;
+    let rank = expected_rank()?;
     let size: u32 = number("PMI_SIZE")?;
     if fd < 0 || rank >= size {
         return None;
@@ -54,6 +54,11 @@ pub(crate) fn find() -> Option<Inherited> {
         size,
         certain,
     })
+}
+
+/// The rank that the launcher's environment names. A program that a rank starts inherits it without being that rank.
+pub fn expected_rank() -> Option<u32> {
+    number("PMI_RANK").or_else(|| number("PMI_ID"))
 }
 
 fn number<T: std::str::FromStr>(variable: &str) -> Option<T> {

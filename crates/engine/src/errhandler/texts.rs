@@ -75,7 +75,7 @@ const CLASSES: [&str; 63] = [
     "MPI_ERR_UNSUPPORTED_OPERATION: unsupported operation",
     "MPI_ERR_WIN: invalid window",
     "MPI_ERR_RMA_FLAVOR: the window has the wrong flavor",
-    "MPI_ERR_PROC_ABORTED: a peer process has ended",
+    "MPI_ERR_PROC_ABORTED: a peer process has ended or is out of reach",
     "MPI_ERR_VALUE_TOO_LARGE: the value is too large for its type",
     "MPI_ERR_SESSION: invalid session",
     "MPI_ERR_ERRHANDLER: invalid error handler",

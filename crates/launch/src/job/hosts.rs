@@ -281,13 +281,16 @@ impl Job {
             }
         }
         let place = self.on_host(host);
-        self.sinks[1].say(&match stopped {
-            None => format!("mpiexec: its keeper process{place} was killed, and the ranks with it"),
+        let what = match stopped {
+            None => "was killed, and the ranks with it".to_string(),
             Some(seconds) => format!(
-                "mpiexec: its keeper process{place} has been stopped for {seconds} s (as kill -STOP does) and \
-                 cannot watch the ranks, so it was killed, and the ranks with it; to suspend a job, send TSTP to mpiexec"
+                "has been stopped for {seconds} s (as kill -STOP does), so it was killed, and the ranks with it; \
+                 to suspend a job, send TSTP to mpiexec"
             ),
-        });
+        };
+        self.sinks[1].say(&format!(
+            "mpiexec: yamabiko-keeper{place}, the process that starts and watches the ranks, {what}"
+        ));
         if self.cleanup {
             self.course.kill(now);
         }

@@ -2,6 +2,7 @@
 
 use super::Job;
 use crate::channel::SILENCE;
+use crate::hang;
 use crate::pmi::State;
 use crate::verdict::Failure;
 use report::Phase;
@@ -42,9 +43,10 @@ impl Job {
             return;
         }
         let member = &self.members[rank];
-        let process = match (member.pid, self.on_host(member.host)) {
-            (0, host) => host,
-            (pid, host) => format!(" (pid {pid}{host})"),
+        let process = match (failure, member.pid, self.on_host(member.host)) {
+            // What had this number was to become the program, and is gone.
+            (Failure::NotStarted(..), _, host) | (_, 0, host) => host,
+            (_, pid, host) => format!(" (pid {pid}{host})"),
         };
         let doing = match failure {
             // It was aborting, or nowhere.
@@ -81,7 +83,7 @@ impl Job {
             let member = &self.members[rank];
             // One that fails after MPI_Finalize does not end the job, but is perhaps what others wait for.
             let ended = match (member.has_ended(), self.verdict.of(rank)) {
-                (false, _) => String::new(),
+                (false, _) => self.whether_stopped(rank).into(),
                 (true, None) => ", has ended".into(),
                 (true, Some(failure)) => format!(", {failure}"),
             };
@@ -93,6 +95,23 @@ impl Job {
             );
             self.sinks[1].say(&text);
         }
+    }
+
+    /// What to add of a rank whose process is stopped.
+    fn whether_stopped(&self, rank: usize) -> &'static str {
+        let member = &self.members[rank];
+        let record = self.book.read(rank);
+        let stopped = match self.hosts[member.host].place {
+            Some(_) => record.is_some_and(|r| r.stopped),
+            // The program may be a child of what was started.
+            None => {
+                let own = record.map_or(0, |r| r.pid);
+                [member.pid.unsigned_abs(), own]
+                    .into_iter()
+                    .any(hang::is_stopped)
+            }
+        };
+        if stopped { hang::STOPPED } else { "" }
     }
 
     /// Tells which hosts are not ready, so that no rank runs.

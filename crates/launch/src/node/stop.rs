@@ -77,11 +77,27 @@ mod tests {
         assert_eq!(stop.seconds(), 12);
     }
 
+    /// A process that ends with the test, also with one that fails.
+    struct Sleeps(std::process::Child);
+
+    impl Sleeps {
+        fn end(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    impl Drop for Sleeps {
+        fn drop(&mut self) {
+            self.end();
+        }
+    }
+
     #[test]
     fn a_child_that_is_stopped_and_goes_on() {
-        let mut child = std::process::Command::new("sleep");
-        let mut child = child.arg("30").spawn().unwrap();
-        let pid = child.id().cast_signed();
+        let sleep = std::process::Command::new("sleep").arg("30").spawn();
+        let mut child = Sleeps(sleep.unwrap());
+        let pid = child.0.id().cast_signed();
         let next = || {
             let found = (0..1000).find_map(|_| {
                 std::thread::sleep(Duration::from_millis(5));
@@ -95,8 +111,7 @@ mod tests {
         assert_eq!(news_of(pid), None);
         crate::os::kill(pid, libc::SIGCONT);
         assert!(!next());
-        child.kill().unwrap();
-        child.wait().unwrap();
+        child.end();
         assert_eq!(news_of(pid), None);
     }
 }

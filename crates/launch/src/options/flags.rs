@@ -244,16 +244,19 @@ Runs an MPI job on this machine or several. Options take one dash or two.
   -ppn N, -npernode N, --map-by ppr:N:node    so many ranks on each host in turn
   -launcher ssh|rsh|fork            how other hosts are reached (default: ssh; fork: not at all)
   -launcher-exec CMD     reach every host that is named by running CMD HOST COMMAND..., as ssh
-                         would be: this machine, too, and localhost, which need no launcher otherwise
+                         would be: this machine, too, and localhost, which need no launcher otherwise;
+                         beside -launcher ssh or rsh, before or after it, this command is the one that runs
   --oversubscribe --allow-run-as-root --mca K V    accepted, no effect
   --version, --help
 
 Signals: INT, TERM, HUP, USR1, USR2, TSTP and CONT are passed to all ranks; a second INT, TERM or
 HUP kills them, as does TERM or HUP when they have not ended after 10 s. QUIT prints where each rank waits, as does: yamabiko report PID-of-mpiexec
 
-Exit code: that of the first rank that failed, 128 + its signal, or MPI_Abort's code; 124 after
--timeout; 128 + the signal if mpiexec was told by one to kill the ranks; 127 or 126 if a program could not be found or run; 2 for a wrong command line; 1 if a
-host is lost. A host counts as lost when its daemon ends or is silent for 12 seconds, or its keeper
-process is stopped for as long. A daemon ends its ranks when mpiexec is silent for 12 seconds; so suspend a
-job over hosts by TSTP to mpiexec (Ctrl-Z), which tells them, and not by STOP.
+Exit code: that of the first rank that failed, 128 + its signal, or MPI_Abort's code modulo 256
+(1 where that would make 0 of another code); 124 after -timeout; 128 + the signal if mpiexec was
+told by one to kill the ranks; 127 or 126 if a program could not be found or run; 2 for a wrong
+command line; 1 if a host is lost. A host counts as lost when its daemon ends or is silent for
+12 seconds, or yamabiko-keeper, which starts and watches its ranks, is stopped for as long. A daemon
+ends its ranks when mpiexec is silent for 12 seconds; so suspend a job over hosts by TSTP to mpiexec
+(Ctrl-Z), which tells them, and not by STOP.
 ";

@@ -42,8 +42,13 @@ impl Launcher {
 /// Longest name: what the domain name system allows, with a user's name before it.
 const NAME_MAX: usize = 320;
 
+/// The hosts that the option called `name` lists.
+pub(super) fn listed(name: &str, text: &str) -> Result<Vec<Host>, String> {
+    list(text).map_err(|e| format!("{name} {text}: {e}"))
+}
+
 /// `h1,h2:4,[fe80::1]:2`.
-pub(super) fn list(text: &str) -> Result<Vec<Host>, String> {
+fn list(text: &str) -> Result<Vec<Host>, String> {
     let names = text.split(',').map(str::trim).filter(|h| !h.is_empty());
     let hosts = names.map(host).collect::<Result<Vec<_>, _>>()?;
     if hosts.is_empty() {

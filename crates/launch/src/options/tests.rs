@@ -103,6 +103,14 @@ fn hosts_and_launchers() {
     assert_eq!(o.per_host, Some(3));
     let words = ["reach", "-p", "2"].map(OsString::from).to_vec();
     assert_eq!(o.launcher, Launcher::Command(words));
+    // Whichever comes first.
+    for line in [
+        "-launcher rsh -launcher-exec reach x",
+        "-launcher-exec reach -launcher ssh x",
+    ] {
+        let command = Launcher::Command(vec!["reach".into()]);
+        assert_eq!(run(line).unwrap().launcher, command, "{line}");
+    }
     assert_eq!(run("--map-by ppr:2:node x").unwrap().per_host, Some(2));
     assert_eq!(run("--map-by node x").unwrap().per_host, Some(1));
     assert_eq!(run("--map-by core:PE=2 x").unwrap().per_host, None);
@@ -128,11 +136,21 @@ fn errors_are_sentences() {
         ("-n 99999999999 x", "from 1 to"),
         ("-frobnicate x", "unknown option -frobnicate"),
         ("--oversubscribe=3 x", "takes no argument"),
-        ("-host node1:x x", "no number of slots"),
+        ("-host node1:x x", "-host node1:x: x is no number of slots"),
+        ("-hosts a,b: x", "-hosts a,b:: a number of slots is missing"),
+        ("--hosts a:-1 x", "--hosts a:-1: -1 is no number of slots"),
         ("-f bad x", "bad: line 2: x is no number"),
         ("-ppn 0 x", "ranks on each host"),
         ("--map-by ppr:2:socket x", "ppr:N:node"),
         ("-launcher slurm x", "-launcher-exec"),
+        (
+            "-launcher-exec reach -launcher fork x",
+            "so -launcher-exec would do nothing",
+        ),
+        (
+            "-launcher fork -rsh-agent reach x",
+            "so -rsh-agent would do nothing",
+        ),
         ("-timeout never x", "seconds"),
         ("-timeout -1 x", "seconds"),
         (

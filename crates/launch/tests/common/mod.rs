@@ -6,12 +6,14 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// No job of these tests may take longer; what must be quick has its own limit.
 pub const PATIENCE: Duration = Duration::from_secs(20);
+/// How often such a wait looks at the clock.
+const LOOK: Duration = Duration::from_millis(100);
 /// A job that takes longer has not been ended but has come to its own end (the ranks of these tests
 /// last 30 s). The promise is shorter: `course` keeps it in simulated time, and the stage `kills`
 /// measures it; a crowded machine must not fail these tests.
@@ -159,29 +161,32 @@ impl Running {
         );
     }
 
-    /// Waits until `text` stands on standard error.
-    pub fn wait_for_error(&mut self, text: &str) {
-        self.wait_until(|r| String::from_utf8_lossy(&r.stderr).contains(text), text);
+    /// Waits until `text` stands on standard error; how long that took, as [`Running::wait_until`] counts.
+    pub fn wait_for_error(&mut self, text: &str) -> Duration {
+        self.wait_until(|r| String::from_utf8_lossy(&r.stderr).contains(text), text)
     }
 
-    fn wait_until(&mut self, found: impl Fn(&Running) -> bool, what: &str) {
-        let deadline = Instant::now() + PATIENCE;
+    /// Waits for it, and says for how long. Time in which this process did not run hardly counts, as mpiexec's did not run then either.
+    fn wait_until(&mut self, found: impl Fn(&Running) -> bool, what: &str) -> Duration {
+        let (mut waited, mut looked) = (Duration::ZERO, Instant::now());
         while !found(self) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match self
-                .output
-                .as_ref()
-                .expect("still reading")
-                .recv_timeout(left)
-            {
-                Ok(piece) => self.take(piece),
-                Err(_) => panic!(
-                    "never saw {what:?}; stdout {:?}, stderr {:?}",
-                    String::from_utf8_lossy(&self.stdout),
-                    String::from_utf8_lossy(&self.stderr)
-                ),
+            let output = self.output.as_ref().expect("still reading");
+            let piece = output.recv_timeout(LOOK);
+            let ended = piece == Err(RecvTimeoutError::Disconnected);
+            assert!(
+                !ended && waited <= PATIENCE,
+                "never saw {what:?}; stdout {:?}, stderr {:?}",
+                String::from_utf8_lossy(&self.stdout),
+                String::from_utf8_lossy(&self.stderr)
+            );
+            if let Ok(piece) = piece {
+                self.take(piece);
             }
+            let now = Instant::now();
+            waited += (now - looked).min(2 * LOOK);
+            looked = now;
         }
+        waited
     }
 
     fn take(&mut self, (is_error, bytes): (bool, Vec<u8>)) {

@@ -6,6 +6,7 @@ use boundary::UserBuf;
 use proptest::prelude::*;
 
 use super::{Light, Post, Posted, Slot, Unexpected, has_ordinary};
+use crate::queues::{Queues, Receive};
 use crate::words::{Context, Cookie, Endpoint, Source, TagSel};
 
 /// Sources of the model, numbered from 0.
@@ -311,6 +312,28 @@ fn awaited_sources() {
     assert!(posted.sources().contains(&Endpoint(3)));
     posted.take(Endpoint(3), context, 2);
     assert!(!posted.sources().contains(&Endpoint(3)));
+}
+
+/// Probes that named a source in vain are told of once.
+#[test]
+fn awaited_by_probes() {
+    let mut queues = Queues::with(&Rc::new(Light::new(4)));
+    let receive = Receive {
+        data: layout::Data::bytes(UserBuf::NULL, 0),
+        cookie: Cookie(1),
+    };
+    let (context, tag) = (Context(1), TagSel::Any);
+    queues
+        .posted
+        .post(Source::From(Endpoint(2)), context, tag, receive);
+    for from in [Source::From(Endpoint(1)), Source::Any] {
+        queues.note_vain_probe(from);
+    }
+    // No process has that number.
+    queues.note_vain_probe(Source::From(Endpoint(4)));
+    let told = queues.take_awaited();
+    assert!(told.into_iter().eq([Endpoint(1), Endpoint(2)]));
+    assert!(queues.take_awaited().into_iter().eq([Endpoint(2)]));
 }
 
 /// Matching the last of many must not walk over the others: 100,000 entries, taken from the back.

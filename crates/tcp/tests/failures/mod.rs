@@ -251,23 +251,31 @@ fn given_up_in_mid_call(net: &Net) {
     });
 }
 
-/// A rank has given up another, which learns that when it calls.
+/// A rank has given up two others, which wait for it: they learn that, be it with a receive or with nothing but probes.
 fn given_up(net: &Net) {
-    launch("given up", 2, |me, map| {
-        let mut rank = Rank::new(Matched::new(join(impatient(net), map, me, 2)), me, 2);
+    launch("given up", 3, |me, map| {
+        let mut rank = Rank::new(Matched::new(join(impatient(net), map, me, 3)), me, 3);
         if me == 0 {
             rank.t.peer_failed(Endpoint(1));
+            rank.t.peer_failed(Endpoint(2));
         }
-        rank.meet(map, 1, 2);
+        rank.meet(map, 1, 3);
+        let from = Source::From(Endpoint(0));
         if me == 1 {
-            let from = Source::From(Endpoint(0));
             let never = rank.irecv(from, WORLD, TagSel::Any, data(&mut []));
-            rank.t.seek_senders();
             assert_eq!(rank.wait(never).outcome, Outcome::PeerFailed);
-            let reason = failure(&mut rank, 0);
+        }
+        if me > 0 {
+            let reason = loop {
+                if rank.t.next_failure() == Some(Endpoint(0)) {
+                    break rank.t.fabric().reason(Endpoint(0)).unwrap().to_string();
+                }
+                assert_eq!(rank.t.probe(from, WORLD, TagSel::Any), None);
+                rank.poll();
+            };
             assert!(reason.contains("can't be reached"), "{reason}");
         }
-        rank.meet(map, 2, 2);
+        rank.meet(map, 2, 3);
     });
 }
 

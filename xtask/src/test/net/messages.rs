@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-pub(super) const TESTS: [(&str, Test); 13] = [
+pub(super) const TESTS: [(&str, Test); 14] = [
     ("net/messages between two hosts", two_hosts),
     ("net/messages by IPv6", version_6),
     ("net/messages of 32 ranks on four hosts", many),
@@ -23,6 +23,7 @@ pub(super) const TESTS: [(&str, Test); 13] = [
         "net/messages given up, as the launcher tells",
         given_up_told,
     ),
+    ("net/messages polled for in vain", polled),
     ("net/messages while a rank is stopped", rank_stopped),
     ("net/messages among strangers' connections", strangers),
     ("net/messages under Hydra", hydra),
@@ -32,7 +33,7 @@ pub(super) const TESTS: [(&str, Test); 13] = [
 pub(super) fn compile() -> Result {
     let bin = folder();
     std::fs::create_dir_all(&bin).map_err(|e| format!("{}: {e}", bin.display()))?;
-    for name in ["talk", "alltoall", "pingpong", "severed"] {
+    for name in ["talk", "alltoall", "pingpong", "polling", "severed"] {
         let mut mpicc = Command::new(build::prefix(false).join("bin/mpicc"));
         mpicc.args([
             "-std=c11",
@@ -160,24 +161,30 @@ fn unreachable(ground: &Ground, _: bool) -> Result {
 
 /// Two ranks that can't reach each other: who waits for the other that gave up finds out by itself.
 fn given_up(ground: &Ground, _: bool) -> Result {
-    severed(ground, &[], Duration::from_secs(60))
+    severed(ground, "severed", &[], Duration::from_secs(60))
 }
 
 /// The same, where the launcher tells who has ended.
 fn given_up_told(ground: &Ground, _: bool) -> Result {
     let limit = Duration::from_secs(40);
-    severed(ground, &["-disable-auto-cleanup"], limit)
+    severed(ground, "severed", &["-disable-auto-cleanup"], limit)
 }
 
-fn severed(ground: &Ground, options: &[&str], limit: Duration) -> Result {
+/// Two ranks that can't reach each other, and only poll: both find out.
+fn polled(ground: &Ground, _: bool) -> Result {
+    severed(ground, "polling", &[], Duration::from_secs(60))
+}
+
+/// Runs a program in which ranks 0 and 1, which can't reach each other, find that out.
+fn severed(ground: &Ground, name: &str, options: &[&str], limit: Duration) -> Result {
     for (host, other) in [(2, 3), (3, 2)] {
         for (family, address) in [("-4", netlab::v4(other)), ("-6", netlab::v6(other))] {
             let mut cut = ground.lab.command(host, "ip");
             process::run(cut.args([family, "route", "add", "unreachable", &address]))?;
         }
     }
-    let severed = program("severed");
-    let job = ["-hosts", "h2,h3,h1", "-n", "3", &severed];
+    let program = program(name);
+    let job = ["-hosts", "h2,h3,h1", "-n", "3", &program];
     let said = ground
         .start(&[options, &job].concat())?
         .ends(Some(0), limit)?;

@@ -1,0 +1,36 @@
+/* A rank is killed while the others go on (mpiexec -disable-auto-cleanup): short sends to it fail soon, although they would fit the
+ * memory that it shared, and although their sender does nothing but send.
+ */
+#include "check.h"
+#include <signal.h>
+#include <unistd.h>
+
+/* Sends, and milliseconds between them: fewer than fit, and time enough for the launcher. */
+enum { VICTIM = 1, MOST = 50, PAUSE_MS = 100 };
+
+int main(int argc, char **argv)
+{
+    t_init(&argc, &argv);
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    int word = 7;
+    /* Both know each other, and nothing is under way. */
+    if (t_rank == 0)
+        OK(MPI_Send(&word, 1, MPI_INT, VICTIM, 1, MPI_COMM_WORLD));
+    if (t_rank == VICTIM) {
+        OK(MPI_Recv(&word, 1, MPI_INT, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        kill(getpid(), SIGKILL);
+    }
+    if (t_rank == 0) {
+        int sent = 0, code = MPI_SUCCESS;
+        while (sent < MOST && code == MPI_SUCCESS) {
+            t_sleep_ms(PAUSE_MS);
+            code = MPI_Send(&word, 1, MPI_INT, VICTIM, 2, MPI_COMM_WORLD);
+            sent += code == MPI_SUCCESS;
+        }
+        FAILS(code, MPI_ERR_PROC_ABORTED);
+        FAILS(MPI_Send(&word, 1, MPI_INT, VICTIM, 2, MPI_COMM_WORLD), MPI_ERR_PROC_ABORTED);
+        printf("ok unheard\n");
+    }
+    OK(MPI_Finalize());
+    return 0;
+}
