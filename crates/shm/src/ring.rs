@@ -130,9 +130,7 @@ impl Tx {
 
     /// Leaves no more than `cells` free, as far as we know, until the next `refresh`.
     pub fn keep_only(&self, cells: u32) {
-        if self.room() > cells {
-            self.limit.set(self.next().wrapping_add(cells * STEP));
-        }
+        self.room.set(self.room.get().min(cells));
     }
 
     /// Lets nothing through until the next `refresh`.
