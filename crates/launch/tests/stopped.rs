@@ -93,15 +93,15 @@ fn a_keeper_that_is_stopped_is_told_and_ends_the_job() {
 /// A rank that is stopped is what the others wait for: the hang report says so, wherever the rank is.
 #[test]
 fn a_rank_that_is_stopped_is_shown_as_such() {
-    for line in ["-n 3 SCRIPTS/sleep.sh", &two("-n 3 SCRIPTS/sleep.sh")] {
+    for line in ["-n 4 SCRIPTS/sleep.sh", &two("-n 4 SCRIPTS/sleep.sh")] {
         let mut job = start(line);
-        job.wait_for("ready", 3);
-        wait_until(|| named(&job, "sleep").len() == 3);
-        // On either host, where there are two.
+        job.wait_for("ready", 4);
+        wait_until(|| named(&job, "sleep").len() == 4);
+        // Where there are two hosts, these are on both.
         let ranks = named(&job, "sleep");
-        let stopped = [ranks[0], ranks[2]].map(Stopped::new);
+        let stopped = [ranks[0], ranks[1], ranks[3]].map(Stopped::new);
         job.signal("QUIT");
-        job.wait_for_error("rank 2 (pid ");
+        job.wait_for_error("rank 3 (pid ");
         drop(stopped);
         job.signal("TERM");
         let outcome = job.finish();
@@ -114,7 +114,7 @@ fn a_rank_that_is_stopped_is_shown_as_such() {
             line.unwrap_or_default().contains(", stopped): ")
         };
         let all: Vec<bool> = ranks.into_iter().map(told).collect();
-        assert_eq!(all, [true, false, true], "{line}: {outcome:?}");
+        assert_eq!(all, [true, true, false, true], "{line}: {outcome:?}");
     }
 }
 
