@@ -18,6 +18,7 @@ mod fuzz;
 mod ground;
 mod guest;
 mod hpcc;
+mod icount;
 mod imb;
 mod install;
 mod job;
@@ -39,7 +40,7 @@ use std::time::Instant;
 /// Arguments of `test`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which: tidy gen build unit fuzz over net install bench c fortran fmpl blacs cad guest kills cross imb mpi4py hpcc scalapack (all of them if none is named)
+    /// Which: tidy gen build unit fuzz over net install bench icount c fortran fmpl blacs cad guest kills cross imb mpi4py hpcc scalapack (all of them if none is named)
     stages: Vec<String>,
     /// Only tests whose name contains this
     #[arg(long)]
@@ -138,6 +139,7 @@ const COURSE: [&[Lane]; 3] = [
     &[&[
         ("install", install::run),
         ("bench", bench::run),
+        ("icount", icount::run),
         ("c", ctests::run),
         ("fortran", fortran::run),
         ("fmpl", fmpl::run),

@@ -10,9 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BATCH = 16, TAG = 7, GO = 8, ARRIVAL_MICROSECONDS = 20000 };
+enum { BATCH = 16, TAG = 7, GO = 8, ARRIVAL_MICROSECONDS = 20000, LONG = 65536 };
 
 static char data[BATCH][64];
+static char long_data[BATCH][LONG];
 static MPI_Request requests[BATCH];
 static MPI_Status status;
 
@@ -21,6 +22,11 @@ static MPI_Status status;
 COUNTED counted_isend(void) {
     for (int i = 0; i < BATCH; i++)
         MPI_Isend(data[i], 4, MPI_CHAR, 1, TAG, MPI_COMM_WORLD, &requests[i]);
+}
+
+COUNTED counted_isend_long(void) {
+    for (int i = 0; i < BATCH; i++)
+        MPI_Isend(long_data[i], LONG, MPI_CHAR, 1, TAG, MPI_COMM_WORLD, &requests[i]);
 }
 
 COUNTED counted_irecv(void) {
@@ -55,8 +61,24 @@ static void complete_all(void) {
         MPI_Request_get_status(requests[i], &flag, MPI_STATUS_IGNORE);
 }
 
+/* Has messages that are there looked at: they become unexpected ones. */
+static void take_in(void) {
+    for (int i = 0, flag; i < BATCH; i++)
+        MPI_Iprobe(1, TAG + BATCH, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+}
+
 static void counted_side(const char *call) {
-    if (!strcmp(call, "isend") || !strcmp(call, "wait_send")) {
+    if (!strcmp(call, "isend_long")) {
+        counted_isend_long();
+        MPI_Waitall(BATCH, requests, MPI_STATUSES_IGNORE);
+        go(1);
+    } else if (!strcmp(call, "irecv_unexpected")) {
+        go(1);
+        usleep(2 * ARRIVAL_MICROSECONDS);
+        take_in();
+        counted_irecv();
+        MPI_Waitall(BATCH, requests, MPI_STATUSES_IGNORE);
+    } else if (!strcmp(call, "isend") || !strcmp(call, "wait_send")) {
         counted_isend();
         complete_all();
         if (!strcmp(call, "isend"))
@@ -83,13 +105,16 @@ static void counted_side(const char *call) {
 }
 
 static void other_side(const char *call) {
-    int receives = !strcmp(call, "isend") || !strcmp(call, "wait_send") || !strcmp(call, "send");
+    int is_long = !strcmp(call, "isend_long");
+    int receives =
+        is_long || !strcmp(call, "isend") || !strcmp(call, "wait_send") || !strcmp(call, "send");
     if (!receives)
         go(0);
     usleep(ARRIVAL_MICROSECONDS);
     for (int i = 0; i < BATCH; i++)
         if (receives)
-            MPI_Recv(data[i], 4, MPI_CHAR, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Recv(is_long ? long_data[i] : data[i], is_long ? LONG : 4, MPI_CHAR, 0, TAG,
+                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         else
             MPI_Send(data[i], 4, MPI_CHAR, 0, TAG, MPI_COMM_WORLD);
     if (receives)
