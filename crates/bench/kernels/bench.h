@@ -7,7 +7,7 @@
  * (time to spend on each value; words that choose what is measured and how, "-" for none) and prints
  *
  *   library NAME           once, first: what it runs on
- *   point VALUE FIGURE     for each VALUE, in that order
+ *   point VALUE FIGURE     for each VALUE, in that order; FIGURE is - where there is none to be had
  *   end
  *
  * from one process, and nothing else: whatever it has to say besides goes to standard error. The clock
@@ -74,7 +74,10 @@ BENCH_FUNCTION void bench_library(const char *name) {
 }
 
 BENCH_FUNCTION void bench_point(int i, double figure) {
-    printf("point %s %.9g\n", bench.values[i], figure);
+    if (figure != figure)
+        printf("point %s -\n", bench.values[i]);
+    else
+        printf("point %s %.9g\n", bench.values[i], figure);
 }
 
 BENCH_FUNCTION void bench_end(void) {

@@ -6,7 +6,7 @@ use crate::peers::{self, Wanted};
 use crate::plan::{self, Planned};
 use crate::report::{Report, Series, bases};
 use crate::runner::{self, Plan};
-use crate::{Result, busy, experiments, plot, process, table};
+use crate::{Result, busy, experiments, plot, process, progress, table};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
@@ -32,11 +32,20 @@ times as many as wanted; if none of the first counts, it is left at that, and wh
 Machines whose processors are sometimes near each other and sometimes far have tables \
 for both.
 
+The experiments of kacc ask what of an operation goes on while the ranks compute. There each library takes part in each \
+way in which it can be made to progress, by name: yamabiko-EXECUTOR with each executor that `yamabiko info` calls usable \
+here, cad-EXECUTOR the same without MPI, others -calls (only in calls) and -async (with their progress thread; Open MPI \
+has none). yamabiko, mpich ... without more have explicit messages there. Time lost is elapsed time less the number \
+of products times that of one alone, which is measured before and after; where it changed by more than 5 % three times \
+over, there is no figure.
+
 Examples:
   yamabiko bench all --against mpich                     a tour of some minutes
   yamabiko bench latency --against mpich,openmpi --sizes 8,1k,64k
   yamabiko bench collectives --only allreduce --ranks 4 --rounds 15
   yamabiko bench fmpl --against mpich --base raw
+  yamabiko bench kacc --against mpich,openmpi,impi       with their progress threads off (-calls) and on (-async)
+  yamabiko bench kacc-time --base cad-inline             figure 6, related to CAD's graphs that progress in calls
   yamabiko bench fmpl-latency --against scalapack-mpich=/  with the BLACS of Debian's libscalapack-mpich2.2
   yamabiko bench bandwidth --against yamabiko=/opt/old   another installation of Yamabiko
   yamabiko bench latency --env YAMABIKO_FABRICS=self,tcp --json tcp.json --svg tcp.svg";
@@ -75,6 +84,13 @@ pub struct Args {
     /// A variable for compilers and runs; the libraries' own are otherwise unset
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     pub env: Vec<(String, String)>,
+    /// Hosts on which to start the ranks in turn, instead of here. They are network namespaces of this machine, one of
+    /// which this runs in: the experiments of kacc take its clock for that of all
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    pub hosts: Vec<String>,
+    /// What runs a command on a host, called as ssh is
+    #[arg(long, value_name = "FILE", default_value = "ssh", requires = "hosts")]
+    pub shell: PathBuf,
     /// Longest that a run may take, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..=86400))]
     pub limit: u32,
@@ -147,7 +163,12 @@ pub fn run(args: &Args, prefix: &Path) -> Result<Answer> {
     let plan = plan::of(args)?;
     process::catch_interrupts()?;
     let say = |text: &str| eprintln!("{text}");
-    let implementations = implementations(args, prefix, &say)?;
+    let mut implementations = implementations(args, prefix, &say)?;
+    if plan.iter().any(Planned::sets_progress) {
+        let ways = progress::ways(&implementations, !args.hosts.is_empty())?;
+        implementations.extend(ways);
+    }
+    check_base(&args.base, &implementations)?;
     let limits = Limits {
         run: Duration::from_secs(args.limit.into()),
         milliseconds: MILLISECONDS[usize::from(args.quick)],
@@ -194,16 +215,20 @@ fn implementations(args: &Args, prefix: &Path, say: &dyn Fn(&str)) -> Result<Vec
             .iter()
             .map(|(name, value)| (name.into(), value.into()));
         one.environment.extend(variables);
-    }
-    if !all.iter().any(|one| one.name == args.base) {
-        let names: Vec<_> = all.iter().map(|one| one.name.as_str()).collect();
-        return Err(format!(
-            "--base {}: there are {}",
-            args.base,
-            names.join(", ")
-        ));
+        if !args.hosts.is_empty() {
+            one.on_hosts(&args.hosts, &args.shell);
+        }
     }
     Ok(all)
+}
+
+/// That somebody has the name whose figures the others' are divided by.
+fn check_base(base: &str, all: &[Implementation]) -> Result<()> {
+    let names: Vec<_> = all.iter().map(|one| one.name.as_str()).collect();
+    match names.contains(&base) {
+        true => Ok(()),
+        false => Err(format!("--base {base}: there are {}", names.join(", "))),
+    }
 }
 
 /// Measures one panel after the other.
@@ -392,14 +417,10 @@ pub(crate) mod tests {
     #[test]
     fn the_base_is_one_of_them() {
         let of = |words: &str| implementations(&asked(words).unwrap(), Path::new("/p"), &|_| {});
-        let names: Vec<_> = of("bench all --base raw")
-            .unwrap()
-            .into_iter()
-            .map(|i| i.name)
-            .collect();
-        assert_eq!(names, ["yamabiko", "fmpl", "blacs", "raw"]);
+        let all = of("bench all").unwrap();
+        assert_eq!(check_base("raw", &all), Ok(()));
         assert!(
-            of("bench all --base mpich")
+            check_base("mpich", &all)
                 .unwrap_err()
                 .contains("there are yamabiko, fmpl, blacs, raw")
         );
@@ -408,6 +429,15 @@ pub(crate) mod tests {
             all.iter()
                 .all(|one| one.environment == [("A".into(), "b=c".into())])
         );
+    }
+
+    #[test]
+    fn ranks_start_on_hosts() {
+        let words = "bench kacc --hosts h1,h2 --shell /sh";
+        let all = implementations(&asked(words).unwrap(), Path::new("/p"), &|_| {}).unwrap();
+        assert_eq!(all[0].launcher[2..], ["/sh", "-hosts", "h1,h2", "-n"]);
+        assert!(all.last().unwrap().launcher.is_empty());
+        assert!(asked("bench kacc --shell /sh").is_err());
     }
 
     #[test]

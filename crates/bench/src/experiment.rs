@@ -10,6 +10,11 @@ use serde::{Serialize, Serializer};
 pub enum Interface {
     /// A program for MPI, compiled by `mpicc`, started by `mpiexec`.
     Mpi,
+    /// A program for MPI whose operations go on while it computes, in one of the ways that the library has: each way
+    /// takes part as an implementation of its own.
+    Progress,
+    /// A program for CAD alone, with each of its executors, started by `mpiexec` as well.
+    Cad,
     /// A program for FMPL, started by `mpiexec` as well.
     Fmpl,
     /// A program for BLACS, whatever that is built on.
@@ -80,6 +85,8 @@ pub struct Panel {
     pub printed: &'static [Printed],
     /// Ranks, if other than the experiment's.
     pub ranks: Option<u32>,
+    /// Processors that its kernel keeps to, if it does.
+    pub processors: Option<u32>,
     /// Whether the axis plays no part; the only value is then 0.
     pub single: bool,
 }
@@ -95,6 +102,7 @@ impl Panel {
         others: &[],
         printed: &[],
         ranks: None,
+        processors: None,
         single: false,
     };
 
@@ -113,9 +121,9 @@ impl Panel {
 pub struct Printed {
     /// What it is of, in the paper's words.
     pub what: &'static str,
-    /// The value of the axis.
-    pub value: u64,
-    /// The figure, in the panel's unit.
+    /// The value of the axis; none: that at which it was best, which the paper leaves open.
+    pub value: Option<u64>,
+    /// The figure, in the panel's unit; at its best: times that of something else.
     pub figure: f64,
 }
 
@@ -124,7 +132,16 @@ impl Printed {
     pub const fn new(what: &'static str, value: u64, figure: f64) -> Printed {
         Printed {
             what,
-            value,
+            value: Some(value),
+            figure,
+        }
+    }
+
+    /// So many times something, at the value at which that is least.
+    pub const fn at_best(what: &'static str, figure: f64) -> Printed {
+        Printed {
+            what,
+            value: None,
             figure,
         }
     }
@@ -165,6 +182,11 @@ pub const MICROSECONDS: Unit = Unit {
 /// Milliseconds.
 pub const MILLISECONDS: Unit = Unit {
     name: "ms",
+    ..MICROSECONDS
+};
+/// Nanoseconds.
+pub const NANOSECONDS: Unit = Unit {
+    name: "ns",
     ..MICROSECONDS
 };
 /// Gigabytes (10^9) in a second.

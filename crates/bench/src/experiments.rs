@@ -2,6 +2,7 @@
 //! not an MPI program, `experiment::Interface` and `implementation` say how it is compiled and started.
 
 mod fmpl;
+mod kacc;
 
 use crate::experiment::{
     Axis, Experiment, GIGABYTES, Interface, MESSAGES, MILLISECONDS, PERCENT_GAINED, PERCENT_SPENT,
@@ -266,13 +267,26 @@ pub static ALL: &[Experiment] = &[
     fmpl::BCAST,
     fmpl::BCAST_BANDWIDTH,
     fmpl::REDUCE,
+    kacc::LOST,
+    kacc::TIME,
+    kacc::TEST,
+    kacc::CHAIN,
+    kacc::ALLREDUCE,
+    kacc::CROWDED,
 ];
 
 /// Names for several experiments: all whose name begins with this and `-`. With a sentence for the help.
-pub static GROUPS: &[(&str, &str)] = &[(
-    "fmpl",
-    "The experiments of the paper on FMPL, beside what it prints: all that follow here with that name",
-)];
+pub static GROUPS: &[(&str, &str)] = &[
+    (
+        "fmpl",
+        "The experiments of the paper on FMPL, beside what it prints: all that follow here with that name",
+    ),
+    (
+        "kacc",
+        "The experiments of the paper on KACC, and others on operations behind which the ranks compute, with each \
+         executor and with the others' progress threads on and off: all that follow here with that name",
+    ),
+];
 
 /// Whether `asked` is this experiment's name or that of its group.
 pub fn is_meant(experiment: &Experiment, asked: &str) -> bool {
@@ -329,7 +343,8 @@ mod tests {
                     .collect();
                 assert!(panel.variants.iter().all(|w| !w.is_empty()), "{name}");
                 // They become arguments and parts of file names.
-                let plain = |c: char| c.is_ascii_lowercase() || c == '_' || c == '-';
+                let plain =
+                    |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-".contains(c);
                 assert!(
                     words.iter().all(|w| !w.is_empty() && w.chars().all(plain)),
                     "{words:?}"
@@ -363,10 +378,10 @@ mod tests {
         for experiment in ALL {
             for panel in experiment.panels {
                 for one in panel.printed {
-                    let measured = match panel.single {
-                        true => one.value == 0,
-                        false => experiment.axis.values.contains(&one.value),
-                    };
+                    let measured = one.value.is_none_or(|value| match panel.single {
+                        true => value == 0,
+                        false => experiment.axis.values.contains(&value),
+                    });
                     assert!(measured && one.figure > 0.0, "{}: {one:?}", panel.name);
                 }
             }

@@ -29,6 +29,31 @@ const FOREIGN: [&str; 15] = [
     "LD_",
 ];
 
+/// So many ranks a host may have.
+const SLOTS: u32 = 64;
+
+/// Whose launcher it is, which decides how that is told of hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Launcher {
+    /// Ours.
+    Yamabiko,
+    /// Hydra, of MPICH and Intel MPI.
+    Hydra,
+    /// PRRTE, of Open MPI.
+    Prte,
+}
+
+/// How a library can be made to progress while its caller computes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Progress {
+    /// Not at all: only in its calls.
+    Calls,
+    /// By a thread, if these variables are set.
+    Thread(&'static [(&'static str, &'static str)]),
+    /// By the executors that the installation of Yamabiko in this folder has.
+    Executors(PathBuf),
+}
+
 /// An implementation.
 #[derive(Clone, Debug)]
 pub struct Implementation {
@@ -47,6 +72,14 @@ pub struct Implementation {
     pub environment: Vec<(OsString, OsString)>,
     /// More of them, if there are more ranks than processors.
     pub crowded: Vec<(OsString, OsString)>,
+    /// Whose launcher it is.
+    pub kind: Launcher,
+    /// More variables, if the ranks are on several hosts.
+    pub remote: Vec<(OsString, OsString)>,
+    /// How it can be made to progress while its caller computes.
+    pub progress: Progress,
+    /// What a line on standard error has in it where what is set here has no effect; such a run is not one of this.
+    pub vain: Option<&'static str>,
 }
 
 /// What a report says of an implementation.
@@ -75,13 +108,30 @@ impl Implementation {
             launcher: vec![mpiexec.into(), "-n".into()],
             environment: Vec::new(),
             crowded: Vec::new(),
+            kind: Launcher::Hydra,
+            remote: Vec::new(),
+            progress: Progress::Calls,
+            vain: None,
         }
     }
 
     /// The installation of Yamabiko in `prefix`.
     pub fn yamabiko(name: &str, prefix: &Path) -> Implementation {
         let bin = prefix.join("bin");
-        Implementation::mpi(name, bin.join("mpicc"), bin.join("mpiexec"))
+        Implementation {
+            kind: Launcher::Yamabiko,
+            progress: Progress::Executors(prefix.to_path_buf()),
+            ..Implementation::mpi(name, bin.join("mpicc"), bin.join("mpiexec"))
+        }
+    }
+
+    /// CAD of the installation of Yamabiko in `prefix`. Its programs need no MPI library to be linked with.
+    pub fn cad(name: &str, prefix: &Path) -> Implementation {
+        Implementation {
+            interface: Interface::Cad,
+            libraries: [libraries(&prefix.join("lib")), vec!["-lcad".into()]].concat(),
+            ..Implementation::fmpl(name, prefix)
+        }
     }
 
     /// FMPL of the installation of Yamabiko in `prefix`. Its programs need no MPI library to be linked with.
@@ -122,7 +172,38 @@ impl Implementation {
             launcher: Vec::new(),
             environment: Vec::new(),
             crowded: Vec::new(),
+            kind: Launcher::Yamabiko,
+            remote: Vec::new(),
+            progress: Progress::Calls,
+            vain: None,
         }
+    }
+
+    /// From now on its ranks start on these hosts in turn, by `shell`, which is called as ssh is. What has no launcher
+    /// stays here.
+    pub fn on_hosts(&mut self, hosts: &[String], shell: &Path) {
+        let Some(count) = self.launcher.pop() else {
+            return;
+        };
+        let list = hosts.join(",");
+        let slots: Vec<_> = hosts.iter().map(|host| format!("{host}:{SLOTS}")).collect();
+        let slots = slots.join(",");
+        let before: &[&str] = match self.kind {
+            Launcher::Yamabiko => &["-launcher-exec"],
+            Launcher::Hydra => &["-launcher", "ssh", "-launcher-exec"],
+            Launcher::Prte => &["--prtemca", "plm_ssh_agent"],
+        };
+        let after: &[&str] = match self.kind {
+            Launcher::Yamabiko => &["-hosts", &list],
+            Launcher::Hydra => &["-hosts", &list, "-ppn", "1"],
+            // Namespaces count their processors from 0: bound, all ranks would share the first.
+            Launcher::Prte => &["--bind-to", "none", "--map-by", "node", "--host", &slots],
+        };
+        self.launcher.extend(before.iter().map(OsString::from));
+        self.launcher.push(shell.into());
+        self.launcher.extend(after.iter().map(OsString::from));
+        self.launcher.push(count);
+        self.environment.append(&mut self.remote);
     }
 
     /// Sets a variable.
@@ -258,6 +339,42 @@ mod tests {
             (fmpl.interface, blacs.interface),
             (Interface::Fmpl, Interface::Blacs)
         );
+    }
+
+    #[test]
+    fn cad_is_linked_from_the_prefix() {
+        let cad = Implementation::cad("c", Path::new("/p"));
+        let compile = process::shown(&cad.compile(Path::new("k.c"), Path::new("k")));
+        assert!(
+            compile.ends_with("-I/p/include -o k k.c -L/p/lib -Wl,-rpath,/p/lib -lcad"),
+            "{compile}"
+        );
+        assert_eq!(
+            (cad.interface, &cad.launcher[0]),
+            (Interface::Cad, &"/p/bin/mpiexec".into())
+        );
+    }
+
+    #[test]
+    fn launchers_are_told_of_hosts() {
+        let on_hosts = |mut one: Implementation| {
+            one.on_hosts(&["a".into(), "b".into()], Path::new("/sh"));
+            process::shown(&one.start(Path::new("/k"), 3, false))
+        };
+        let ours = Implementation::yamabiko("ours", Path::new("/p"));
+        let expected = "/p/bin/mpiexec -launcher-exec /sh -hosts a,b -n 3 /k";
+        assert_eq!(on_hosts(ours), expected);
+        let mut peer = Implementation::mpi("peer", "/q/mpicc".into(), "/q/mpiexec".into());
+        peer.remote = vec![("FAR".into(), "1".into())];
+        let mut far = peer.clone();
+        far.on_hosts(&["a".into()], Path::new("/sh"));
+        assert_eq!(far.environment, peer.remote);
+        let expected = "/q/mpiexec -launcher ssh -launcher-exec /sh -hosts a,b -ppn 1 -n 3 /k";
+        assert_eq!(on_hosts(peer.clone()), expected);
+        peer.kind = Launcher::Prte;
+        let expected = "/q/mpiexec --prtemca plm_ssh_agent /sh --bind-to none --map-by node --host a:64,b:64 -n 3 /k";
+        assert_eq!(on_hosts(peer), expected);
+        assert_eq!(on_hosts(Implementation::raw()), "/k");
     }
 
     #[test]

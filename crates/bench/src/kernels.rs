@@ -145,7 +145,11 @@ impl Workshop {
     ) -> Result<Vec<f64>> {
         let program = self.program(implementation, experiment)?;
         let one = &self.implementations[implementation];
-        let crowded = arguments.ranks as usize > self.processors;
+        let kept_to = arguments
+            .panel
+            .processors
+            .map_or(usize::MAX, |n| n as usize);
+        let crowded = arguments.ranks as usize > self.processors.min(kept_to);
         let mut command = one.start(&program, arguments.ranks, crowded);
         command.args(arguments.words(self.limits.milliseconds));
         // The well-known launchers read it; seconds.
@@ -164,6 +168,13 @@ impl Workshop {
         })?;
         let shown = process::shown(&command);
         let wrong = |why: String| format!("{}: `{shown}` {why}", one.name);
+        let mut complaints = done.complaint.lines();
+        let vain = one
+            .vain
+            .and_then(|word| complaints.find(|line| line.contains(word)));
+        if let Some(line) = vain {
+            return Err(wrong(format!("said: {line}")));
+        }
         match arguments.panel.source {
             Source::Wall if done.output.is_empty() => Ok(vec![1e3 * done.wall.as_secs_f64()]),
             Source::Wall => Err(wrong("printed something where nothing was expected".into())),
@@ -349,6 +360,26 @@ mod tests {
             assert!(why.contains(" 2 /") && why.contains("1 pair - 8"), "{why}");
             assert!(why.contains(expected), "{why}");
         }
+    }
+
+    #[test]
+    fn a_run_without_what_was_set_does_not_count() {
+        let experiment = experiments::named("datatypes").unwrap();
+        let script = "shift; echo 'rank 0: X=ring has no effect: why' >&2; exec \"$@\"";
+        let mut workshop = workshop(script, Duration::from_secs(60));
+        let arguments = Arguments {
+            panel: &experiment.panels[0],
+            variant: "",
+            values: &[8],
+            ranks: 1,
+        };
+        assert!(workshop.run(0, experiment, &arguments).is_ok());
+        workshop.implementations[0].vain = Some("has no effect");
+        let why = workshop.run(0, experiment, &arguments).unwrap_err();
+        assert!(
+            why.contains("said: rank 0: X=ring has no effect: why"),
+            "{why}"
+        );
     }
 
     #[test]

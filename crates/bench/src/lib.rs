@@ -3,7 +3,8 @@
 //! ```text
 //!  command        what is asked, and what is done then;  plan   which panels that is
 //!    ├─ experiment, experiments   what can be measured, as data; each has a kernel, a C program in `kernels`
-//!    ├─ implementation            how kernels are compiled and started;  peers   finding and installing others
+//!    ├─ implementation            how kernels are compiled and started;  peers   finding and installing others;
+//!    │                            progress  each way in which they can be made to progress
 //!    ├─ runner      in which order, and which rounds count; knows nothing of kernels
 //!    │    └─ calibrate            the machine itself, before, between and after runs
 //!    ├─ kernels     kernels compiled and run;  process   one bounded run;  lines   what a kernel prints
@@ -46,6 +47,7 @@ mod peers;
 mod plan;
 mod plot;
 mod process;
+mod progress;
 mod report;
 mod runner;
 mod statistics;

@@ -14,7 +14,7 @@ const SHOWN_MAX: usize = 120;
 pub struct Said {
     /// What it ran on.
     pub library: String,
-    /// A figure for each value of the axis.
+    /// A figure for each value of the axis; not a number where there was none to be had.
     pub figures: Vec<f64>,
 }
 
@@ -37,13 +37,10 @@ pub fn parse(text: &str, values: &[u64], unit: Unit) -> Result<Said> {
     for value in values {
         let expected = format!("point {value} FIGURE");
         let line = next(&expected)?;
-        let figure = line
+        let found = line
             .strip_prefix(&format!("point {value} "))
-            .and_then(|number| number.parse().ok())
-            .filter(|figure: &f64| {
-                figure.is_finite() && (*figure > 0.0 || unit.share && *figure == 0.0)
-            });
-        figures.push(figure.ok_or_else(|| wrong(line, &expected))?);
+            .and_then(|number| figure(number, unit));
+        figures.push(found.ok_or_else(|| wrong(line, &expected))?);
     }
     let line = next("end")?;
     if line != "end" {
@@ -53,6 +50,17 @@ pub fn parse(text: &str, values: &[u64], unit: Unit) -> Result<Said> {
         None => Ok(Said { library, figures }),
         Some(line) => Err(wrong(line, "nothing more")),
     }
+}
+
+/// A figure; not a number where the kernel says that there is none to be had.
+fn figure(text: &str, unit: Unit) -> Option<f64> {
+    if text == "-" {
+        return Some(f64::NAN);
+    }
+    let number = text.parse().ok();
+    number.filter(|figure: &f64| {
+        figure.is_finite() && (*figure > 0.0 || unit.share && *figure == 0.0)
+    })
 }
 
 fn wrong(line: &str, expected: &str) -> String {
@@ -105,6 +113,13 @@ mod tests {
         let text = "library X\npoint 8 0\nend\n";
         assert!(parse(text, &[8], MICROSECONDS).is_err());
         assert_eq!(parse(text, &[8], PERCENT_GAINED).unwrap().figures, [0.0]);
+    }
+
+    #[test]
+    fn there_may_be_no_figure_to_be_had() {
+        let text = "library X\npoint 8 -\npoint 64 2\nend\n";
+        let figures = parse(text, &[8, 64], MICROSECONDS).unwrap().figures;
+        assert!(figures[0].is_nan() && figures[1] == 2.0);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Other MPI libraries to measure beside: an installation that the caller names, or one from the Python package
 //! index, made on first use in a virtual environment of its own. Called by `command`.
 
-use crate::implementation::{Implementation, libraries};
+use crate::implementation::{Implementation, Launcher, Progress, libraries};
 use crate::{Result, process};
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -159,7 +159,12 @@ fn installation(kind: Kind, name: &str, prefix: &Path) -> Result<Implementation>
     };
     let mut found = Implementation::mpi(name, program("mpicc")?, program("mpiexec")?);
     match kind {
-        Kind::Mpich | Kind::Yamabiko | Kind::ScalapackMpich | Kind::ScalapackOpenmpi => {}
+        Kind::ScalapackMpich | Kind::ScalapackOpenmpi => {}
+        Kind::Yamabiko => found = Implementation::yamabiko(name, prefix),
+        Kind::Mpich => {
+            found.progress = Progress::Thread(&[("MPICH_ASYNC_PROGRESS", "1")]);
+            found.remote = vec![("LD_LIBRARY_PATH".into(), prefix.join("lib").into())];
+        }
         // It refuses to run as root, and more ranks than processors, unless told to.
         Kind::Openmpi => {
             let allowed = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"];
@@ -167,13 +172,29 @@ fn installation(kind: Kind, name: &str, prefix: &Path) -> Result<Implementation>
                 .into_iter()
                 .fold(found, |found, name| found.with(name, "1"));
             let variable = |name: &str, value: &str| (OsString::from(name), OsString::from(value));
+            found.kind = Launcher::Prte;
+            // By the network, and not by what hosts that are namespaces share.
+            found.remote = vec![
+                variable("OMPI_MCA_pml", "ob1"),
+                variable("OMPI_MCA_btl", "self,tcp"),
+            ];
             found.crowded = vec![
                 variable("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
                 variable("OMPI_MCA_rmaps_base_oversubscribe", "1"),
             ];
         }
         // Its scripts are told where they are.
-        Kind::Impi => found = found.with("I_MPI_ROOT", prefix),
+        Kind::Impi => {
+            found = found.with("I_MPI_ROOT", prefix);
+            found.progress = Progress::Thread(&[("I_MPI_ASYNC_PROGRESS", "1")]);
+            let library = || prefix.join("lib").into_os_string();
+            found.remote = vec![
+                ("LD_LIBRARY_PATH".into(), library()),
+                ("FI_PROVIDER_PATH".into(), library()),
+                ("FI_PROVIDER".into(), "tcp".into()),
+                ("I_MPI_FABRICS".into(), "shm:ofi".into()),
+            ];
+        }
     }
     Ok(found)
 }

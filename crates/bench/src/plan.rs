@@ -1,7 +1,7 @@
 //! What the arguments ask for, as panels with values and ranks. Pure functions; called by `command`.
 
 use crate::command::Args;
-use crate::experiment::{Axis, Experiment, Panel, Ranks};
+use crate::experiment::{Axis, Experiment, Interface, Panel, Ranks};
 use crate::implementation::Implementation;
 use crate::report::{Outcome, Series};
 use crate::runner::Measured;
@@ -20,6 +20,12 @@ pub struct Planned {
 }
 
 impl Planned {
+    /// Whether implementations take part in each way in which they can be made to progress.
+    pub fn sets_progress(&self) -> bool {
+        let mut kernels = self.experiment.kernels.iter();
+        kernels.any(|(interface, _)| matches!(interface, Interface::Progress | Interface::Cad))
+    }
+
     /// Its series: each implementation that has a kernel for it, with each variant.
     pub fn series(&self, implementations: &[Implementation]) -> Vec<(usize, &'static str)> {
         let has_kernel = |one: &Implementation| {
@@ -200,6 +206,28 @@ mod tests {
         assert_eq!(of("bench fmpl-bandwidth")[..4], bandwidth);
         assert_eq!(of("bench fmpl-bandwidth")[4..], [(2, ""), (3, "")]);
         assert_eq!(of("bench fmpl-parts"), [(1, "")]);
+    }
+
+    #[test]
+    fn ways_to_progress_are_implementations_of_their_own() {
+        let mut way = Implementation::yamabiko("ring", Path::new("/p"));
+        way.interface = Interface::Progress;
+        let all = [
+            Implementation::yamabiko("mpi", Path::new("/p")),
+            way,
+            Implementation::cad("cad", Path::new("/p")),
+            Implementation::raw(),
+        ];
+        let of = |words: &str| of(&asked(words).unwrap()).unwrap().remove(0);
+        let lost = of("bench kacc-lost");
+        let series = [(0, "explicit"), (1, "ibcast"), (2, "tree"), (2, "pipeline")];
+        assert_eq!(lost.series(&all), series);
+        assert!(lost.sets_progress() && !of("bench latency").sets_progress());
+        assert_eq!(of("bench kacc-allreduce").series(&all), [(1, "iallreduce")]);
+        let ranks = |words: &str| of(words).ranks;
+        assert_eq!(ranks("bench kacc-lost --ranks 5"), Some(5));
+        assert_eq!(ranks("bench kacc-chain"), Some(3));
+        assert_eq!(ranks("bench kacc-crowded"), Some(4));
     }
 
     #[test]

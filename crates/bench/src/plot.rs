@@ -23,8 +23,8 @@ const LEGEND_TOP: i32 = 56;
 const LEGEND_HEIGHT: i32 = PLOT.1 as i32 - LEGEND_TOP - 8;
 const LEGEND_STEP: i32 = 20;
 
-/// Colours that people who see fewer of them can tell apart (Okabe and Ito).
-const COLOURS: [RGBColor; 8] = [
+/// Colours that people who see fewer of them can tell apart (Okabe and Ito), and four more (Tol).
+const COLOURS: [RGBColor; 12] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
@@ -33,6 +33,10 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(86, 180, 233),
     RGBColor(0, 0, 0),
     RGBColor(240, 228, 66),
+    RGBColor(136, 34, 85),
+    RGBColor(51, 34, 136),
+    RGBColor(153, 153, 51),
+    RGBColor(119, 119, 119),
 ];
 
 /// What a line of a plot looks like.

@@ -27,6 +27,8 @@ const CLOSING: Duration = Duration::from_secs(3);
 pub struct Done {
     /// What it printed to standard output.
     pub output: String,
+    /// The end of what it printed to standard error.
+    pub complaint: String,
     /// How long it took, from before it was started until it had ended.
     pub wall: Duration,
 }
@@ -95,7 +97,8 @@ pub fn run(command: &mut Command, limit: Duration) -> Result<Done> {
     let end = wait(&mut child, started, limit, &output)?;
     let wall = started.elapsed();
     let said = complaint.recv_timeout(CLOSING).unwrap_or_default();
-    let with_complaint = |why: String| match printable(&String::from_utf8_lossy(&said)).trim() {
+    let complaint = printable(&String::from_utf8_lossy(&said));
+    let with_complaint = |why: String| match complaint.trim() {
         "" => why,
         said => format!("{why}\n{said}"),
     };
@@ -113,7 +116,11 @@ pub fn run(command: &mut Command, limit: Duration) -> Result<Done> {
     }
     let bytes = bytes.ok_or("left processes behind that hold its standard output")?;
     match String::from_utf8(bytes) {
-        Ok(output) => Ok(Done { output, wall }),
+        Ok(output) => Ok(Done {
+            output,
+            complaint,
+            wall,
+        }),
         Err(_) => Err("printed something that is not text".into()),
     }
 }
@@ -251,7 +258,10 @@ mod tests {
     #[test]
     fn output_and_time_come_back() {
         let done = run_for("sleep 0.1; echo x; echo y >&2", LONG).unwrap();
-        assert_eq!(done.output, "x\n");
+        assert_eq!(
+            (done.output.as_str(), done.complaint.as_str()),
+            ("x\n", "y\n")
+        );
         assert!(done.wall >= Duration::from_millis(100));
     }
 

@@ -147,7 +147,7 @@ impl Outcome {
             for (x, &value) in self.values.iter().enumerate() {
                 let at = |round: &Round, series: usize| {
                     let figures = round.figures.get(series)?.as_ref()?;
-                    figures.get(x).copied()
+                    figures.get(x).copied().filter(|figure| figure.is_finite())
                 };
                 let cell = |series: usize| {
                     let mine = || rounds.iter().map(|round| at(round, series));
@@ -302,6 +302,25 @@ pub mod tests {
         assert_eq!(row.cells[0].unwrap().figure.median, 2.5);
         assert_eq!(row.cells[1].unwrap().ratio.unwrap().median, 2.0);
         assert!(row.cells[2].is_none());
+    }
+
+    #[test]
+    fn a_figure_that_was_not_to_be_had_is_none() {
+        let near = |figures: &[Option<f64>]| round(Regime::Near, figures);
+        let outcome = outcome(
+            &["a", "b"],
+            vec![
+                near(&[Some(f64::NAN), Some(4.0)]),
+                near(&[Some(1.0), Some(2.0)]),
+            ],
+        );
+        let row = &outcome.rows()[0];
+        let (a, b) = (row.cells[0].unwrap(), row.cells[1].unwrap());
+        assert_eq!((a.rounds, a.figure.median), (1, 1.0));
+        assert_eq!((b.rounds, b.ratio.unwrap().median), (2, 2.0));
+        let json: serde_json::Value =
+            serde_json::from_str(&report(vec![outcome]).json().unwrap()).unwrap();
+        assert!(json["panels"][0]["rounds"][0]["figures"][0][0].is_null());
     }
 
     #[test]

@@ -53,7 +53,8 @@ pub struct Round {
     pub calibrations: Vec<Calibration>,
     /// To what its figures belong.
     pub regime: Regime,
-    /// The figures of each series, one for each value of the axis; none of a series that failed.
+    /// The figures of each series, one for each value of the axis; none of a series that failed. What is not a number
+    /// was not to be had.
     pub figures: Vec<Option<Vec<f64>>>,
 }
 

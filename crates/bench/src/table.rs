@@ -88,9 +88,10 @@ fn printed(text: &mut String, outcome: &Outcome) {
         let figures: Vec<_> = of_value
             .map(|one| format!("{} {}", one.what, one.figure))
             .collect();
-        let at = match outcome.values == [0] {
-            true => String::new(),
-            false => format!(" for {value} {}", outcome.axis),
+        let at = match value {
+            None => " for its best case".to_owned(),
+            Some(_) if outcome.values == [0] => String::new(),
+            Some(value) => format!(" for {value} {}", outcome.axis),
         };
         let mut line = format!("  the paper prints{at}: ");
         for (i, figure) in figures.iter().enumerate() {

@@ -55,6 +55,14 @@ pub fn intel() -> Result<PathBuf> {
     environment("intel", &["impi-rt==2021.18.1"])
 }
 
+/// The same with what compiles programs for it.
+pub fn intel_compiled() -> Result<PathBuf> {
+    environment(
+        "intel-devel",
+        &["impi-rt==2021.18.1", "impi-devel==2021.18.1"],
+    )
+}
+
 /// mpi4py as its authors compiled it.
 pub fn mpi4py() -> Result<PathBuf> {
     environment("mpi4py", &["mpi4py==4.1.2", "numpy"])

@@ -1,0 +1,217 @@
+//! The experiments of chapter 5 of the paper on KACC: A. Nomura, Y. Ishikawa, Design and implementation of kernel-level
+//! asynchronous MPI collective communications; and others on the same question, what goes on while the ranks compute.
+//!
+//! The paper's 32 processes on 8 nodes multiply matrices of 4 x 4 (figure 4) and 40 x 40 (figure 5), test the
+//! broadcast after each product, and count the products. What it draws is not repeated here; it prints of figure 6 in how
+//! many times the time of LibNBC and of explicit MPI the broadcast is done at best. Its pairs are here: CAD's tree and the
+//! explicit tree on MPI, CAD's pipeline with an executor in the kernel and the same with one that is a thread (`--base`).
+
+use super::{BYTES, KI, MI};
+use crate::experiment::{
+    Axis, Experiment, Interface, MILLISECONDS, NANOSECONDS, PERCENT_GAINED, PERCENT_SPENT, Panel,
+    Printed, Ranks,
+};
+
+/// Explicit progress, the libraries' own broadcast in all ways, and CAD's graphs.
+const KERNELS: &[(Interface, &str)] = &[
+    (Interface::Mpi, "kacc.c"),
+    (Interface::Progress, "kacc.c"),
+    (Interface::Cad, "kacc_cad.c"),
+];
+
+/// Their words for a broadcast.
+const BROADCASTS: &[(Interface, &[&str])] = &[
+    (Interface::Mpi, &["explicit"]),
+    (Interface::Progress, &["ibcast"]),
+    (Interface::Cad, &["tree", "pipeline"]),
+];
+
+const SIZES: Axis = Axis {
+    values: &[
+        1,
+        64,
+        KI,
+        4 * KI,
+        16 * KI,
+        64 * KI,
+        256 * KI,
+        MI,
+        4 * MI,
+        16 * MI,
+    ],
+    tour: &[64, 64 * KI, MI],
+    quick: &[64, 64 * KI],
+    limits: (1, 64 * MI),
+    ..BYTES
+};
+
+/// A broadcast while all ranks compute.
+const fn broadcast(name: &'static str, about: &'static str) -> Panel {
+    Panel {
+        name,
+        about,
+        others: BROADCASTS,
+        ..Panel::PLAIN
+    }
+}
+
+/// What the paper prints of figure 6.
+const BEST: &[Printed] = &[
+    Printed::at_best("KACC's pipeline, times LibNBC's:", 0.79),
+    Printed::at_best("KACC's tree, times explicit MPI's:", 0.55),
+];
+
+/// The time of a broadcast, which figure 6 relates to others'.
+const fn timed(name: &'static str, about: &'static str) -> Panel {
+    Panel {
+        printed: BEST,
+        ..broadcast(name, about)
+    }
+}
+
+/// Figures 4 and 5.
+pub const LOST: Experiment = Experiment {
+    name: "kacc-lost",
+    about: "Share of a processor's time that a broadcast takes from computing ranks (figures 4 and 5)",
+    kernels: KERNELS,
+    axis: SIZES,
+    ranks: Ranks::Free,
+    calibrated: true,
+    panels: &[
+        Panel {
+            unit: PERCENT_SPENT,
+            ..broadcast(
+                "lost-4x4",
+                "time not spent on products of 4 x 4, a test after each",
+            )
+        },
+        Panel {
+            unit: PERCENT_SPENT,
+            ..broadcast(
+                "lost-40x40",
+                "time not spent on products of 40 x 40, a test after each",
+            )
+        },
+    ],
+};
+
+/// Figure 6.
+pub const TIME: Experiment = Experiment {
+    name: "kacc-time",
+    about: "Time of a broadcast while all ranks compute (figure 6)",
+    kernels: KERNELS,
+    axis: SIZES,
+    ranks: Ranks::Free,
+    calibrated: true,
+    panels: &[
+        timed(
+            "time-4x4",
+            "until the slowest rank sees the end, products of 4 x 4, a test after each",
+        ),
+        timed(
+            "time-40x40",
+            "until the slowest rank sees the end, products of 40 x 40, a test after each",
+        ),
+    ],
+};
+
+/// What is in each of the products' intervals.
+pub const TEST: Experiment = Experiment {
+    name: "kacc-test",
+    about: "Cost of an MPI_Test, which the share of time lost has in it",
+    kernels: &[(Interface::Progress, "kacc_test.c")],
+    axis: SIZES,
+    ranks: Ranks::Free,
+    calibrated: true,
+    panels: &[Panel {
+        name: "test",
+        about: "MPI_Test of an inactive request, of a receive and of a broadcast that do not end",
+        unit: NANOSECONDS,
+        variants: &["inactive", "pending", "collective"],
+        single: true,
+        ..Panel::PLAIN
+    }],
+};
+
+/// A relay that computes.
+pub const CHAIN: Experiment = Experiment {
+    name: "kacc-chain",
+    about: "Time of a broadcast along three ranks of which the middle one computes, alone on a processor",
+    kernels: KERNELS,
+    axis: Axis {
+        values: &[4 * KI, 16 * KI, 64 * KI, 256 * KI, MI, 4 * MI],
+        tour: &[4 * KI, MI],
+        quick: &[4 * KI],
+        ..SIZES
+    },
+    ranks: Ranks::Exactly(3),
+    calibrated: true,
+    panels: &[Panel {
+        name: "chain",
+        about: "until the leaf's wait ends; the relay tests after each product of 40 x 40, or calls nothing for 50 ms",
+        others: &[
+            (Interface::Mpi, &["explicit"]),
+            (Interface::Progress, &["ibcast", "ibcast-silent"]),
+            (Interface::Cad, &["pipeline", "pipeline-silent"]),
+        ],
+        processors: Some(2),
+        ..Panel::PLAIN
+    }],
+};
+
+/// A reduction that goes to all.
+pub const ALLREDUCE: Experiment = Experiment {
+    name: "kacc-allreduce",
+    about: "Time of an MPI_Iallreduce while both ranks compute",
+    kernels: &[(Interface::Progress, "kacc.c")],
+    axis: SIZES,
+    ranks: Ranks::Exactly(2),
+    calibrated: true,
+    panels: &[
+        Panel {
+            name: "time-4x4",
+            about: "until the slower rank sees the end, products of 4 x 4, a test after each",
+            variants: &["iallreduce"],
+            ..Panel::PLAIN
+        },
+        Panel {
+            name: "time-40x40",
+            about: "until the slower rank sees the end, products of 40 x 40, a test after each",
+            variants: &["iallreduce"],
+            ..Panel::PLAIN
+        },
+    ],
+};
+
+/// More ranks than processors.
+pub const CROWDED: Experiment = Experiment {
+    name: "kacc-crowded",
+    about: "Four computing ranks on two processors",
+    kernels: &[(Interface::Progress, "kacc_crowded.c")],
+    axis: Axis {
+        values: &[8, KI, 64 * KI],
+        tour: &[8, 64 * KI],
+        quick: &[8],
+        ..SIZES
+    },
+    ranks: Ranks::Exactly(4),
+    calibrated: true,
+    panels: &[
+        Panel {
+            name: "first-test",
+            about: "operations found done by the first test after the rank was away from its processor",
+            unit: PERCENT_GAINED,
+            variants: &["ibcast", "iallreduce"],
+            processors: Some(2),
+            ..Panel::PLAIN
+        },
+        Panel {
+            name: "wall",
+            about: "1000 times MPI_Iallreduce, 1 ms of products, MPI_Wait; 2000 ms are the products'",
+            unit: MILLISECONDS,
+            variants: &["iallreduce"],
+            processors: Some(2),
+            ..Panel::PLAIN
+        },
+    ],
+};

@@ -1,0 +1,201 @@
+//! The ways in which libraries can be made to progress while their caller computes, each as an implementation of its
+//! own: ours with each executor that its installation says it has, others with their progress thread off and on. Called
+//! by `command` for experiments that want them.
+
+use crate::experiment::Interface;
+use crate::implementation::{Implementation, Progress};
+use crate::{Result, process};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// The variable that chooses an executor.
+const EXECUTOR: &str = "YAMABIKO_CAD";
+/// What the library says on standard error where the executor cannot serve a job after all.
+const NO_EFFECT: &str = " has no effect: ";
+/// Longest that an installation may take to say what it has.
+const ASKING: Duration = Duration::from_secs(30);
+
+/// The ways of all MPI libraries among `all`, and CAD with each executor, of those that serve several hosts if `far`.
+///
+/// # Errors
+/// When an installation of Yamabiko does not say what executors it has.
+pub fn ways(all: &[Implementation], far: bool) -> Result<Vec<Implementation>> {
+    let mut ways = Vec::new();
+    for one in all.iter().filter(|one| one.interface == Interface::Mpi) {
+        match &one.progress {
+            Progress::Calls => ways.push(way(one, "calls")),
+            Progress::Thread(variables) => {
+                let threaded = way(one, "async");
+                let set = |one: Implementation, &(name, value)| one.with(name, value);
+                ways.push(way(one, "calls"));
+                ways.push(variables.iter().fold(threaded, set));
+            }
+            Progress::Executors(prefix) => ways.extend(executors_of(one, prefix, far)?),
+        }
+    }
+    Ok(ways)
+}
+
+/// The same library in a way of this name.
+fn way(one: &Implementation, name: &str) -> Implementation {
+    Implementation {
+        name: format!("{}-{name}", one.name),
+        interface: Interface::Progress,
+        ..one.clone()
+    }
+}
+
+/// The library and CAD with each of its executors. An older one has none but its calls.
+fn executors_of(one: &Implementation, prefix: &Path, far: bool) -> Result<Vec<Implementation>> {
+    let mut info = Command::new(prefix.join("bin/yamabiko"));
+    let said = process::run(info.arg("info"), ASKING)
+        .map_err(|why| format!("{}: `{}` {why}", one.name, process::shown(&info)))?;
+    let executors = usable(&said.output, far);
+    if executors.is_empty() {
+        return Ok(vec![way(one, "calls")]);
+    }
+    let with = |one: Implementation, executor: &str| Implementation {
+        vain: Some(NO_EFFECT),
+        ..one.with(EXECUTOR, executor)
+    };
+    let mpi = executors.iter().map(|name| with(way(one, name), name));
+    let cad = executors.iter().map(|executor| {
+        let name = match one.name.as_str() {
+            "yamabiko" => format!("cad-{executor}"),
+            other => format!("{other}-cad-{executor}"),
+        };
+        let mut cad = Implementation::cad(&name, prefix);
+        // It starts as the library does: also on hosts.
+        cad.launcher.clone_from(&one.launcher);
+        cad.environment.clone_from(&one.environment);
+        with(cad, executor)
+    });
+    Ok(mpi.chain(cad).collect())
+}
+
+/// The executors that `yamabiko info` says are usable here, and if `far`, not on one machine only.
+fn usable(info: &str, far: bool) -> Vec<&str> {
+    let section = info
+        .lines()
+        .skip_while(|line| *line != "executors of libcad:");
+    let lines = section.skip(1).take_while(|line| line.starts_with("  "));
+    let usable = lines.filter(|line| line.ends_with(": usable"));
+    let reaching = usable.filter(|line| !far || !line.contains("on one machine"));
+    reaching
+        .filter_map(|line| line.split_whitespace().next())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+
+    const INFO: &str = "Yamabiko 0\nfabrics:\n  self    a process and itself: usable\nexecutors of libcad:\n  \
+                        inline   in the calls of the program: usable\n  ring     in the kernel, on one machine: not \
+                        usable here: refused\n  thread   in a thread: usable\nlauncher:\n  x  y: usable\n";
+
+    /// A folder whose `bin/yamabiko` prints this, removed at the end.
+    struct Installed(PathBuf);
+
+    impl Installed {
+        fn saying(name: &str, text: &str) -> Installed {
+            let prefix = std::env::temp_dir()
+                .join(format!("yamabiko-progress-{name}-{}", std::process::id()));
+            std::fs::create_dir_all(prefix.join("bin")).unwrap();
+            let program = prefix.join("bin/yamabiko");
+            // Written by another process: one that is open for writing here may be so in a child as well, and is
+            // then no program.
+            let script = format!("#!/bin/sh\ncat <<'END'\n{text}END\n");
+            let write = "printf %s \"$1\" > \"$2\"";
+            let done = Command::new("sh")
+                .args(["-c", write, "sh", &script])
+                .arg(&program)
+                .status()
+                .unwrap();
+            assert!(done.success());
+            std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+            Installed(prefix)
+        }
+    }
+
+    impl Drop for Installed {
+        fn drop(&mut self) {
+            std::fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    fn names(all: &[Implementation]) -> Vec<&str> {
+        all.iter().map(|one| one.name.as_str()).collect()
+    }
+
+    #[test]
+    fn only_what_an_installation_can_use_takes_part() {
+        let installed = Installed::saying("some", INFO);
+        let mut ours = Implementation::yamabiko("yamabiko", &installed.0).with("A", "b");
+        ours.launcher.splice(1..1, ["-hosts".into(), "h".into()]);
+        let all = ways(&[ours, Implementation::raw()], false).unwrap();
+        let expected = [
+            "yamabiko-inline",
+            "yamabiko-thread",
+            "cad-inline",
+            "cad-thread",
+        ];
+        assert_eq!(names(&all), expected);
+        let (mpi, cad) = (&all[1], &all[3]);
+        assert_eq!(
+            (mpi.interface, cad.interface),
+            (Interface::Progress, Interface::Cad)
+        );
+        for one in [mpi, cad] {
+            let set = [("A", "b"), ("YAMABIKO_CAD", "thread")];
+            assert_eq!(
+                one.environment,
+                set.map(|(name, value)| (name.into(), value.into()))
+            );
+            assert!(one.vain.is_some() && one.launcher[1..] == ["-hosts", "h", "-n"]);
+        }
+        let old = Implementation::yamabiko("yamabiko-2", &installed.0);
+        assert_eq!(
+            names(&ways(&[old], false).unwrap())[3],
+            "yamabiko-2-cad-thread"
+        );
+    }
+
+    #[test]
+    fn between_hosts_only_what_reaches_them_takes_part() {
+        let info = INFO.replace("not usable here: refused", "usable");
+        assert_eq!(usable(&info, false), ["inline", "ring", "thread"]);
+        assert_eq!(usable(&info, true), ["inline", "thread"]);
+    }
+
+    #[test]
+    fn an_older_installation_has_its_calls() {
+        let installed = Installed::saying("none", "Yamabiko 0\nfabrics:\n  x: usable\n");
+        let old = Implementation::yamabiko("yamabiko-2", &installed.0);
+        assert_eq!(names(&ways(&[old], false).unwrap()), ["yamabiko-2-calls"]);
+        let nowhere = Implementation::yamabiko("lost", Path::new("/nonexistent"));
+        let why = ways(&[nowhere], false).unwrap_err();
+        assert!(
+            why.contains("lost: `/nonexistent/bin/yamabiko info`"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn others_take_part_with_their_thread_off_and_on() {
+        let at = |program: &str| PathBuf::from("/p/bin").join(program);
+        let mut peer = Implementation::mpi("peer", at("mpicc"), at("mpiexec"));
+        assert_eq!(
+            names(&ways(std::slice::from_ref(&peer), false).unwrap()),
+            ["peer-calls"]
+        );
+        peer.progress = Progress::Thread(&[("ASYNC", "1")]);
+        let all = ways(&[peer], true).unwrap();
+        assert_eq!(names(&all), ["peer-calls", "peer-async"]);
+        assert!(all[0].environment.is_empty() && all[0].vain.is_none());
+        assert_eq!(all[1].environment, [("ASYNC".into(), "1".into())]);
+    }
+}
