@@ -13,13 +13,17 @@ use mtmi::{Context, Cookie, Endpoint, SendMode, Source, Submit, TagSel, Transpor
 use types::{Handle, consts};
 
 use crate::api::p2p::Transfer;
-use crate::bound::{Event, Outgoing};
+use crate::bound::{Counts, Event, Outgoing};
+use crate::comm::counted;
 use crate::request::{Kind, Request, cookie};
 use crate::state::Engine;
 use crate::world::Fabric;
 
 /// The bit of [`Engine::sleeping`] that says that persistent requests may be bound.
 pub(crate) const BINDS: u32 = 1 << 31;
+
+/// The environment variable that has each rank say what its persistent messages used slots for.
+pub(crate) const REPORT: &str = "YAMABIKO_SLOTS_REPORT";
 
 impl Engine {
     /// Whether persistent requests may be bound.
@@ -42,6 +46,28 @@ impl Engine {
             self.beside.set(true);
         }
         true
+    }
+
+    /// Says what went by slots, if the environment asks for it.
+    pub(crate) fn report_bound(&self, rank: u32) {
+        if std::env::var_os(REPORT).is_none_or(|v| v.is_empty()) {
+            return;
+        }
+        let Counts {
+            sent,
+            received,
+            bound,
+            unbound,
+        } = self.bound.borrow().counts();
+        match sent + received {
+            0 => eprintln!("yamabiko: rank {rank}: no persistent message went by a slot"),
+            _ => eprintln!(
+                "yamabiko: rank {rank}: persistent messages in slots: {sent} sent, {received} received; streams were bound \
+                 {} and unbound {}",
+                counted(bound, "time"),
+                counted(unbound, "time")
+            ),
+        }
     }
 
     /// Ends all binding; the transport is gone.

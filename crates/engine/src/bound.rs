@@ -93,6 +93,19 @@ pub enum Event {
     Completed(Completion),
 }
 
+/// What slots were used for so far: what `YAMABIKO_SLOTS_REPORT` asks for.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Counts {
+    /// Messages that were delivered into a slot.
+    pub sent: u64,
+    /// Messages that came into a slot.
+    pub received: u64,
+    /// How often a stream was bound, of those to and those from other processes.
+    pub bound: u64,
+    /// How often one was unbound; the death of a peer is none of these.
+    pub unbound: u64,
+}
+
 /// All streams of this process that persistent requests use.
 #[derive(Default)]
 pub struct Bound {
@@ -111,6 +124,7 @@ pub struct Bound {
     events: Vec<Event>,
     /// Receives that ended in their slots and whose ordinary halves are still to end.
     halves: Vec<Cookie>,
+    counts: Counts,
 }
 
 /// The request of a cookie, whichever its part.
@@ -194,6 +208,11 @@ impl Bound {
     /// What has ended since the last call.
     pub fn events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
+    }
+
+    /// What slots were used for so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
     }
 
     /// Whether nothing to be sent is kept here.

@@ -184,6 +184,7 @@ impl Engine {
             extension.ended();
         }
         self.stop_kernel();
+        self.report_bound(world.rank);
         let Some(World {
             mut job,
             fabric,

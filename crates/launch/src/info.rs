@@ -19,7 +19,7 @@ const FORTRAN: [(&str, &str); 2] = [
 
 /// Environment variables that a person may set. Those by which the parts of a job know each other
 /// (`PMI_*`, `YAMABIKO_*_FD`) are not among them.
-const VARIABLES: [(&str, &str); 12] = [
+const VARIABLES: [(&str, &str); 13] = [
     (
         "MPIEXEC_TIMEOUT",
         "seconds after which mpiexec ends a job (default, and 0: no limit)",
@@ -47,6 +47,10 @@ const VARIABLES: [(&str, &str); 12] = [
     (
         "YAMABIKO_CAD_REPORT",
         "set, each rank says in MPI_Finalize what the ring ran of its collectives",
+    ),
+    (
+        "YAMABIKO_SLOTS_REPORT",
+        "set, each rank says in MPI_Finalize how many persistent messages went without matching",
     ),
     (
         "YAMABIKO_CC",

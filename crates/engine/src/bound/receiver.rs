@@ -235,6 +235,7 @@ impl Bound {
     fn leave<T: Transport + Slots>(&mut self, m: &mut T, at: usize, slot: u32, unbound: bool) {
         let stream = self.receives[at].stream;
         self.receives[at].state = State::Closing { slot, unbound };
+        self.counts.unbound += 1;
         if self.take_back(m, at, slot) {
             self.split(m, at);
         }
@@ -295,6 +296,9 @@ impl Bound {
             return false;
         };
         self.receives[at].carried = self.receives[at].carried.saturating_add(1);
+        if matches!(landed, Landed::Done { .. } | Landed::Truncated { .. }) {
+            self.counts.received += 1;
+        }
         let event = match landed {
             Landed::Done { bytes, .. } => stream.end(cookie, bytes, Outcome::Done),
             Landed::Truncated { sent, .. } => {
@@ -374,6 +378,7 @@ impl Bound {
         *given |= 1 << slot;
         self.receives[at].state = State::Bound { slot };
         self.receives[at].prepared = false;
+        self.counts.bound += 1;
         Some(Word::Accept { slot, plain })
     }
 
@@ -417,6 +422,7 @@ impl Bound {
                 self.say(stream, Word::Unbind);
                 let unbound = false;
                 self.receives[at].state = State::Closing { slot, unbound };
+                self.counts.unbound += 1;
                 Some(self.take_back(m, at, slot))
             }
             // The one that is to match the plain message.

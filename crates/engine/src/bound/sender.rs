@@ -253,6 +253,7 @@ impl Bound {
         if let State::Bound { .. } = send.state {
             send.state = State::Closing;
             let stream = send.stream;
+            self.counts.unbound += 1;
             self.say(stream, Word::Unbound);
         }
     }
@@ -303,6 +304,7 @@ impl Bound {
         let event = match ended {
             Delivery::Done { .. } => {
                 let bytes = held.data.len();
+                self.counts.sent += 1;
                 self.sends[at].stream.end(held.cookie, bytes, Outcome::Done)
             }
             _ => self.sends[at]
@@ -328,6 +330,7 @@ impl Bound {
             return;
         }
         self.sends[at].state = State::Bound { slot, plain };
+        self.counts.bound += 1;
         let least = self.least;
         if self.sends[at].held.iter().any(|h| h.data.len() <= least) {
             self.stop(at);

@@ -558,6 +558,13 @@ fn a_pair_in_step_is_bound_and_its_messages_are_not_matched() {
         assert!(job.is_bound(0));
         assert!(job.receives.iter().all(|r| r.over));
         job.check();
+        let [sender, receiver] =
+            [SENDER, RECEIVER].map(|r| job.processes[r as usize].bound.counts());
+        assert!(sender.sent > 1 && sender.received == 0);
+        assert_eq!((receiver.sent, receiver.received), (0, sender.sent));
+        for end in [sender, receiver] {
+            assert_eq!((end.bound, end.unbound), (1, 0));
+        }
     }
 }
 
@@ -596,6 +603,9 @@ fn each_disturbance_of_a_bound_pair_ends_well() {
                 play(Step::Await(0));
                 play(Step::Rest);
                 assert!(!job.is_bound(0), "{disturbance:?}");
+                for process in &job.processes[..2] {
+                    assert_eq!(process.bound.counts().unbound, 1, "{disturbance:?}");
+                }
                 job.check();
             }
         }
