@@ -19,7 +19,7 @@ const FORTRAN: [(&str, &str); 2] = [
 
 /// Environment variables that a person may set. Those by which the parts of a job know each other
 /// (`PMI_*`, `YAMABIKO_*_FD`) are not among them.
-const VARIABLES: [(&str, &str); 12] = [
+const VARIABLES: [(&str, &str); 13] = [
     (
         "MPIEXEC_TIMEOUT",
         "seconds after which mpiexec ends a job (default, and 0: no limit)",
@@ -43,6 +43,10 @@ const VARIABLES: [(&str, &str); 12] = [
     (
         "YAMABIKO_CAD",
         "what runs the descriptors of libcad, and MPI's non-blocking collectives: inline or ring (default: inline)",
+    ),
+    (
+        "YAMABIKO_CAD_CALLBACK",
+        "what reduces for the ring while a rank computes: signal, or none (default: signal)",
     ),
     (
         "YAMABIKO_CAD_REPORT",
@@ -199,11 +203,13 @@ fn fabrics() -> [(String, String); 3] {
 }
 
 /// What can run descriptors: where each does, and whether it works here.
-fn executors() -> [(String, String); 2] {
-    let kernel = match cad_ring::usable() {
+fn executors() -> [(String, String); 3] {
+    let usable = |tried: Result<(), cad_ring::Unusable>| match tried {
         Ok(()) => "usable".to_owned(),
         Err(why) => format!("not usable here: {why}"),
     };
+    let kernel = usable(cad_ring::usable());
+    let callback = usable(cad_ring::callback_usable());
     [
         (
             "inline".to_owned(),
@@ -212,6 +218,10 @@ fn executors() -> [(String, String); 2] {
         (
             "ring".to_owned(),
             format!("in the kernel, on one machine: {kernel}"),
+        ),
+        (
+            "ring's call-back".to_owned(),
+            format!("reductions in a signal's handler, while the rank computes: {callback}"),
         ),
     ]
 }
@@ -260,6 +270,7 @@ mod tests {
             "YAMABIKO_PORT_RANGE",
             "in the calls of the program: usable",
             "in the kernel, on one machine: ",
+            "in a signal's handler, while the rank computes: ",
             "cad.alltoall.bruck_max",
             "MPIEXEC_TIMEOUT",
         ] {
