@@ -1,7 +1,7 @@
 //! Joining and leaving the job.
 
 use cad_ring::{Opening, Ring};
-use cad_run::{Choice, Executor, Inline, Issued, State, barrier};
+use cad_run::{Callback, Choice, Executor, Inline, Issued, State, barrier};
 use fabrics::{Fabrics, Place};
 use mtmi::{Exchange, ExchangeError, Matched, Transport};
 use report::ReportPage;
@@ -65,6 +65,7 @@ impl Process {
             ));
         }
         let choice = Choice::from_environment()?;
+        let callback = Callback::from_environment()?;
         let mut job = Job::join().map_err(|e| e.to_string())?;
         let place = Place {
             rank: job.rank(),
@@ -74,7 +75,7 @@ impl Process {
         let secret = |kvs: &mut Kvs| kvs.0.secret().map_err(exchange_error);
         let fabrics =
             Fabrics::start(place, &mut Kvs(&mut job), secret).map_err(|e| e.to_string())?;
-        let ring = agree(choice, &mut job)?;
+        let ring = agree(choice, callback, &mut job)?;
         let told = report::keeps_running();
         // A job of its own below another process inherits that one's page, which is not its own.
         let page = (told && !job.is_singleton()).then(|| ReportPage::join(job.rank()));
@@ -171,7 +172,7 @@ const NONE: &str = "-";
 
 /// The ring, if that is the choice. All processes of the job call this, and make the same choice, or all
 /// that differ from the first fail.
-fn agree(choice: Choice, job: &mut Job) -> Result<Option<Ring>, String> {
+fn agree(choice: Choice, callback: Callback, job: &mut Job) -> Result<Option<Ring>, String> {
     let refused = |why: &dyn std::fmt::Display| {
         format!("{}={} can't be: {why}", Choice::VARIABLE, choice.name())
     };
@@ -202,6 +203,6 @@ fn agree(choice: Choice, job: &mut Job) -> Result<Option<Ring>, String> {
         };
     };
     let opening = opening.map_err(|why| refused(&why))?;
-    let ring = opening.join(job.rank(), &cards);
+    let ring = opening.join(job.rank(), &cards, callback);
     ring.map(Some).map_err(|why| refused(&why))
 }

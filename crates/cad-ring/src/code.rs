@@ -2,7 +2,8 @@
 //!
 //! Invariants: no chain is longer than [`CHAIN_MAX`]: where one is, it is cut, and a token of its own
 //! makes the second part wait for the first. A question to the rank is followed by the token that its
-//! answer posts, which no other question uses before that is taken.
+//! answer posts, which no other question uses before that is taken. Where the handler of a signal may answer, it is called
+//! before the rank is asked.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -38,6 +39,10 @@ pub(crate) enum Op {
     Post(u32),
     /// Index of the question.
     Ask(u32),
+    /// Index of the question: says that its calculation is due; rings for it; takes the ringing back.
+    Due(u32),
+    Ring(u32),
+    Still(u32),
     End,
 }
 
@@ -50,6 +55,8 @@ pub(crate) struct Ask {
     pub bytes: u64,
     /// Index of the token.
     pub answer: u32,
+    /// Whether the handler of a signal may do it.
+    pub anywhere: bool,
 }
 
 /// A compiled plan.
@@ -116,9 +123,12 @@ impl Code {
                 POST => ops.push(Op::Post(entry.peer)),
                 CALC | COPY if entry.flags & BY_RANK != 0 => {
                     let answer = *answer.get_or_insert_with(|| next(&mut self.tokens));
-                    ops.push(Op::Ask(self.asks.len() as u32));
-                    ops.push(Op::Take(answer));
-                    self.asks.push(ask(plan, entry, answer));
+                    let (index, ask) = (self.asks.len() as u32, ask(plan, entry, answer));
+                    if ask.anywhere {
+                        ops.extend([Op::Due(index), Op::Ring(index), Op::Still(index)]);
+                    }
+                    ops.extend([Op::Ask(index), Op::Take(answer)]);
+                    self.asks.push(ask);
                 }
                 COPY => {
                     let pair = *pair.get_or_insert_with(|| next(&mut self.pairs));
@@ -199,6 +209,7 @@ fn ask(plan: &Plan, entry: &Entry, answer: u32) -> Ask {
         start: entry.offset.saturating_sub(first) as u64,
         bytes: entry.bytes,
         answer,
+        anywhere: plan.is_reduction(node),
     }
 }
 
@@ -276,6 +287,37 @@ mod tests {
         let out = code.ops.iter().filter(|o| matches!(o, Op::CopyOut(..)));
         assert_eq!(out.count(), 5);
         assert_eq!(code.pairs, 1);
+    }
+
+    #[test]
+    fn what_may_run_anywhere_rings_before_it_asks() {
+        let mut memory = [0u8; 16];
+        let (from, to) = memory.split_at_mut(8);
+        let (from, to) = (UserBuf::of_array(from), UserBuf::of_array(to));
+        let code = compiled(|cad| {
+            let first = cad.make_reduction_node(|_, _, _| {}, from, to, 8).unwrap();
+            let second = cad.make_calc_node(Rc::new(|_, _, _| {}), from, to, 8);
+            cad.connect_node(first, second.unwrap()).unwrap();
+        });
+        let anywhere: Vec<bool> = code.asks.iter().map(|a| a.anywhere).collect();
+        assert_eq!(anywhere, [true, false]);
+        assert!(
+            matches!(
+                code.ops[..],
+                [
+                    Op::Due(0),
+                    Op::Ring(0),
+                    Op::Still(0),
+                    Op::Ask(0),
+                    Op::Take(_),
+                    Op::Ask(1),
+                    Op::Take(_),
+                    Op::End
+                ]
+            ),
+            "{:?}",
+            code.ops
+        );
     }
 
     #[test]

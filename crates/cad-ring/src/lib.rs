@@ -5,15 +5,20 @@
 //! * [`usable`] says whether it works here, and why not. It tries what is used, not the kernel's version.
 //! * [`Opening`] becomes a [`Ring`] when all processes of a job have published their cards.
 //! * Whoever sleeps by other means than `wait` polls the ring's descriptor, and minds [`Ring::look_again`].
-//! * `code`: a plan, compiled by crate `chains`, as steps. `uring`: the ring (the only unsafe module).
+//! * `code`: a plan, compiled by crate `chains`, as steps. `uring`: the ring. `interrupt`: the signal by which the kernel has the
+//!   rank calculate, `calls`: what its handler may do. (These three are unsafe, no other module is.)
 //! * `control`: who says what to whom beside the data (`packet`), and who is gone. `lanes`: the streams for the data,
 //!   `claims`: who makes them.
 //!
 //! # What runs where
 //!
-//! SEND, RECV, and COPY in pieces of 64 KiB run in the kernel; so does END, which writes the word. A CALC
-//! waits for the rank's next call: its chain asks by a completion and waits for a token, and
-//! [`Executor::progress`](cad_run::Executor::progress) (or `wait`) calculates and posts it. A plan without CALC needs no call between issue and END, except:
+//! SEND, RECV, and COPY in pieces of 64 KiB run in the kernel; so does END, which writes the word. A CALC is done by the rank,
+//! while its chain waits for a token: a [reduction](cad_run::Descriptor::make_reduction_node) by the handler of SIGURG, which
+//! the kernel raises on the rank's thread when the chain has come to it, any other in the
+//! rank's next call: the chain asks by a completion, and
+//! [`Executor::progress`](cad_run::Executor::progress) (or `wait`) calculates and posts the token. A call also does a
+//! reduction that the handler has not done: as the program blocks the signal or has another handler, too many are prepared at
+//! once, or [`Callback::None`](cad_run::Callback) is asked for. A plan without other CALC needs no call between issue and END, except:
 //!
 //! * the first plan on a lane (of two) of a channel after an issue failed there: of two processes one always lends
 //!   new connections when it issues; if the other issued before, it gets them in its next call. (The very first
@@ -47,10 +52,12 @@
 
 use types::Tunable;
 
+mod calls;
 mod claims;
 mod code;
 mod control;
 mod headroom;
+mod interrupt;
 mod lanes;
 mod packet;
 mod ring;
@@ -61,7 +68,13 @@ pub use ring::{Opening, Ring};
 pub use uring::Unusable;
 
 /// The tunables of this crate, for `yamabiko info`.
-pub const TUNABLES: [Tunable; 2] = [
+pub const TUNABLES: [Tunable; 3] = [
+    Tunable {
+        name: "cad-ring.calls",
+        value: calls::CALLS as u64,
+        unit: "reductions",
+        source: "that a signal's handler may do, at once: their bells fit a pipe of one page",
+    },
     Tunable {
         name: "cad-ring.lanes",
         value: lanes::LANES as u64,
@@ -82,4 +95,13 @@ pub const TUNABLES: [Tunable; 2] = [
 /// Why not, in words for a person.
 pub fn usable() -> Result<(), Unusable> {
     uring::Uring::new().map(drop)
+}
+
+/// Whether the handler of a signal can calculate while the calling thread computes.
+///
+/// # Errors
+/// Why not, in words for a person.
+pub fn callback_usable() -> Result<(), Unusable> {
+    let mut uring = uring::Uring::new()?;
+    interrupt::Bell::new(&mut uring).map(drop)
 }

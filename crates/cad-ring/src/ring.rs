@@ -14,12 +14,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use cad_run::{Counts, Executor, Issued, NotIssued, Plan, State};
+use cad_run::{Callback, Counts, Executor, Issued, NotIssued, Plan, State};
 
+use crate::calls::{Prepared, Ran};
 use crate::claims::Claims;
 use crate::code::{COPY_MAX, Code};
 use crate::control::{Control, Own};
 use crate::headroom;
+use crate::interrupt::Bell;
 use crate::lanes::{Lanes, lane};
 use crate::running::{Pair, Running};
 use crate::uring::{Completion, Name, SLOTS_MAX, Unusable, Uring, token};
@@ -73,14 +75,24 @@ impl Opening {
     }
 
     /// The executor of process `rank`, for the thread that calls this; `cards` are those of all
-    /// processes, in their order.
+    /// processes, in their order. Where the call-back does not work here, calculations wait for the rank's calls.
     ///
     /// # Errors
     /// Why it can't serve this job.
-    pub fn join(self, rank: u32, cards: &[String]) -> Result<Ring, Unusable> {
+    pub fn join(
+        mut self,
+        rank: u32,
+        cards: &[String],
+        callback: Callback,
+    ) -> Result<Ring, Unusable> {
         let control = self.own.join(rank, cards).map_err(Unusable)?;
+        let bell = match callback {
+            Callback::Signal => Bell::new(&mut self.uring).ok(),
+            Callback::None => None,
+        };
         let mut ring = Ring {
             uring: self.uring,
+            bell,
             control,
             lanes: Lanes::default(),
             claims: Claims::default(),
@@ -109,6 +121,8 @@ impl Opening {
 /// The executor of one process. It belongs to the thread that made it.
 pub struct Ring {
     uring: Uring,
+    /// What calls the handler that calculates, if the rank need not.
+    bell: Option<Bell>,
     control: Control,
     lanes: Lanes,
     claims: Claims,
@@ -164,6 +178,7 @@ impl Executor for Ring {
         *next += 1;
         word.store(State::Pending as u32, Ordering::Relaxed);
         self.slots[slot] = Some(Running {
+            prepared: Prepared::default(),
             plan: plan.clone(),
             code: code.clone(),
             word: word.clone(),
@@ -351,9 +366,14 @@ impl Ring {
             (Err(Missing::Descriptors), _) | (Ok(Some(_)), Err(_)) => return self.starve(slot),
         }
         running.under_way = vec![true; running.code.chains.len()];
+        let calls = running.code.asks.iter().any(|ask| ask.anywhere);
+        let bell = self.bell.as_ref().filter(|bell| calls && bell.rings());
+        if bell.is_some() {
+            running.prepared = Prepared::book(&running.plan, &running.code.asks, &running.tokens);
+        }
         let mut pushed = Ok(());
         for chain in 0..running.code.chains.len() {
-            let steps = running.steps(chain);
+            let steps = running.steps(chain, bell);
             // SAFETY: the plan's buffers are valid while it is under way, as whoever made its nodes promised
             // (`UserBuf`), and it is until the word says otherwise; descriptors are the issue's. The word is
             // written and the issue let go in `finish` only, which comes after the last chain's completion
@@ -435,12 +455,17 @@ impl Ring {
         let Some(running) = self.slots.get(slot).and_then(Option::as_ref) else {
             return;
         };
-        let Some(ask) = running.code.asks.get(ask as usize).copied() else {
-            return;
-        };
         if running.failed.is_some() {
             return;
         }
+        match running.prepared.run(ask) {
+            Ran::Not => {}
+            Ran::Done => return,
+            Ran::Untold => return self.fail(slot, State::Lost),
+        }
+        let Some(ask) = running.code.asks.get(ask as usize).copied() else {
+            return;
+        };
         match running.plan.graph().node(ask.node).kind {
             cad::Kind::Copy => running.plan.copy(ask.node, ask.start, ask.bytes),
             _ => running.plan.compute(ask.node),
@@ -496,6 +521,8 @@ impl Ring {
         let chains = self.slots[slot].as_ref().map_or(0, |r| r.under_way.len());
         self.uring.end(slot as u32, chains as u32);
         if let Some(running) = self.slots[slot].as_mut() {
+            // Not settled, as a step of a chain of which this hears nothing may still be to come.
+            running.prepared = Prepared::default();
             running.failed = Some(State::Lost);
             running.under_way.fill(false);
         }
@@ -508,10 +535,11 @@ impl Ring {
         if !self.slots[slot].as_ref().is_some_and(over) {
             return;
         }
-        let Some(running) = self.slots[slot].take() else {
+        let Some(mut running) = self.slots[slot].take() else {
             return;
         };
         self.uring.release(slot as u32);
+        let by_handler = running.prepared.settle();
         let line = (running.channel, lane(running.number));
         if let Some(line) = self.lines.get_mut(&line) {
             line.retain(|&s| s != slot);
@@ -525,7 +553,8 @@ impl Ring {
             self.spare_pairs.extend(running.pairs);
             self.counts.plans += 1;
             self.counts.nodes += running.code.nodes;
-            self.counts.in_calls += running.code.in_calls;
+            self.counts.in_calls += running.code.in_calls - by_handler;
+            self.counts.in_signals += by_handler;
             return;
         }
         let why = running.failed.unwrap_or(State::Lost);

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use cad_run::{Plan, State};
 
+use crate::calls::Prepared;
 use crate::code::{Code, Op};
+use crate::interrupt::Bell;
 use crate::lanes::{Place, lane};
 use crate::uring::{Act, Step, Uring};
 
@@ -16,6 +18,8 @@ pub(crate) type Pair = [OwnedFd; 2];
 
 /// An issue. It keeps what its chains use until all have told that they are over.
 pub(crate) struct Running {
+    /// What the handler of the signal may do of it: dropped first, as it names tokens by their numbers.
+    pub prepared: Prepared,
     pub plan: Rc<Plan>,
     pub code: Rc<Code>,
     pub word: Arc<AtomicU32>,
@@ -58,19 +62,18 @@ impl Running {
         }
     }
 
-    /// The steps of a chain.
-    pub fn steps(&self, chain: usize) -> Vec<Step<'_>> {
+    /// The steps of a chain. It does not ring for what is not prepared.
+    pub fn steps<'a>(&'a self, chain: usize, bell: Option<&'a Bell>) -> Vec<Step<'a>> {
         let range = self.code.chains.get(chain).cloned().unwrap_or(0..0);
-        self.code.ops[range]
-            .iter()
-            .map(|op| self.step(op))
-            .collect()
+        let ops = self.code.ops[range].iter();
+        ops.filter_map(|op| self.step(op, bell)).collect()
     }
 
-    fn step(&self, op: &Op) -> Step<'_> {
+    fn step<'a>(&'a self, op: &Op, bell: Option<&'a Bell>) -> Option<Step<'a>> {
         let stream = |i: u32| self.streams.get(i as usize).map(|s| s.as_fd());
         let token = |i: u32| self.tokens.get(i as usize).map(|t| t.as_fd());
         let pair = |i: u32, end: usize| self.pairs.get(i as usize).map(|p| p[end].as_fd());
+        let due = |ask: u32| self.prepared.state(ask).zip(bell);
         let (act, fd) = match *op {
             Op::Send(i, buf, n) => (Act::Send(buf, n), stream(i)),
             Op::Recv(i, buf, n) => (Act::Recv(buf, n), stream(i)),
@@ -81,9 +84,12 @@ impl Running {
             Op::Take(i) => (Act::Take, token(i)),
             Op::Post(i) => (Act::Post, token(i)),
             Op::Ask(i) => (Act::Ask(i), None),
+            Op::Due(i) => (Act::Due(due(i)?.0), None),
+            Op::Ring(i) => (Act::Post, Some(due(i)?.1.to_ring())),
+            Op::Still(i) => (Act::Take, Some(due(i)?.1.to_still())),
             Op::End => (Act::End(self.word.clone()), None),
         };
-        Step { act, fd }
+        Some(Step { act, fd })
     }
 
     /// A chain told that it is over: whether it came to its end.
@@ -93,7 +99,9 @@ impl Running {
         }
         let range = self.code.chains.get(chain as usize).cloned();
         let op = range.and_then(|r| self.code.ops[r].last());
-        let good = last && op.is_some_and(|op| result == Uring::success(&self.step(op).act));
+        // A chain does not end with what only some issues have.
+        let step = op.and_then(|op| self.step(op, None));
+        let good = last && step.is_some_and(|step| result == Uring::success(&step.act));
         if good && chain == self.code.end {
             self.ended = true;
         }

@@ -1,4 +1,4 @@
-//! The ring itself: chains of steps go in, completions come out. The only unsafe module.
+//! The ring itself: chains of steps go in, completions come out.
 //!
 //! Invariants:
 //! * A chain gives exactly one completion, whatever comes of it. Its last step alone announces success
@@ -23,6 +23,8 @@ use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, OFlags};
+
+use crate::calls::DUE;
 
 /// Steps that a chain may have: submissions that the ring takes at a time.
 pub(crate) const CHAIN_MAX: usize = 256;
@@ -94,6 +96,8 @@ pub(crate) enum Act {
     Post,
     /// Tells the rank that the chain has come this far.
     Ask(u32),
+    /// Makes this word say that a calculation is due.
+    Due(&'static AtomicU32),
     /// Makes this word say [`State::Done`].
     End(Arc<AtomicU32>),
 }
@@ -130,8 +134,8 @@ impl std::error::Error for Unusable {}
 /// A ring, for the thread that made it.
 pub(crate) struct Uring {
     ring: IoUring,
-    /// A file whose first four bytes are [`State::Done`].
-    done: OwnedFd,
+    /// A file whose first four bytes are [`State::Done`], the next four [`DUE`].
+    words_file: OwnedFd,
     /// Words that chains under way will write, by the slot.
     words: HashMap<u32, Arc<AtomicU32>>,
     told: Vec<Completion>,
@@ -154,7 +158,7 @@ impl Uring {
         let system = |e: io::Error| Unusable(format!("the system refuses a descriptor: {e}"));
         let mut uring = Uring {
             ring,
-            done: done_file().map_err(system)?,
+            words_file: words_file().map_err(system)?,
             words: HashMap::new(),
             told: Vec::new(),
             broken: false,
@@ -211,6 +215,7 @@ impl Uring {
         let fd = Fd(step.fd.map_or(-1, |fd| fd.as_raw_fd()));
         let one = (&raw const ONE).cast::<u8>();
         let nowhere = NOWHERE.as_ptr().cast::<u8>();
+        let words = Fd(self.words_file.as_raw_fd());
         match &step.act {
             Act::Send(from, n) => opcode::Send::new(fd, from.as_mut_ptr(), *n)
                 .flags(ALL)
@@ -223,10 +228,10 @@ impl Uring {
             Act::Take => opcode::Read::new(fd, nowhere, 8).build(),
             Act::Post => opcode::Write::new(fd, one, 8).build(),
             Act::Ask(_) => opcode::Nop::new().build(),
-            Act::End(word) => {
-                let done = Fd(self.done.as_raw_fd());
-                opcode::Read::new(done, word.as_ptr().cast(), 4).build()
-            }
+            Act::End(word) => opcode::Read::new(words, word.as_ptr().cast(), 4).build(),
+            Act::Due(word) => opcode::Read::new(words, word.as_ptr().cast(), 4)
+                .offset(4)
+                .build(),
         }
     }
 
@@ -237,7 +242,7 @@ impl Uring {
             Act::SendByte | Act::RecvByte => 1,
             Act::Take | Act::Post => 8,
             Act::Ask(_) => 0,
-            Act::End(_) => 4,
+            Act::End(_) | Act::Due(_) => 4,
         }
     }
 
@@ -471,11 +476,12 @@ pub(crate) fn token() -> io::Result<OwnedFd> {
     Ok(eventfd(0, flags)?)
 }
 
-/// The file that END reads from. It does not block, or the kernel would leave reading it to a thread.
-fn done_file() -> io::Result<OwnedFd> {
-    let file = rustix::fs::memfd_create("yamabiko-done", MemfdFlags::CLOEXEC)?;
-    let bytes = (State::Done as u32).to_ne_bytes();
-    if rustix::io::pwrite(&file, &bytes, 0)? != bytes.len() {
+/// The file that words are read from. It does not block, or the kernel would leave reading it to a thread.
+fn words_file() -> io::Result<OwnedFd> {
+    let file = rustix::fs::memfd_create("yamabiko-words", MemfdFlags::CLOEXEC)?;
+    let words = [State::Done as u32, DUE].map(u32::to_ne_bytes);
+    let bytes = words.as_flattened();
+    if rustix::io::pwrite(&file, bytes, 0)? != bytes.len() {
         return Err(io::ErrorKind::WriteZero.into());
     }
     rustix::fs::fcntl_setfl(&file, OFlags::NONBLOCK)?;

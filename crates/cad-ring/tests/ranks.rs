@@ -5,8 +5,7 @@ mod world;
 use cad_run::{Calc, Descriptor, Executor, NotIssued, Plan, State, UserBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Instant;
-use world::{LIMIT, Rank, pipeline, run, soon, workers};
+use world::{Rank, compute, pipeline, run, soon, workers};
 
 /// Numbers that look random.
 fn noise(seed: &mut u64) -> u64 {
@@ -48,18 +47,6 @@ fn a_pipeline_passes_all_chunks_on_each_time_it_is_issued() {
             r.meet();
         });
     }
-}
-
-/// Computes until the word says that the issue is over: no call of the library, and no system call.
-fn compute(issued: &cad_run::Issued) -> u64 {
-    let (end, mut sum, mut seed) = (Instant::now() + LIMIT, 0, 1);
-    while issued.query() == State::Pending {
-        for _ in 0..1000 {
-            sum ^= noise(&mut seed);
-        }
-        assert!(Instant::now() < end, "nothing came to a rank that computes");
-    }
-    std::hint::black_box(sum)
 }
 
 #[test]

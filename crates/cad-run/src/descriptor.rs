@@ -15,6 +15,9 @@ pub const END: NodeId = START - 1;
 /// `dst = src op dst` on a number of bytes.
 pub type Calc = Rc<dyn Fn(UserBuf, UserBuf, u64)>;
 
+/// A calculation that may run at any point of the program, in the handler of a signal too.
+type Reduction = Rc<dyn Fn(UserBuf, UserBuf, u64) + Send + Sync>;
+
 /// Why a node, an edge or a descriptor is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
@@ -49,6 +52,7 @@ pub(crate) enum Action {
     Send(UserBuf, u64),
     Recv(UserBuf, u64),
     Calc(Calc, UserBuf, UserBuf, u64),
+    Reduce(Reduction, UserBuf, UserBuf, u64),
     Copy(UserBuf, UserBuf, u64),
 }
 
@@ -201,6 +205,24 @@ impl Descriptor {
         Ok(self.node(0, 0, Action::Calc(op, src, dst, bytes)))
     }
 
+    /// A node that does `dst = src op dst` on `bytes`, with an `op` that may run at any point of the program, in the handler
+    /// of a signal too: it takes no lock, allocates nothing, does not panic, and calls nothing that does. That it owns nothing
+    /// and shares nothing that changes unseen is in its type. An executor need not wait for a call of the program then.
+    ///
+    /// # Errors
+    /// [`Refused::Memory`].
+    pub fn make_reduction_node(
+        &mut self,
+        op: impl Fn(UserBuf, UserBuf, u64) + Copy + Send + Sync + 'static,
+        src: UserBuf,
+        dst: UserBuf,
+        bytes: u64,
+    ) -> Result<NodeId, Refused> {
+        ends(src, bytes)?;
+        ends(dst, bytes)?;
+        Ok(self.node(0, 0, Action::Reduce(Rc::new(op), src, dst, bytes)))
+    }
+
     /// A node that copies `bytes` at `src` to `dst`.
     ///
     /// # Errors
@@ -253,7 +275,9 @@ impl Descriptor {
             };
             match action {
                 Action::Send(buf, n) | Action::Recv(buf, n) => known(buf, n),
-                Action::Calc(_, src, dst, n) | Action::Copy(src, dst, n) => {
+                Action::Calc(_, src, dst, n)
+                | Action::Reduce(_, src, dst, n)
+                | Action::Copy(src, dst, n) => {
                     known(src, n);
                     known(dst, n);
                 }
@@ -261,7 +285,9 @@ impl Descriptor {
             match action {
                 Action::Send(buf, n) => b.send(peer, tag, region(buf, n), before),
                 Action::Recv(buf, n) => b.recv(peer, tag, region(buf, n), before),
-                Action::Calc(_, src, dst, n) => b.calc(region(src, n), region(dst, n), before),
+                Action::Calc(_, src, dst, n) | Action::Reduce(_, src, dst, n) => {
+                    b.calc(region(src, n), region(dst, n), before)
+                }
                 Action::Copy(src, dst, n) => b.copy(region(src, n), region(dst, n), before),
             };
         }
@@ -290,10 +316,17 @@ impl Plan {
         matches!(self.graph.node(id).kind, Kind::Send | Kind::Recv)
     }
 
-    /// Does what a node that calculates or copies says; nothing for a message or no node.
+    /// Whether a node is a calculation that [may run anywhere](Descriptor::make_reduction_node).
+    pub fn is_reduction(&self, id: NodeId) -> bool {
+        matches!(self.actions.get(id as usize), Some(Action::Reduce(..)))
+    }
+
+    /// Does what a node that calculates or copies says; nothing for a message or no node. In the handler of a signal only
+    /// where [`is_reduction`](Plan::is_reduction).
     pub fn compute(&self, id: NodeId) {
         match self.actions.get(id as usize) {
             Some(Action::Calc(op, src, dst, bytes)) => op(*src, *dst, *bytes),
+            Some(Action::Reduce(op, src, dst, bytes)) => op(*src, *dst, *bytes),
             Some(Action::Copy(src, dst, bytes)) => dst.copy_from(*src, *bytes as usize),
             Some(Action::Send(..) | Action::Recv(..)) | None => {}
         }

@@ -98,6 +98,8 @@ pub struct Counts {
     pub nodes: u64,
     /// Of these, how many waited for a call of the program: with `Inline` all.
     pub in_calls: u64,
+    /// Of these, how many ran in the handler of a signal.
+    pub in_signals: u64,
 }
 
 /// Runs plans. The n-th issue on a channel belongs to the n-th of the same executor in other processes.
@@ -191,9 +193,57 @@ impl Choice {
     }
 }
 
+/// Who calculates what [may run anywhere](crate::Descriptor::make_reduction_node) where the kernel runs a plan, as the
+/// environment has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Callback {
+    /// The handler of a signal that the kernel raises, while the program computes.
+    #[default]
+    Signal,
+    /// The program's next call.
+    None,
+}
+
+impl Callback {
+    /// The variable's name.
+    pub const VARIABLE: &'static str = "YAMABIKO_CAD_CALLBACK";
+
+    /// What the environment says.
+    ///
+    /// # Errors
+    /// There is no such way: a sentence.
+    pub fn from_environment() -> Result<Callback, String> {
+        match std::env::var_os(Callback::VARIABLE) {
+            None => Ok(Callback::default()),
+            Some(value) => Callback::named(&value.to_string_lossy()),
+        }
+    }
+
+    fn named(name: &str) -> Result<Callback, String> {
+        match name {
+            "" => Ok(Callback::default()),
+            "signal" => Ok(Callback::Signal),
+            "none" => Ok(Callback::None),
+            other => Err(format!(
+                "{} names a way that does not exist: {other:?}; there are signal and none",
+                Callback::VARIABLE
+            )),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn call_backs_are_chosen_by_name() {
+        assert_eq!(Callback::named("signal"), Ok(Callback::Signal));
+        assert_eq!(Callback::named("none"), Ok(Callback::None));
+        assert_eq!(Callback::named(""), Ok(Callback::Signal));
+        let why = Callback::named("thread").unwrap_err();
+        assert!(why.contains("\"thread\"") && why.contains("signal and none"));
+    }
 
     #[test]
     fn executors_are_chosen_by_name() {

@@ -264,7 +264,7 @@ impl<T: Transport> Inline<T> {
                 let (from, tag) = (Source::From(peer), TagSel::Exact(tag));
                 self.transport.irecv(from, context, tag, data, cookie)
             }
-            Action::Calc(..) | Action::Copy(..) => nothing,
+            Action::Calc(..) | Action::Reduce(..) | Action::Copy(..) => nothing,
         }
     }
 }

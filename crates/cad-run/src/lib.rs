@@ -45,5 +45,5 @@ mod inline;
 
 pub use boundary::UserBuf;
 pub use descriptor::{Calc, Descriptor, END, Plan, Refused, START, barrier};
-pub use executor::{Choice, Counts, Executor, Issued, NotIssued, State};
+pub use executor::{Callback, Choice, Counts, Executor, Issued, NotIssued, State};
 pub use inline::Inline;

@@ -81,19 +81,19 @@ fn a_pipeline_passes_all_chunks_on_each_time_it_is_issued() {
     }
 }
 
+fn subtract(src: UserBuf, dst: UserBuf, bytes: u64) {
+    assert_eq!(bytes, 8);
+    let (mut a, mut b) = ([0; 8], [0; 8]);
+    src.read(&mut a);
+    dst.read(&mut b);
+    let result = i64::from_ne_bytes(b) - i64::from_ne_bytes(a);
+    dst.write(&result.to_ne_bytes());
+}
+
 #[test]
 fn calculations_and_copies_run_in_order() {
     // The processes' numbers go up the line, each subtracting what comes from its own.
-    let subtract = || -> Calc {
-        Rc::new(|src, dst, bytes| {
-            assert_eq!(bytes, 8);
-            let (mut a, mut b) = ([0; 8], [0; 8]);
-            src.read(&mut a);
-            dst.read(&mut b);
-            let result = i64::from_ne_bytes(b) - i64::from_ne_bytes(a);
-            dst.write(&result.to_ne_bytes());
-        })
-    };
+    let as_calc = || -> Calc { Rc::new(subtract) };
     run(3, Manner::SLOW, |_, process, rank| {
         let mut own = (10 * i64::from(rank) + 1).to_ne_bytes();
         let (mut got, mut copy) = ([0u8; 8], [0u8; 8]);
@@ -104,7 +104,11 @@ fn calculations_and_copies_run_in_order() {
         // Made in the wrong order, connected in the right one.
         let copied = cad.make_copy_node(own_buf, copy_buf, 8).unwrap();
         if rank > 0 {
-            let calc = cad.make_calc_node(subtract(), got_buf, own_buf, 8).unwrap();
+            let calc = match rank {
+                1 => cad.make_calc_node(as_calc(), got_buf, own_buf, 8),
+                _ => cad.make_reduction_node(subtract, got_buf, own_buf, 8),
+            };
+            let calc = calc.unwrap();
             let recv = cad.make_recv_node(got_buf, 8, rank - 1).unwrap();
             cad.connect_node(recv, calc).unwrap();
             last = calc;

@@ -7,8 +7,9 @@
 //! The engine owns the [`Ring`], from `MPI_Init` to `MPI_Finalize`. A request owns its plan, the temporary buffers of its
 //! graph and the memory that data with gaps are packed in (`Body::Handed`), until the plan's word says that the kernel has
 //! let go of them; then the last few of those are kept for calls like theirs ([`Spent`]). A persistent request keeps all that, and the executor the compiled chains, from start to start. What
-//! the kernel does not do (reductions, packing and unpacking) are calculations of the plan, which the rank does
-//! when it is next in MPI and makes progress. The ring is taken out of its cell meanwhile, as the program's function may call
+//! the kernel does not do are calculations of the plan: reductions with an operation of the standard's are done by the handler of a signal
+//! that the kernel raises (unless [`Callback`] or the program is against it), those with one of the program's, packing and
+//! unpacking by the rank when it is next in MPI and makes progress. The ring is taken out of its cell meanwhile, as the program's function may call
 //! MPI: such a call makes no progress here.
 //!
 //! # How ranks agree
@@ -40,7 +41,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use cad_ring::{Opening, Ring};
-use cad_run::{Choice, Executor, Issued, Plan, State};
+use cad_run::{Callback, Choice, Executor, Issued, Plan, State};
 use fabrics::Fabrics;
 use types::{Handle, Result, Status, consts, fault};
 use wireup::Job;
@@ -106,22 +107,27 @@ fn key(rank: u32) -> String {
 const CANT: &str = "-";
 
 /// What a rank that was asked to use the ring has found before the fabrics start: or why it can't.
-pub(crate) type Asked = std::result::Result<Opening, String>;
+pub(crate) type Asked = std::result::Result<(Opening, Callback), String>;
 
 /// Publishes this rank's card, if the environment asks for the ring. `settled`: whether more threads than
 /// `level` has can't come to call later.
 pub(crate) fn open(job: &mut Job, level: i32, settled: bool) -> Result<Option<Asked>> {
     let choice = Choice::from_environment().map_err(startup_fault)?;
+    let callback = Callback::from_environment().map_err(startup_fault)?;
     if choice != Choice::Ring || job.size() == 1 {
         return Ok(None);
     }
     let asked = match settled && level <= consts::THREAD_FUNNELED {
         false => Err("it serves programs in which only the main thread calls MPI".to_owned()),
-        true => Opening::new().map_err(|why| why.to_string()),
+        true => match Opening::new() {
+            Ok(opening) => Ok((opening, callback)),
+            Err(why) => Err(why.to_string()),
+        },
     };
-    let card = asked
-        .as_ref()
-        .map_or_else(|_| CANT.to_owned(), Opening::card);
+    let card = match &asked {
+        Ok((opening, _)) => opening.card(),
+        Err(_) => CANT.to_owned(),
+    };
     job.put(&key(job.rank()), &card).map_err(startup_fault)?;
     Ok(Some(asked))
 }
@@ -134,10 +140,11 @@ pub(crate) fn join(asked: Asked, job: &mut Job, fabrics: &mut Fabrics) -> Result
         let card = job.get(&key(rank)).map_err(startup_fault)?;
         cards.push(card.unwrap_or_default());
     }
-    let fits = asked.and_then(|opening| opening.fits(&cards).map(|()| opening));
+    let fits = asked.and_then(|asked| asked.0.fits(&cards).map(|()| asked));
     match fits {
-        Ok(opening) => {
-            let ring = opening.join(job.rank(), &cards).map_err(startup_fault)?;
+        Ok((opening, callback)) => {
+            let ring = opening.join(job.rank(), &cards, callback);
+            let ring = ring.map_err(startup_fault)?;
             fabrics
                 .sleep_on_too(std::os::fd::AsFd::as_fd(&ring))
                 .map_err(startup_fault)?;
@@ -269,6 +276,7 @@ impl Engine {
                 plans,
                 nodes,
                 in_calls,
+                in_signals,
             } = counts;
             let text = match plans {
                 0 => "no collective was handed to the kernel".to_string(),
@@ -277,7 +285,8 @@ impl Engine {
                     let nodes = counted(nodes, "node");
                     let made = counted(self.kernel.plans.get(), "plan");
                     format!(
-                        "handed to the kernel: {plans} of {nodes}, {in_calls} of which were done in calls; {made}"
+                        "handed to the kernel: {plans} of {nodes}, {in_calls} of which were done in calls, {in_signals} in a \
+                         signal's handler; {made}"
                     )
                 }
             };

@@ -45,6 +45,10 @@ const VARIABLES: [(&str, &str); 13] = [
         "what runs the descriptors of libcad, and MPI's non-blocking collectives: inline or ring (default: inline)",
     ),
     (
+        "YAMABIKO_CAD_CALLBACK",
+        "what reduces for the ring while a rank computes: signal, or none (default: signal)",
+    ),
+    (
         "YAMABIKO_CAD_REPORT",
         "set, each rank says in MPI_Finalize what the ring ran of its collectives",
     ),
@@ -203,11 +207,13 @@ fn fabrics() -> [(String, String); 3] {
 }
 
 /// What can run descriptors: where each does, and whether it works here.
-fn executors() -> [(String, String); 2] {
-    let kernel = match cad_ring::usable() {
+fn executors() -> [(String, String); 3] {
+    let usable = |tried: Result<(), cad_ring::Unusable>| match tried {
         Ok(()) => "usable".to_owned(),
         Err(why) => format!("not usable here: {why}"),
     };
+    let kernel = usable(cad_ring::usable());
+    let callback = usable(cad_ring::callback_usable());
     [
         (
             "inline".to_owned(),
@@ -216,6 +222,10 @@ fn executors() -> [(String, String); 2] {
         (
             "ring".to_owned(),
             format!("in the kernel, on one machine: {kernel}"),
+        ),
+        (
+            "ring's call-back".to_owned(),
+            format!("reductions in a signal's handler, while the rank computes: {callback}"),
         ),
     ]
 }
@@ -264,6 +274,7 @@ mod tests {
             "YAMABIKO_PORT_RANGE",
             "in the calls of the program: usable",
             "in the kernel, on one machine: ",
+            "in a signal's handler, while the rank computes: ",
             "cad.alltoall.bruck_max",
             "MPIEXEC_TIMEOUT",
         ] {

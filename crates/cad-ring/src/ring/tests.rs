@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use cad_run::{Executor, State};
+use cad_run::{Callback, Executor, State};
 use sys::unix;
 
 use super::peers::OVERS_MAX;
@@ -14,7 +14,7 @@ fn two() -> Option<(Ring, Control)> {
     let opening = Opening::new().ok()?;
     let own = Own::listen().unwrap();
     let cards = [opening.card(), own.card()];
-    let ring = opening.join(0, &cards).unwrap();
+    let ring = opening.join(0, &cards, Callback::Signal).unwrap();
     Some((ring, own.join(1, &cards).unwrap()))
 }
 

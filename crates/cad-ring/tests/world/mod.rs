@@ -3,8 +3,10 @@
 // Each test program uses a part of it.
 #![allow(dead_code)]
 
+pub mod line;
+
 use cad_ring::{Opening, Ring, usable};
-use cad_run::{Descriptor, END, Executor, Plan, START, State, UserBuf};
+use cad_run::{Callback, Descriptor, END, Executor, Issued, Plan, START, State, UserBuf};
 use std::rc::Rc;
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -73,6 +75,11 @@ pub fn possible() -> bool {
 
 /// Plays all ranks; `body` gets its own.
 pub fn run(size: u32, body: impl Fn(Rank) + Sync) {
+    run_with(size, Callback::Signal, body);
+}
+
+/// As `run`, with reductions done as said.
+pub fn run_with(size: u32, callback: Callback, body: impl Fn(Rank) + Sync) {
     if !possible() {
         return;
     }
@@ -88,7 +95,7 @@ pub fn run(size: u32, body: impl Fn(Rank) + Sync) {
                 cards.lock().unwrap()[rank as usize] = opening.card();
                 meeting.meet(size);
                 let cards = cards.lock().unwrap().clone();
-                let ring = opening.join(rank, &cards).unwrap();
+                let ring = opening.join(rank, &cards, callback).unwrap();
                 body(Rank {
                     ring,
                     rank,
@@ -126,6 +133,17 @@ pub fn pass_on(cad: &mut Descriptor, memory: &mut [u8], rank: u32, size: u32, ch
         cad.connect_node(last, END).unwrap();
     }
     last
+}
+
+/// Computes until the word says that the issue is over: no call of the library, and no system call.
+pub fn compute(issued: &Issued) {
+    let (end, mut sum) = (Instant::now() + LIMIT, 0u64);
+    while issued.query() == State::Pending {
+        for i in 0..1000 {
+            sum = std::hint::black_box(sum ^ i);
+        }
+        assert!(Instant::now() < end, "nothing came to a rank that computes");
+    }
 }
 
 /// Names of the kernel's own threads in this process.
