@@ -1,0 +1,448 @@
+//! The system calls: maps, programs, links and mapped results. The only unsafe module.
+//!
+//! Invariants: whatever is given to the kernel has the length that the kernel goes by (a [`Map`] knows its
+//! entries' size); nothing is pinned, so all is gone with its descriptors. Who calls it: `tables`, which needs privilege, and `rank`,
+//! which maps results.
+
+use crate::asm::Code;
+use crate::btf;
+use rustix::mm::{MapFlags, ProtFlags};
+use std::fmt;
+use std::io;
+use std::net::UdpSocket;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+const MAP_CREATE: libc::c_int = 0;
+const MAP_LOOKUP: libc::c_int = 1;
+const MAP_UPDATE: libc::c_int = 2;
+const PROG_LOAD: libc::c_int = 5;
+const BTF_LOAD: libc::c_int = 18;
+const MAP_FREEZE: libc::c_int = 22;
+const LINK_CREATE: libc::c_int = 28;
+
+const SCHED_CLS: u32 = 3;
+const TCX_INGRESS: u32 = 46;
+/// In front of the programs that are there.
+const BEFORE: u32 = 1 << 3;
+
+const MMAPABLE: u32 = 1 << 10;
+
+/// What the verifier may say, in bytes: the end of it tells what was wrong.
+const LOG: usize = 1 << 24;
+
+/// Why the kernel refuses something, in words for a person.
+#[derive(Debug)]
+pub struct Refused {
+    /// What was wanted.
+    pub what: &'static str,
+    /// What the kernel says.
+    pub error: io::Error,
+    /// What its verifier says, where that was asked.
+    pub log: String,
+}
+
+impl Refused {
+    fn new(what: &'static str, error: io::Error) -> Refused {
+        let log = String::new();
+        Refused { what, error, log }
+    }
+
+    /// Whether privilege is what is missing.
+    pub fn is_forbidden(&self) -> bool {
+        self.error.raw_os_error() == Some(libc::EPERM)
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the kernel refuses {}: {}", self.what, self.error)?;
+        let lines: Vec<_> = self.log.lines().rev().take(30).collect();
+        for line in lines.iter().rev() {
+            write!(f, "\n  {line}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// `bpf(command, attributes)`, which gives a number.
+///
+/// # Safety
+/// `T` begins as the kernel's attributes of this command do, and has no padding; addresses in it are of memory as long as
+/// the lengths beside them say.
+unsafe fn bpf<T>(command: libc::c_int, attributes: &mut T) -> io::Result<RawFd> {
+    let at: *mut T = attributes;
+    // SAFETY: the structure is valid, writable and as long as told; the rest is the caller's contract.
+    let got = unsafe { libc::syscall(libc::SYS_bpf, command, at, size_of::<T>()) };
+    match RawFd::try_from(got) {
+        Ok(got) if got >= 0 => Ok(got),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// As [`bpf`], of a command that gives a descriptor, which the kernel closes on exec.
+///
+/// # Safety
+/// As of [`bpf`]; the command makes a descriptor.
+unsafe fn bpf_fd<T>(command: libc::c_int, attributes: &mut T) -> io::Result<OwnedFd> {
+    // SAFETY: the caller's contract is the same; the descriptor is new, so nobody else owns it.
+    unsafe { bpf(command, attributes).map(|fd| OwnedFd::from_raw_fd(fd)) }
+}
+
+/// What a map is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Shape {
+    /// Entries in a row.
+    Array = 2,
+    /// One for each processor.
+    PerCpu = 6,
+    /// Entries that are maps.
+    OfMaps = 12,
+    /// Entries that user space can map to read them. It can't write, by whatever call: only programs do. (A descriptor that can
+    /// only read would not do: the kernel does not map what is not opened for writing.)
+    Mapped = 2 | MMAPABLE,
+}
+
+/// A map; its keys are numbers from 0 on.
+#[derive(Debug)]
+pub struct Map {
+    fd: OwnedFd,
+    shape: Shape,
+    bytes: u32,
+    entries: u32,
+}
+
+#[repr(C)]
+struct MapCreate {
+    ty: u32,
+    key: u32,
+    value: u32,
+    entries: u32,
+    flags: u32,
+    inner: u32,
+    node: u32,
+    name: [u8; 16],
+}
+
+#[repr(C)]
+struct Element {
+    map: u64,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+impl Map {
+    /// A map of `entries` with `bytes` each, all zeros. `inner` is one like those that become entries of
+    /// [`Shape::OfMaps`].
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn new(
+        shape: Shape,
+        bytes: usize,
+        entries: u32,
+        inner: Option<&Map>,
+    ) -> Result<Map, Refused> {
+        let (ty, flags) = match shape {
+            Shape::Mapped => (Shape::Array as u32, MMAPABLE),
+            other => (other as u32, 0),
+        };
+        let mut attributes = MapCreate {
+            ty,
+            key: 4,
+            value: bytes as u32,
+            entries,
+            flags,
+            inner: inner.map_or(0, |map| map.fd.as_raw_fd() as u32),
+            node: 0,
+            name: *b"yamabiko\0\0\0\0\0\0\0\0",
+        };
+        // SAFETY: no addresses; a descriptor is made.
+        let fd = unsafe { bpf_fd(MAP_CREATE, &mut attributes) };
+        let fd = fd.map_err(|e| Refused::new("a map", e))?;
+        if shape == Shape::Mapped {
+            let mut attributes = fd.as_raw_fd() as u32;
+            // SAFETY: no addresses.
+            let frozen = unsafe { bpf(MAP_FREEZE, &mut attributes) };
+            frozen.map_err(|e| Refused::new("a map that only programs write", e))?;
+        }
+        Ok(Map {
+            fd,
+            shape,
+            bytes: bytes as u32,
+            entries,
+        })
+    }
+
+    /// How many entries there are.
+    pub fn entries(&self) -> u32 {
+        self.entries
+    }
+
+    /// Its descriptor, as it is given to others.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Sets an entry.
+    ///
+    /// # Errors
+    /// There is no such entry, `value` is not one, or the kernel's.
+    pub fn set(&self, key: u32, value: &[u8]) -> io::Result<()> {
+        self.fits(value.len())?;
+        // SAFETY: the value was measured.
+        unsafe { self.element(MAP_UPDATE, key, value.as_ptr() as u64) }
+    }
+
+    /// Reads an entry.
+    ///
+    /// # Errors
+    /// As of [`set`](Map::set).
+    pub fn get(&self, key: u32, value: &mut [u8]) -> io::Result<()> {
+        self.fits(value.len())?;
+        // SAFETY: the value was measured, and may be written.
+        unsafe { self.element(MAP_LOOKUP, key, value.as_mut_ptr() as u64) }
+    }
+
+    fn fits(&self, length: usize) -> io::Result<()> {
+        let plain = matches!(self.shape, Shape::Array | Shape::Mapped);
+        match plain && length == self.bytes as usize {
+            true => Ok(()),
+            false => Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+
+    /// Makes `inner` an entry of [`Shape::OfMaps`], or nothing.
+    ///
+    /// # Errors
+    /// As of [`set`](Map::set).
+    pub fn set_map(&self, key: u32, inner: &Map) -> io::Result<()> {
+        if self.shape != Shape::OfMaps {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let fd = inner.fd.as_raw_fd() as u32;
+        // SAFETY: such a map's entries are set as 4 bytes, which are a descriptor.
+        unsafe { self.element(MAP_UPDATE, key, &raw const fd as u64) }
+    }
+
+    /// # Safety
+    /// `value` is the address of an entry's bytes, writable for a look-up.
+    unsafe fn element(&self, command: libc::c_int, key: u32, value: u64) -> io::Result<()> {
+        let mut attributes = Element {
+            map: self.fd.as_raw_fd() as u64,
+            key: &raw const key as u64,
+            value,
+            flags: 0,
+        };
+        // SAFETY: a key has 4 bytes, the value is the caller's contract. (The descriptor is the lower half of its
+        // field: the upper one is padding, which has to be zero, on the machines that `usable` allows.)
+        unsafe { bpf(command, &mut attributes).map(drop) }
+    }
+}
+
+#[repr(C)]
+struct BtfLoad {
+    btf: u64,
+    log: u64,
+    size: u32,
+    log_size: u32,
+    log_level: u32,
+    more: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct ProgLoad {
+    ty: u32,
+    insn_count: u32,
+    insns: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log: u64,
+    version: u32,
+    flags: u32,
+    name: [u8; 16],
+    ifindex: u32,
+    attach: u32,
+    btf: u32,
+    function_size: u32,
+    functions: u64,
+    function_count: u32,
+    line_size: u32,
+    lines: u64,
+    line_count: u32,
+    more: u32,
+}
+
+#[repr(C)]
+struct LinkCreate {
+    prog: u32,
+    ifindex: u32,
+    attach: u32,
+    flags: u32,
+    relative: u32,
+    padding: u32,
+    revision: u64,
+}
+
+/// A program that the kernel has verified.
+#[derive(Debug)]
+pub struct Prog(OwnedFd);
+
+/// What makes a program run; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Link {
+    _fd: OwnedFd,
+}
+
+impl Prog {
+    /// Has the kernel verify and compile `code`, whose maps are these.
+    ///
+    /// # Errors
+    /// The kernel's, with what its verifier says.
+    pub fn load(code: &Code, maps: &[&Map]) -> Result<Prog, Refused> {
+        let described = btf::describe(&code.functions);
+        let mut attributes = BtfLoad {
+            btf: described.types.as_ptr() as u64,
+            log: 0,
+            size: described.types.len() as u32,
+            log_size: 0,
+            log_level: 0,
+            more: 0,
+        };
+        // SAFETY: the types are as long as told; a descriptor is made.
+        let types = unsafe { bpf_fd(BTF_LOAD, &mut attributes) };
+        let types = types.map_err(|e| Refused::new("the description of a program", e))?;
+        let mut insns = code.insns.clone();
+        for &(at, map) in &code.maps {
+            insns[at].imm = maps[map].fd.as_raw_fd();
+        }
+        let insns: Vec<u8> = insns.iter().flat_map(|i| i.bytes()).collect();
+        let mut attributes = ProgLoad {
+            ty: SCHED_CLS,
+            insn_count: code.insns.len() as u32,
+            insns: insns.as_ptr() as u64,
+            license: c"Dual MIT/GPL".as_ptr() as u64,
+            name: *b"yamabiko\0\0\0\0\0\0\0\0",
+            attach: TCX_INGRESS,
+            btf: types.as_raw_fd() as u32,
+            function_size: 8,
+            functions: described.functions.as_ptr() as u64,
+            function_count: code.functions.len() as u32,
+            ..ProgLoad::default()
+        };
+        // SAFETY: instructions, text and functions are as long as told; a descriptor is made.
+        let first = unsafe { bpf_fd(PROG_LOAD, &mut attributes) };
+        let error = match first {
+            Ok(fd) => return Ok(Prog(fd)),
+            Err(error) => error,
+        };
+        let mut refused = Refused::new("the program", error);
+        if !refused.is_forbidden() {
+            // Once more, to be told why.
+            let mut log = vec![0; LOG];
+            (attributes.log_level, attributes.log_size) = (1, LOG as u32);
+            attributes.log = log.as_mut_ptr() as u64;
+            // SAFETY: as above, and the log is as long as told.
+            if let Ok(fd) = unsafe { bpf_fd(PROG_LOAD, &mut attributes) } {
+                return Ok(Prog(fd));
+            }
+            let end = log.iter().position(|&b| b == 0).unwrap_or(LOG);
+            refused.log = String::from_utf8_lossy(&log[..end]).into_owned();
+        }
+        Err(refused)
+    }
+
+    /// Has it look at what comes in through an interface of the caller's namespace, before the programs that
+    /// do so already if `first`, else after them.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn attach(&self, interface: u32, first: bool) -> Result<Link, Refused> {
+        let mut attributes = LinkCreate {
+            prog: self.0.as_raw_fd() as u32,
+            ifindex: interface,
+            attach: TCX_INGRESS,
+            flags: if first { BEFORE } else { 0 },
+            relative: 0,
+            padding: 0,
+            revision: 0,
+        };
+        // SAFETY: no addresses; a descriptor is made.
+        let fd = unsafe { bpf_fd(LINK_CREATE, &mut attributes) };
+        let _fd = fd.map_err(|e| Refused::new("a program at an interface (tcx)", e))?;
+        Ok(Link { _fd })
+    }
+}
+
+/// The first entry of a [`Shape::Mapped`] map, as words.
+#[derive(Debug)]
+pub struct Page {
+    at: NonNull<AtomicU64>,
+    words: usize,
+}
+
+impl Page {
+    /// Maps the first `words` words of a map. What the descriptor really is does not matter: what is
+    /// mapped is readable or a signal.
+    ///
+    /// # Errors
+    /// The kernel's: it is not such a map, or shorter.
+    pub fn new(map: BorrowedFd<'_>, words: usize) -> io::Result<Page> {
+        let (protect, flags) = (ProtFlags::READ, MapFlags::SHARED);
+        // SAFETY: a mapping of its own, at an address that the kernel picks.
+        let at =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), words * 8, protect, flags, map, 0) };
+        let at = NonNull::new(at?.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        Ok(Page { at, words })
+    }
+
+    /// The words, which the kernel changes.
+    pub fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping is aligned to pages, that long, and lives as long as `self`. Others change it, so
+        // they are atomics, which are only loaded from.
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.words) }
+    }
+}
+
+// SAFETY: the memory belongs to nobody's thread, and all access is by atomic loads.
+unsafe impl Send for Page {}
+// SAFETY: as above.
+unsafe impl Sync for Page {}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // SAFETY: it is a mapping of this length, and nobody has a reference to it any more. Nothing can be done if it
+        // fails.
+        let _ = unsafe { rustix::mm::munmap(self.at.as_ptr().cast(), self.words * 8) };
+    }
+}
+
+/// Packets from this socket have no sum of UDP's, so that nobody completes one in what the program makes of them.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn without_sums(socket: &UdpSocket) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    let length = size_of_val(&on) as libc::socklen_t;
+    // SAFETY: the option is a number of this length.
+    let set = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_NO_CHECK,
+            (&raw const on).cast(),
+            length,
+        )
+    };
+    match set {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,39 @@
+//! Small collectives in the kernel's network receive path: barrier, broadcast and reductions of up to
+//! [`DATA_MAX`](layout::DATA_MAX) bytes, which an eBPF program does while the ranks compute. The KACC paper did so in tasklets of
+//! a kernel module; a stock kernel runs a verified program instead.
+//!
+//! **Nothing of Yamabiko uses it yet**: neither `YAMABIKO_CAD` nor a collective of MPI, and there is no daemon that would
+//! hold the program for ranks without privilege. It is here with its tests.
+//!
+//! * A rank sends one packet through the loopback interface ([`rank`]). The program that sees it there takes the contribution; whoever
+//!   brings the last one finishes the collective, in the receive path, and writes the result into a page that the ranks of the host have mapped
+//!   and can only read. No rank has to run, or enter the kernel, for that.
+//! * Hosts of a communicator are a tree; the program sends what its host has to the one above, and results down. Within a host there are no
+//!   packets but those of the start.
+//! * Whoever holds the program needs `CAP_BPF` and `CAP_NET_ADMIN` ([`tables`]); ranks need nothing.
+//! * [`asm`] assembles the program, which lies in `program`; `btf` and [`kernel`] hand it to the kernel.
+//!
+//! # What it takes
+//!
+//! Linux 6.6 (tcx), a little-endian machine, IPv4. [`usable`] tries it.
+//!
+//! # What it does not do
+//!
+//! All processes wait for all, also in a broadcast. One collective at a time is under way in a context. There are no products of floating-point
+//! numbers; their sums, and the extremes, are exact in every bit (`program/float.rs`). Where a process does not come, nobody is told: whoever
+//! waits has to give up by himself. What UDP loses is said again only when a process says its start again.
+
+pub mod asm;
+mod btf;
+pub mod context;
+#[cfg(test)]
+mod interpreter;
+pub mod kernel;
+pub mod layout;
+#[cfg(test)]
+mod model;
+mod program;
+pub mod rank;
+pub mod tables;
+
+pub use tables::usable;

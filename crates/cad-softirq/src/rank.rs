@@ -1,0 +1,196 @@
+//! What a process does that takes part: one packet to start, one load to see whether it is over.
+//!
+//! Invariants: no privilege, no `bpf()`, no memory that can be written by others but the page of results, which is read
+//! word by word and believed in nothing but what it says; no allocation after [`Member::new`]. Who calls it: tests so far.
+
+use crate::kernel::{self, Page};
+use crate::layout::{self, DATA_MAX, Kind, Op, Type, header, result, what};
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::Ordering;
+
+/// Bytes of a start at most.
+const PACKET_MAX: usize = HEADER + DATA_MAX;
+const HEADER: usize = header::BYTES as usize;
+const WORDS: usize = result::BYTES / 8;
+
+/// Who a process is in a context: what it is told by who opened that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Card {
+    /// The port that the program looks at.
+    pub port: u16,
+    /// The context's entry.
+    pub entry: u32,
+    /// The context's id.
+    pub id: u64,
+    /// The process's input.
+    pub input: u32,
+    /// What shows that it is the one.
+    pub ticket: u64,
+}
+
+/// What a process contributes.
+#[derive(Clone, Copy, Debug)]
+pub enum Part<'a> {
+    /// Nothing, as in a barrier.
+    Nothing,
+    /// It has what all get.
+    Root(&'a [u8]),
+    /// It gets as many bytes.
+    Leaf(usize),
+    /// Elements of this type, to be combined so.
+    Reduce(Op, Type, &'a [u8]),
+}
+
+/// Why a process does not take part.
+#[derive(Debug)]
+pub enum NotStarted {
+    /// There are too many data, or no whole elements, or the operation isn't one on this type here.
+    Unfit,
+    /// The one before isn't over.
+    Busy,
+    /// The packet could not be sent.
+    System(io::Error),
+}
+
+impl fmt::Display for NotStarted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotStarted::Unfit => write!(f, "not for at most {DATA_MAX} bytes of whole elements"),
+            NotStarted::Busy => f.write_str("the collective before is not over"),
+            NotStarted::System(why) => write!(f, "the packet that starts it is refused: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for NotStarted {}
+
+/// How a collective has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// As it should.
+    Done,
+    /// The processes did not agree on what to do.
+    Mismatch,
+}
+
+/// A process's part in a context.
+pub struct Member {
+    page: Page,
+    socket: UdpSocket,
+    packet: [u8; PACKET_MAX],
+    length: usize,
+    number: u64,
+}
+
+impl Member {
+    /// Takes part, with the page of results that belongs to the context.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn new(card: &Card, page: BorrowedFd<'_>) -> io::Result<Member> {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        socket.connect((Ipv4Addr::LOCALHOST, card.port))?;
+        // A start that is refused is said again.
+        socket.set_nonblocking(true)?;
+        kernel::without_sums(&socket)?;
+        let mut packet = [0; PACKET_MAX];
+        let mut put = |at: i16, bytes: &[u8]| {
+            packet[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
+        };
+        put(header::MAGIC_AT, &header::MAGIC.to_le_bytes());
+        put(header::KIND, &[Kind::Start as u8]);
+        put(header::ENTRY, &card.entry.to_le_bytes());
+        put(header::INPUT, &card.input.to_le_bytes());
+        put(header::ID, &card.id.to_le_bytes());
+        put(header::TAG, &card.ticket.to_le_bytes());
+        let page = Page::new(page, WORDS)?;
+        let number = page.words()[result::NUMBER as usize / 8].load(Ordering::Acquire);
+        Ok(Member {
+            page,
+            socket,
+            packet,
+            length: 0,
+            number,
+        })
+    }
+
+    /// Enters the next collective. All processes do so with the same operation, type and length.
+    ///
+    /// # Errors
+    /// As [`NotStarted`] says; it isn't entered then, but after [`NotStarted::System`] it is, and [`again`](Member::again) may help.
+    pub fn start(&mut self, part: Part<'_>) -> Result<(), NotStarted> {
+        if !self.is_over() {
+            return Err(NotStarted::Busy);
+        }
+        let (op, ty, have, data, bytes) = match part {
+            Part::Nothing => (Op::Barrier, Type::U8, false, &[][..], 0),
+            Part::Root(data) => (Op::Bcast, Type::U8, true, data, data.len()),
+            Part::Leaf(bytes) => (Op::Bcast, Type::U8, false, &[][..], bytes),
+            Part::Reduce(op, ty, data) => (op, ty, true, data, data.len()),
+        };
+        let reduces = !matches!(op, Op::Barrier | Op::Bcast);
+        let whole = bytes.is_multiple_of(ty.bytes()) && op.supports(ty);
+        if bytes > DATA_MAX || !whole || reduces != matches!(part, Part::Reduce(..)) {
+            return Err(NotStarted::Unfit);
+        }
+        self.number += 1;
+        self.length = HEADER + bytes.next_multiple_of(8);
+        let mut put = |at: i16, bytes: &[u8]| {
+            self.packet[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
+        };
+        put(header::NUMBER, &self.number.to_le_bytes());
+        put(header::WHAT, &what(op, ty, bytes).to_le_bytes());
+        put(header::HAVE, &[u8::from(have)]);
+        put(header::BYTES, data);
+        self.packet[HEADER + data.len()..].fill(0);
+        self.again().map_err(NotStarted::System)
+    }
+
+    /// Says once more what was said at the start: to be called from time to time while it isn't over, since packets get lost.
+    ///
+    /// # Errors
+    /// The system's. It may be called again.
+    pub fn again(&self) -> io::Result<()> {
+        self.socket.send(&self.packet[..self.length]).map(drop)
+    }
+
+    /// Whether the collective that was entered last is over. One load.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        self.word(result::NUMBER, Ordering::Acquire) == self.number
+    }
+
+    /// When the kernel had the result, in nanoseconds of the monotonic clock.
+    pub fn when(&self) -> u64 {
+        self.word(result::WHEN, Ordering::Relaxed)
+    }
+
+    /// Takes the result into `data`, which is as long as the contributions; `None` while it isn't over.
+    pub fn result(&self, data: &mut [u8]) -> Option<End> {
+        if !self.is_over() {
+            return None;
+        }
+        let told = self.word(layout::WHAT, Ordering::Relaxed);
+        let mut expected = [0; 8];
+        expected.copy_from_slice(&self.packet[header::WHAT as usize..][..8]);
+        let bytes = (told >> 16) as usize & 0xffff;
+        let nobody =
+            told as u8 == Op::Bcast as u8 && self.word(layout::HAVE, Ordering::Relaxed) == 0;
+        if told != u64::from_le_bytes(expected) || bytes != data.len() || nobody {
+            return Some(End::Mismatch);
+        }
+        let first = layout::DATA as usize / 8;
+        for (i, to) in data.chunks_mut(8).enumerate() {
+            let word = self.page.words()[first + i].load(Ordering::Relaxed);
+            to.copy_from_slice(&word.to_ne_bytes()[..to.len()]);
+        }
+        Some(End::Done)
+    }
+
+    fn word(&self, at: i16, ordering: Ordering) -> u64 {
+        self.page.words()[at as usize / 8].load(ordering)
+    }
+}

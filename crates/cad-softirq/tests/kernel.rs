@@ -1,0 +1,287 @@
+//! The program in the kernel: it is verified, and does on a real loopback interface what it should.
+
+mod world;
+
+use cad_softirq::kernel::{Map, Page, Shape};
+use cad_softirq::layout::{DATA_MAX, Op, Type};
+use cad_softirq::rank::{End, Member, NotStarted, Part};
+use std::net::UdpSocket;
+use std::time::Duration;
+use world::{PORT, World, apart, lossy, noise};
+
+const AGAIN: Duration = Duration::from_millis(2);
+
+/// Processes of each host, and how many hosts are below one.
+fn shapes() -> Vec<(Vec<usize>, usize)> {
+    let mut shapes: Vec<_> = [1, 2, 3, 4, 5, 7, 8].map(|n| (vec![n], 1)).into();
+    for n in [2, 3, 5, 8] {
+        shapes.push((vec![1; n], 2));
+        shapes.push((vec![1; n], 7));
+    }
+    shapes.push((vec![3, 1, 2], 1));
+    shapes
+}
+
+/// Sums of 32-bit numbers, as the processor adds them.
+fn sums(parts: &[Vec<u8>]) -> Vec<u8> {
+    let mut all = vec![0u32; parts[0].len() / 4];
+    for part in parts {
+        for (sum, bytes) in all.iter_mut().zip(part.chunks(4)) {
+            *sum = sum.wrapping_add(u32::from_le_bytes(bytes.try_into().unwrap()));
+        }
+    }
+    all.iter().flat_map(|s| s.to_le_bytes()).collect()
+}
+
+fn random(seed: &mut u64, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|_| noise(seed) as u8).collect()
+}
+
+#[test]
+fn collectives_are_right_for_any_number_of_ranks_and_hosts() {
+    apart(|| {
+        let mut seed = 1;
+        for (processes, below) in shapes() {
+            let mut world = World::new(&processes, below);
+            let ranks = world.ranks.len();
+            for bytes in [4, 64, DATA_MAX, 0] {
+                let parts: Vec<_> = (0..ranks).map(|_| random(&mut seed, bytes)).collect();
+                assert_eq!(world.reduce(Op::Sum, Type::U32, &parts), sums(&parts));
+            }
+            for root in 0..ranks {
+                let data = random(&mut seed, 100 + root);
+                let mut parts = vec![Part::Leaf(data.len()); ranks];
+                parts[root] = Part::Root(&data);
+                for told in world.collective(&parts, data.len(), AGAIN) {
+                    assert_eq!(told, (End::Done, data.clone()));
+                }
+                for told in world.collective(&vec![Part::Nothing; ranks], 0, AGAIN) {
+                    assert_eq!(told.0, End::Done);
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn ranks_that_disagree_are_told_so() {
+    apart(|| {
+        let mut world = World::new(&[1, 2], 1);
+        let data = [1; 8];
+        let mut parts = [Part::Leaf(8); 3];
+        parts[1] = Part::Nothing;
+        for told in world.collective(&parts, 8, AGAIN) {
+            assert_eq!(told.0, End::Mismatch);
+        }
+        // Nobody is the root.
+        for told in world.collective(&[Part::Leaf(8); 3], 8, AGAIN) {
+            assert_eq!(told.0, End::Mismatch);
+        }
+        let all = [Part::Reduce(Op::Sum, Type::U64, &data); 3];
+        for told in world.collective(&all, 8, AGAIN) {
+            assert_eq!(told, (End::Done, vec![3; 8]));
+        }
+    });
+}
+
+#[test]
+fn ranks_start_nothing_that_does_not_fit() {
+    apart(|| {
+        let mut world = World::new(&[2], 1);
+        let (long, odd) = ([0; DATA_MAX + 8], [0; 7]);
+        for part in [
+            Part::Root(&long),
+            Part::Leaf(DATA_MAX + 1),
+            Part::Reduce(Op::Sum, Type::U8, &long),
+            Part::Reduce(Op::Sum, Type::U16, &odd),
+            Part::Reduce(Op::Bcast, Type::U8, &odd),
+            Part::Reduce(Op::Band, Type::F64, &long[..8]),
+        ] {
+            let refused = world.ranks[0].start(part);
+            assert!(matches!(refused, Err(NotStarted::Unfit)), "{part:?}");
+        }
+        world.ranks[0].start(Part::Nothing).unwrap();
+        let busy = world.ranks[0].start(Part::Nothing);
+        assert!(matches!(busy, Err(NotStarted::Busy)));
+        assert!(!world.ranks[1].is_over() || world.ranks[1].result(&mut []).is_some());
+        world.ranks[1].start(Part::Nothing).unwrap();
+        while !world.ranks.iter().all(Member::is_over) {}
+    });
+}
+
+#[test]
+fn a_link_that_loses_and_repeats_packets_is_enough() {
+    apart(|| {
+        let mut seed = 2;
+        let mut world = World::new(&[1, 2, 1, 1, 3], 2);
+        let _lossy = lossy();
+        for _ in 0..300 {
+            let parts: Vec<_> = (0..8).map(|_| random(&mut seed, 64)).collect();
+            assert_eq!(world.reduce(Op::Sum, Type::U32, &parts), sums(&parts));
+        }
+        let counts = world
+            .places
+            .iter()
+            .map(|p| world.tables.counts(*p).unwrap());
+        let counts: Vec<_> = counts.collect();
+        assert!(
+            counts
+                .iter()
+                .all(|c| c.done == 300 && c.forged == 0 && c.unsent == 0)
+        );
+        assert!(counts.iter().any(|c| c.repeated > 0), "{counts:?}");
+    });
+}
+
+#[test]
+fn foreign_packets_pass() {
+    apart(|| {
+        let _world = World::new(&[1], 1);
+        for port in [PORT, PORT + 1] {
+            let receiver = UdpSocket::bind(("127.0.0.1", port)).unwrap();
+            receiver.set_read_timeout(Some(world::LIMIT)).unwrap();
+            let sender = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+            for bytes in [0, 10, 48, 200, 1200, 30_000] {
+                let data = vec![7; bytes];
+                sender.send_to(&data, ("127.0.0.1", port)).unwrap();
+                let mut got = vec![0; 40_000];
+                assert_eq!(receiver.recv(&mut got).unwrap(), bytes);
+                assert_eq!(got[..bytes], data);
+            }
+        }
+    });
+}
+
+#[test]
+fn results_can_not_be_written_by_who_reads_them() {
+    apart(|| {
+        let world = World::new(&[1], 1);
+        let page = world.tables.page(world.places[0]).unwrap();
+        assert!(Page::new(page, 8).is_ok());
+        assert!(Page::new(page, 8192).is_err(), "longer than it is");
+        let flags = rustix::mm::MapFlags::SHARED;
+        for protect in [
+            rustix::mm::ProtFlags::WRITE,
+            rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE,
+        ] {
+            // SAFETY: a mapping of its own, at an address that the kernel picks.
+            let map =
+                unsafe { rustix::mm::mmap(std::ptr::null_mut(), 4096, protect, flags, page, 0) };
+            assert!(map.is_err());
+        }
+        // Nor by a call, not even who made it.
+        let map = Map::new(Shape::Mapped, 64, 1, None).unwrap();
+        assert!(map.set(0, &[1; 64]).is_err());
+        let mut bytes = [1; 64];
+        map.get(0, &mut bytes).unwrap();
+        assert_eq!(bytes, [0; 64]);
+    });
+}
+
+#[test]
+fn nothing_outlives_the_tables() {
+    apart(|| {
+        let mut world = World::new(&[1], 1);
+        let mut rank = world.ranks.remove(0);
+        rank.start(Part::Nothing).unwrap();
+        while !rank.is_over() {}
+        drop(world);
+        // Nobody takes the packet any more: the system says so at one of the next ones.
+        let _ = rank.start(Part::Nothing);
+        assert!(rank.again().is_err() || rank.again().is_err());
+        assert!(!rank.is_over());
+        cad_softirq::usable().unwrap();
+    });
+}
+
+#[test]
+fn places_are_given_back() {
+    apart(|| {
+        let mut world = World::new(&[2, 3], 1);
+        let (first, second) = (world.places[0], world.places[1]);
+        let contexts = world.contexts.clone();
+        assert!(
+            world.tables.open(first, &contexts[1]).is_ok(),
+            "as many inputs"
+        );
+        assert!(world.tables.reserve(254).is_err());
+        world.tables.release(first).unwrap();
+        assert!(world.tables.page(first).is_none());
+        assert!(world.tables.open(first, &contexts[0]).is_err());
+        let small = world.tables.reserve(3).unwrap();
+        assert_eq!(small, first);
+        let large = world.tables.reserve(4).unwrap();
+        assert!(large != first && large != second);
+        let mut none = contexts[0].clone();
+        none.tickets.clear();
+        assert!(world.tables.open(small, &none).is_err());
+    });
+}
+
+#[test]
+fn processes_that_are_not_there_are_waited_for() {
+    apart(|| {
+        let mut world = World::new(&[2, 1], 1);
+        world.ranks[0].start(Part::Nothing).unwrap();
+        world.ranks[2].start(Part::Nothing).unwrap();
+        for _ in 0..20 {
+            world.ranks[0].again().unwrap();
+            world.ranks[2].again().unwrap();
+        }
+        assert!(
+            world
+                .ranks
+                .iter()
+                .all(|r| r.result(&mut [0; 8]).is_none() || r.when() == 0)
+        );
+        assert!(!world.ranks[0].is_over() && !world.ranks[2].is_over());
+        world.ranks[1].start(Part::Nothing).unwrap();
+        while !world.ranks.iter().all(Member::is_over) {}
+        assert!(world.ranks.iter().all(|r| r.when() > 0));
+        let counts = world.tables.counts(world.places[0]).unwrap();
+        assert!(counts.done == 1 && counts.forged == 0 && counts.repeated >= 20);
+    });
+}
+
+#[test]
+fn floats_are_the_processors_bit_by_bit() {
+    apart(|| {
+        let (mut seed, mut world) = (3, World::new(&[1, 1], 1));
+        for round in 0..200 {
+            // Exponents near each other, and any; numbers that cancel.
+            let parts: [Vec<f64>; 2] = std::array::from_fn(|_| {
+                let number = |_| {
+                    let bits = noise(&mut seed);
+                    match round % 3 {
+                        0 => f64::from_bits(bits),
+                        1 => f64::from_bits(bits & !(0x7c << 56) | 0x3c << 56),
+                        _ => (bits as i8) as f64 * 0.1,
+                    }
+                };
+                (0..DATA_MAX / 8).map(number).collect()
+            });
+            let bytes = parts.each_ref().map(|p| {
+                let numbers = p.iter().flat_map(|x| x.to_le_bytes());
+                numbers.collect::<Vec<_>>()
+            });
+            for op in [Op::Sum, Op::Min, Op::Max] {
+                let told = world.reduce(op, Type::F64, &bytes);
+                for (i, told) in told.chunks(8).enumerate() {
+                    let told = f64::from_le_bytes(told.try_into().unwrap());
+                    let (a, b) = (parts[0][i], parts[1][i]);
+                    let right = match op {
+                        Op::Min if a < b => a,
+                        Op::Max if a > b => a,
+                        Op::Sum => a + b,
+                        _ => b,
+                    };
+                    let both = told.is_nan() && right.is_nan();
+                    assert!(
+                        both || told.to_bits() == right.to_bits(),
+                        "{op:?} of {a:e} and {b:e}"
+                    );
+                }
+            }
+        }
+    });
+}
