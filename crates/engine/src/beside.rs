@@ -59,15 +59,16 @@ impl Engine {
             bound,
             unbound,
         } = self.bound.borrow().counts();
-        match sent + received {
-            0 => eprintln!("yamabiko: rank {rank}: no persistent message went by a slot"),
-            _ => eprintln!(
-                "yamabiko: rank {rank}: persistent messages in slots: {sent} sent, {received} received; streams were bound \
-                 {} and unbound {}",
-                counted(bound, "time"),
-                counted(unbound, "time")
-            ),
-        }
+        let text = match sent + received {
+            0 => "no persistent message went by a slot".to_string(),
+            _ => {
+                let (bound, unbound) = (counted(bound, "time"), counted(unbound, "time"));
+                format!(
+                    "persistent messages in slots: {sent} sent, {received} received; streams were bound {bound} and unbound {unbound}"
+                )
+            }
+        };
+        sys::say::line(&format!("yamabiko: rank {rank}: {text}"));
     }
 
     /// Ends all binding; the transport is gone.
