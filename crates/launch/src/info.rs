@@ -19,7 +19,7 @@ const FORTRAN: [(&str, &str); 2] = [
 
 /// Environment variables that a person may set. Those by which the parts of a job know each other
 /// (`PMI_*`, `YAMABIKO_*_FD`) are not among them.
-const VARIABLES: [(&str, &str); 13] = [
+const VARIABLES: [(&str, &str); 14] = [
     (
         "MPIEXEC_TIMEOUT",
         "seconds after which mpiexec ends a job (default, and 0: no limit)",
