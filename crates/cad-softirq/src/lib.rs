@@ -2,15 +2,16 @@
 //! [`DATA_MAX`](layout::DATA_MAX) bytes, which an eBPF program does while the ranks compute. The KACC paper did so in tasklets of
 //! a kernel module; a stock kernel runs a verified program instead.
 //!
-//! **Nothing of Yamabiko uses it yet**: neither `YAMABIKO_CAD` nor a collective of MPI, and there is no daemon that would
-//! hold the program for ranks without privilege. It is here with its tests.
+//! **Nothing of Yamabiko uses it yet**: neither `YAMABIKO_CAD` nor a collective of MPI. It is here with its tests, and with the daemon
+//! that holds the program for ranks without privilege.
 //!
 //! * A rank sends one packet through the loopback interface ([`rank`]). The program that sees it there takes the contribution; whoever
 //!   brings the last one finishes the collective, in the receive path, and writes the result into a page that the ranks of the host have mapped
 //!   and can only read. No rank has to run, or enter the kernel, for that.
 //! * Hosts of a communicator are a tree; the program sends what its host has to the one above, and results down. Within a host there are no
 //!   packets but those of the start.
-//! * Whoever holds the program needs `CAP_BPF` and `CAP_NET_ADMIN` ([`tables`]); ranks need nothing.
+//! * Whoever holds the program needs `CAP_BPF` and `CAP_NET_ADMIN` ([`tables`]): the [`daemon`], which ranks, that need nothing, ask for a context
+//!   ([`client`]). It has contexts of one host only so far; those of several are made by tests, which know all keys.
 //! * [`asm`] assembles the program, which lies in `program`; `btf` and [`kernel`] hand it to the kernel.
 //!
 //! # What it takes
@@ -21,11 +22,14 @@
 //!
 //! All processes wait for all, also in a broadcast. One collective at a time is under way in a context. There are no products of floating-point
 //! numbers; their sums, and the extremes, are exact in every bit (`program/float.rs`). Where a process does not come, nobody is told: whoever
-//! waits has to give up by himself. What UDP loses is said again only when a process says its start again.
+//! waits has to give up by himself. What UDP loses is said again only when a process says its start again, which the kernel does for it
+//! while it computes ([`resend`]).
 
 pub mod asm;
 mod btf;
+pub mod client;
 pub mod context;
+pub mod daemon;
 #[cfg(test)]
 mod interpreter;
 pub mod kernel;
@@ -34,6 +38,7 @@ pub mod layout;
 mod model;
 mod program;
 pub mod rank;
+pub mod resend;
 pub mod tables;
 
 pub use tables::usable;

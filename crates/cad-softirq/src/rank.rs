@@ -12,7 +12,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
 
 /// Bytes of a start at most.
-const PACKET_MAX: usize = HEADER + DATA_MAX;
+pub(crate) const PACKET_MAX: usize = HEADER + DATA_MAX;
 const HEADER: usize = header::BYTES as usize;
 const WORDS: usize = result::BYTES / 8;
 
@@ -154,7 +154,17 @@ impl Member {
     /// # Errors
     /// The system's. It may be called again.
     pub fn again(&self) -> io::Result<()> {
-        self.socket.send(&self.packet[..self.length]).map(drop)
+        self.socket.send(self.said()).map(drop)
+    }
+
+    /// What [`again`](Member::again) says.
+    pub(crate) fn said(&self) -> &[u8] {
+        &self.packet[..self.length]
+    }
+
+    /// Through which socket, by a descriptor of the caller's.
+    pub(crate) fn socket(&self) -> io::Result<UdpSocket> {
+        self.socket.try_clone()
     }
 
     /// Whether the collective that was entered last is over. One load.

@@ -2,7 +2,7 @@
 //!
 //! Invariants: nothing has a name, so all of it, and what it does at interfaces, ends with the [`Tables`] (and with
 //! their process, however that ends); an entry is blank, which no packet fits, unless a context was opened there; a page of results
-//! is a map of its own, which nobody but the program can write. Who calls it: tests so far.
+//! is a map of its own, which nobody but the program can write. Who calls it: `daemon`, and tests.
 
 use crate::asm::{Asm, Kind};
 use crate::context::Context;

@@ -27,7 +27,7 @@ const ARROWS: [(&str, &[&str]); 36] = [
         "cad-ring",
         &["types", "boundary", "sys", "cad", "chains", "cad-run"],
     ),
-    ("cad-softirq", &[]),
+    ("cad-softirq", &["sys"]),
     (
         "cad-lib",
         &[

@@ -1,0 +1,282 @@
+//! `yamabiko kaccd`: holds the program and its maps, for processes that have no privilege.
+//!
+//! It listens on a Unix socket with an abstract name, so only processes of its own network namespace reach it, which are those whose
+//! loopback interface it looks at. A process asks for a context for so many processes of this host (`client`), and gets their cards
+//! and a descriptor of the results' page, by which nobody can write; it hands them on as it likes. The context is closed when its
+//! connection ends. So nothing outlives the daemon, and nothing of a user's outlives his processes.
+//!
+//! Invariants: what a client says has one length, is checked, and makes nobody wait for him; a user has no more contexts, inputs and connections
+//! than [`Limits`] allows, whatever he does; who he is says the kernel (`SO_PEERCRED`). A context of several hosts is not offered: its key would
+//! have to come from somewhere that all hosts know and no user does.
+
+use crate::client::{Reply, Request, Status};
+use crate::context::Context;
+use crate::kernel::{Link, Refused};
+use crate::layout::INPUTS_MAX;
+use crate::program::LOOPBACK;
+use crate::tables::{NotOpened, Place, Tables};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
+};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+use sys::unix::Socket;
+
+/// The UDP port of its program, where no other was chosen. What others send to it passes.
+pub const PORT: u16 = 7117;
+
+/// How much there is, and how much of it a user may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Contexts of all.
+    pub contexts: u32,
+    /// Inputs of all contexts.
+    pub inputs: u32,
+    /// Contexts of a user.
+    pub user_contexts: u32,
+    /// Inputs of a user's contexts.
+    pub user_inputs: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            contexts: 256,
+            inputs: 4096,
+            user_contexts: 64,
+            user_inputs: 1024,
+        }
+    }
+}
+
+/// Connections of a user at most.
+const USER_CLIENTS: usize = 32;
+/// Connections of all.
+const CLIENTS: usize = 256;
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 64;
+
+/// Why it does not start.
+#[derive(Debug)]
+pub enum NotRunning {
+    /// The program can't be loaded, or not be attached.
+    Refused(Refused),
+    /// There is no listening on the name: mostly, that one is running.
+    Name(io::Error),
+}
+
+impl fmt::Display for NotRunning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotRunning::Refused(why) if why.is_forbidden() => {
+                write!(f, "{why} (it takes CAP_BPF and CAP_NET_ADMIN)")
+            }
+            NotRunning::Refused(why) => write!(f, "{why}"),
+            NotRunning::Name(why) => write!(f, "its name can't be had; is one running? ({why})"),
+        }
+    }
+}
+
+impl std::error::Error for NotRunning {}
+
+struct Client {
+    socket: Socket,
+    user: u32,
+    places: Vec<(Place, u32)>,
+}
+
+/// The daemon.
+pub struct Daemon {
+    tables: Tables,
+    _link: Link,
+    port: u16,
+    limits: Limits,
+    listener: OwnedFd,
+    clients: Vec<Client>,
+}
+
+impl Daemon {
+    /// Loads the program for packets to `port`, has it look at the loopback interface, and listens under `name`.
+    ///
+    /// # Errors
+    /// [`NotRunning`].
+    pub fn new(name: &[u8], port: u16, limits: Limits) -> Result<Daemon, NotRunning> {
+        let listener = listener(name).map_err(|e| NotRunning::Name(e.into()))?;
+        let tables = Tables::new(port, limits.contexts, limits.inputs);
+        let tables = tables.map_err(NotRunning::Refused)?;
+        let link = tables.attach(LOOPBACK as u32);
+        Ok(Daemon {
+            _link: link.map_err(NotRunning::Refused)?,
+            tables,
+            port,
+            limits,
+            listener,
+            clients: Vec::new(),
+        })
+    }
+
+    /// Waits until somebody wants something, at most so long, and does it.
+    pub fn step(&mut self, most: Duration) {
+        let mut fds = vec![PollFd::new(&self.listener, PollFlags::IN)];
+        let sockets = self.clients.iter().map(|c| c.socket.as_fd());
+        fds.extend(sockets.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        let most = Timespec {
+            tv_sec: most.as_secs() as i64,
+            tv_nsec: i64::from(most.subsec_nanos()),
+        };
+        // An error is an interruption, or a lack of memory: the next step is the answer to both.
+        if poll(&mut fds, Some(&most)).is_err() {
+            return;
+        }
+        let ready: Vec<_> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        // From the last one on, as some are removed.
+        for client in (0..self.clients.len()).rev().filter(|c| ready[c + 1]) {
+            if !self.hear(client) {
+                self.end(client);
+            }
+        }
+        if ready[0] {
+            self.accept();
+        }
+    }
+
+    fn accept(&mut self) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let Ok(fd) = accept_with(&self.listener, flags) else {
+            return;
+        };
+        let Ok(socket) = Socket::from_fd(fd) else {
+            return;
+        };
+        let Ok(user) = socket.user() else {
+            return;
+        };
+        let same = self.clients.iter().filter(|c| c.user == user).count();
+        if same < USER_CLIENTS && self.clients.len() < CLIENTS {
+            let places = Vec::new();
+            self.clients.push(Client {
+                socket,
+                user,
+                places,
+            });
+        }
+    }
+
+    /// One packet of a client's; whether he stays.
+    fn hear(&mut self, client: usize) -> bool {
+        let mut bytes = [0; Request::BYTES];
+        let now = Some(Instant::now());
+        let got = match self.clients[client].socket.receive(&mut bytes, now) {
+            Ok(got) => got,
+            // There was nothing after all.
+            Err(e) if e.kind() == io::ErrorKind::TimedOut => return true,
+            Err(_) => return false,
+        };
+        let request = match got.bytes {
+            Request::BYTES => Request::of(&bytes),
+            _ => None,
+        };
+        let Some(request) = request else {
+            return false;
+        };
+        let told = match request {
+            Request::Open(processes) => self.open(client, processes),
+            Request::Close(entry) => Err(self.close(client, entry)),
+        };
+        let (reply, place) = match told {
+            Ok((reply, place)) => (reply, Some(place)),
+            Err(status) => (Reply::only(status), None),
+        };
+        let page = place.and_then(|place| self.tables.page(place));
+        // Who does not take his answers gets none.
+        let socket = &self.clients[client].socket;
+        socket.send(&reply.bytes(), page, now).is_ok()
+    }
+
+    fn open(&mut self, client: usize, processes: u32) -> Result<(Reply, Place), Status> {
+        if processes == 0 || processes > INPUTS_MAX {
+            return Err(Status::Invalid);
+        }
+        let user = self.clients[client].user;
+        let his = self.clients.iter().filter(|c| c.user == user);
+        let (mut contexts, mut inputs) = (0, 0);
+        for (_, n) in his.flat_map(|c| &c.places) {
+            (contexts, inputs) = (contexts + 1, inputs + n);
+        }
+        if contexts >= self.limits.user_contexts || inputs + processes > self.limits.user_inputs {
+            return Err(Status::Quota);
+        }
+        let context = fresh(processes).map_err(|_| Status::System)?;
+        let place = self.tables.reserve(processes).map_err(|_| Status::Full)?;
+        let opened = self.tables.open(place, &context);
+        self.clients[client].places.push((place, processes));
+        match opened {
+            Ok(()) => Ok((
+                Reply {
+                    status: Status::Opened,
+                    port: self.port,
+                    entry: place.entry,
+                    id: context.id,
+                    tickets: context.tickets,
+                },
+                place,
+            )),
+            Err(why) => {
+                self.close(client, place.entry);
+                Err(match why {
+                    NotOpened::Full => Status::Full,
+                    _ => Status::System,
+                })
+            }
+        }
+    }
+
+    fn close(&mut self, client: usize, entry: u32) -> Status {
+        let places = &mut self.clients[client].places;
+        let Some(at) = places.iter().position(|p| p.0.entry == entry) else {
+            return Status::Invalid;
+        };
+        // Where the kernel keeps it, it stays his.
+        match self.tables.release(places[at].0) {
+            Ok(()) => {
+                places.swap_remove(at);
+                Status::Closed
+            }
+            Err(_) => Status::System,
+        }
+    }
+
+    fn end(&mut self, client: usize) {
+        let client = self.clients.swap_remove(client);
+        for (place, _) in client.places {
+            // If the kernel keeps it, nobody gets the place again.
+            let _ = self.tables.release(place);
+        }
+    }
+}
+
+/// A context for processes of this host.
+fn fresh(processes: u32) -> io::Result<Context> {
+    let mut tickets = vec![0; processes as usize];
+    for ticket in &mut tickets {
+        *ticket = sys::random::u64()?;
+    }
+    Ok(Context {
+        id: sys::random::u64()?.max(1),
+        key: [sys::random::u64()?, sys::random::u64()?],
+        tickets,
+        parent: None,
+        children: Vec::new(),
+    })
+}
+
+fn listener(name: &[u8]) -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    bind(&fd, &SocketAddrUnix::new_abstract_name(name)?)?;
+    listen(&fd, BACKLOG)?;
+    Ok(fd)
+}

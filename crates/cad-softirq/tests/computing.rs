@@ -1,0 +1,138 @@
+//! Ranks that compute: their collectives end without them.
+
+mod world;
+
+use cad_softirq::layout::{Op, Type};
+use cad_softirq::rank::{End, Member, Part};
+use cad_softirq::resend::Resend;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex};
+use std::time::Instant;
+use world::{LIMIT, World, apart, lossy, noise};
+
+/// A ring, if the machine lets one be.
+fn resend(member: &Member) -> Option<Resend> {
+    match Resend::new(member) {
+        Ok(resend) => Some(resend),
+        Err(why) => {
+            world::skipped(&format!("io_uring: {why}"));
+            None
+        }
+    }
+}
+
+/// Computes until the collective is over: no system call.
+fn compute(member: &Member) {
+    let (end, mut sum, mut seed) = (Instant::now() + LIMIT, 0, 1);
+    while !member.is_over() {
+        for _ in 0..200 {
+            sum ^= noise(&mut seed);
+        }
+        assert!(Instant::now() < end, "nothing came to a rank that computes");
+    }
+    black_box(sum);
+}
+
+#[test]
+fn over_a_lossy_link_collectives_of_ranks_that_compute_end() {
+    apart(|| {
+        let mut world = World::new(&[1, 1, 1, 1, 1], 2);
+        let resends: Option<Vec<_>> = world.ranks.iter().map(resend).collect();
+        let Some(resends) = resends else {
+            return;
+        };
+        let _lossy = lossy();
+        std::thread::scope(|scope| {
+            let ranks = world.ranks.iter_mut().zip(resends);
+            for (rank, (member, mut resend)) in (0_u64..).zip(ranks) {
+                scope.spawn(move || {
+                    for round in 0..200_u64 {
+                        let mine = (rank * 1000 + round).to_le_bytes();
+                        let part = Part::Reduce(Op::Sum, Type::U64, &mine);
+                        member.start(part).unwrap();
+                        if !member.is_over() {
+                            resend.arm(member).unwrap();
+                            compute(member);
+                            resend.disarm().unwrap();
+                        }
+                        let mut all = [0; 8];
+                        assert_eq!(member.result(&mut all), Some(End::Done));
+                        assert_eq!(u64::from_le_bytes(all), 10_000 + 5 * round);
+                    }
+                });
+            }
+        });
+    });
+}
+
+#[test]
+fn what_was_armed_is_said_until_it_is_disarmed() {
+    apart(|| {
+        let mut world = World::new(&[2], 1);
+        let Some(mut resend) = resend(&world.ranks[0]) else {
+            return;
+        };
+        world.ranks[0].start(Part::Nothing).unwrap();
+        resend.arm(&world.ranks[0]).unwrap();
+        let repeated = |world: &World| world.tables.counts(world.places[0]).unwrap().repeated;
+        let begin = Instant::now();
+        while repeated(&world) < 3 {
+            assert!(begin.elapsed() < LIMIT, "it is not said again");
+            black_box(begin);
+        }
+        resend.disarm().unwrap();
+        let told = repeated(&world);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert_eq!(repeated(&world), told);
+        // It can be done over and over, also if it never has to say anything.
+        for _ in 0..100 {
+            resend.arm(&world.ranks[0]).unwrap();
+        }
+        drop(resend);
+        world.ranks[1].start(Part::Nothing).unwrap();
+        while !world.ranks.iter().all(Member::is_over) {}
+    });
+}
+
+/// Prints how long it takes from when the last rank entered until the kernel has the result, while all compute. `--ignored --nocapture`
+/// shows it; it says nothing about whether the program is right.
+#[test]
+#[ignore = "a measurement"]
+fn latency() {
+    apart(|| {
+        let now = || {
+            let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+            now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+        };
+        let shapes: [&[usize]; 6] = [&[2], &[4], &[8], &[1, 1], &[1; 4], &[1; 8]];
+        for (processes, bytes) in shapes.iter().flat_map(|s| [(s, 8), (s, 1024)]) {
+            let mut world = World::new(processes, 2);
+            let (entered, meet) = (AtomicU64::new(0), Barrier::new(world.ranks.len()));
+            let (entered, meet, spans) = (&entered, &meet, &Mutex::new(Vec::new()));
+            std::thread::scope(|scope| {
+                for (rank, member) in world.ranks.iter_mut().enumerate() {
+                    scope.spawn(move || {
+                        let data = vec![1; bytes];
+                        for _ in 0..200 {
+                            meet.wait();
+                            entered.fetch_max(now(), Ordering::Relaxed);
+                            let part = Part::Reduce(Op::Sum, Type::F64, &data);
+                            member.start(part).unwrap();
+                            compute(member);
+                            meet.wait();
+                            if rank == 0 {
+                                let span = member.when() - entered.load(Ordering::Relaxed);
+                                spans.lock().unwrap().push(span);
+                            }
+                        }
+                    });
+                }
+            });
+            let mut spans = spans.lock().unwrap();
+            spans.sort_unstable();
+            let [half, most] = [spans.len() / 2, spans.len() * 9 / 10].map(|i| spans[i]);
+            println!("{processes:?}, {bytes} bytes: median {half} ns, 90th percentile {most} ns");
+        }
+    });
+}
