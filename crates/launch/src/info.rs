@@ -107,6 +107,7 @@ pub fn summary() -> String {
     );
     section(&mut text, "fabrics", fabrics());
     section(&mut text, "executors of libcad", executors());
+    section(&mut text, "what reduces for the ring", callbacks());
     let launcher = format!(
         "one machine or several (ssh, or any command), PMI-1, at most {} ranks",
         crate::options::RANKS_MAX
@@ -207,13 +208,8 @@ fn fabrics() -> [(String, String); 3] {
 }
 
 /// What can run descriptors: where each does, and whether it works here.
-fn executors() -> [(String, String); 3] {
-    let usable = |tried: Result<(), cad_ring::Unusable>| match tried {
-        Ok(()) => "usable".to_owned(),
-        Err(why) => format!("not usable here: {why}"),
-    };
+fn executors() -> [(String, String); 2] {
     let kernel = usable(cad_ring::usable());
-    let callback = usable(cad_ring::callback_usable());
     [
         (
             "inline".to_owned(),
@@ -223,11 +219,23 @@ fn executors() -> [(String, String); 3] {
             "ring".to_owned(),
             format!("in the kernel, on one machine: {kernel}"),
         ),
-        (
-            "ring's call-back".to_owned(),
-            format!("reductions in a signal's handler, while the rank computes: {callback}"),
-        ),
     ]
+}
+
+/// What calculates for the ring between the calls of a program.
+fn callbacks() -> [(String, String); 1] {
+    let signal = usable(cad_ring::callback_usable());
+    [(
+        "signal".to_owned(),
+        format!("in its handler, while the rank computes: {signal}"),
+    )]
+}
+
+fn usable(tried: Result<(), cad_ring::Unusable>) -> String {
+    match tried {
+        Ok(()) => "usable".to_owned(),
+        Err(why) => format!("not usable here: {why}"),
+    }
 }
 
 fn tunables() -> impl Iterator<Item = &'static Tunable> {
