@@ -97,7 +97,7 @@ impl Tcp {
     /// Handles what the reactor told. Returns whether there was anything, and whether data were read
     /// meanwhile.
     #[inline]
-    pub(crate) fn take_events(&mut self, queues: &mut Queues) -> (bool, bool) {
+    fn take_events(&mut self, queues: &mut Queues) -> (bool, bool) {
         let mut events = std::mem::take(&mut self.events);
         self.reactor.take(&mut events);
         let mut read = false;
@@ -129,7 +129,7 @@ impl Tcp {
     }
 
     /// Does what is due by `now`. Returns whether anything was.
-    pub(crate) fn take_timers(&mut self, queues: &mut Queues, now: Instant) -> bool {
+    fn take_timers(&mut self, queues: &mut Queues, now: Instant) -> bool {
         self.active.tick(now);
         let mut some = false;
         while let Some(timer) = self.timers.rung(now) {
