@@ -316,7 +316,8 @@ fn sleeping(me: &mut Rank) {
         let (took, used) = (start.elapsed(), cpu_time() - before);
         assert!(took >= pause);
         assert!(used < took / 50, "used {used:?} in {took:?}");
-        // Nothing ends a wait before its time but one of the few timers that ring meanwhile.
+        // Nothing ends a wait before its time but one of the few timers that ring meanwhile, for which a poll looks at the clock only
+        // now and then. Without sleep these would be thousands.
         let until = Instant::now() + Duration::from_millis(30);
         let mut waits = 0;
         while Instant::now() < until {
@@ -324,7 +325,7 @@ fn sleeping(me: &mut Rank) {
             me.poll();
             waits += 1;
         }
-        assert!(waits <= 4, "{waits} waits");
+        assert!(waits <= 100, "{waits} waits");
         me.send(1, 2, &mut byte);
     } else {
         me.recv(0, 1, &mut byte);
