@@ -36,8 +36,8 @@ The experiments of kacc ask what of an operation goes on while the ranks compute
 way in which it can be made to progress, by name: yamabiko-EXECUTOR with each executor that `yamabiko info` calls usable \
 here, cad-EXECUTOR the same without MPI, others -calls (only in calls) and -async (with their progress thread; Open MPI \
 has none). yamabiko, mpich ... without more have explicit messages there. Time lost is elapsed time less the number \
-of products times that of one alone, which is measured before and after; where it changed by more than 5 % three times \
-over, there is no figure.
+of products times that of one alone, which is measured before and after; where it changed by more than 5 % each \
+of several times, there is no figure.
 
 Examples:
   yamabiko bench all --against mpich                     a tour of some minutes

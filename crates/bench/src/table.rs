@@ -313,13 +313,15 @@ mod tests {
             Printed::new("A", 8, 12.8),
             Printed::new("B", 8, 20.0),
             Printed::new("A", 64, 30.0),
+            Printed::at_best("C", 0.5),
         ];
         let mut panel = outcome(&["ours"], vec![round(Regime::Near, &[Some(1.0)])]);
         panel.printed = PRINTED;
         let told = text(&report(vec![panel]));
         assert!(
             told.ends_with(
-                "  the paper prints for 8 bytes: A 12.8, B 20\n  the paper prints for 64 bytes: A 30\n"
+                "  the paper prints for 8 bytes: A 12.8, B 20\n  the paper prints for 64 bytes: A 30\n  \
+                 the paper prints for its best case: C 0.5\n"
             ),
             "{told}"
         );

@@ -51,7 +51,7 @@ fn measure(name: &str, words: &[&str], said: &str) -> Result {
         .args(words)
         .args(["--json".into(), json.clone().into_os_string()])
         .args(["--svg".into(), folder.join("drawn.svg").into_os_string()])
-        .limit_s(300)
+        .limit_s(600)
         .watches(&prefix.join("lib"));
     job.passes(&[said.to_owned(), "Medians of the rounds".to_owned()])?;
     let text = read(&json)?;
