@@ -7,8 +7,11 @@
  *
  * Who runs the nodes is chosen by the environment variable YAMABIKO_CAD, the same for all processes:
  * inline (the default)  the calls cad_issue, cad_progress, cad_test and cad_wait.
- * ring                  the kernel (io_uring), while the program computes. Sends, receives and copies need no call;
- *                       calculations wait for the next one, as do the third descriptor that is under way on a channel,
+ * ring                  the kernel (io_uring), while the program computes. Sends, receives and copies need no call, nor do
+ *                       reductions (cad_make_reduction_node), which the handler of SIGURG does on the program's thread, so
+ *                       calls as poll may give EINTR (no handler where the program has its own, nor with
+ *                       YAMABIKO_CAD_CALLBACK=none: reductions are calculations then). Other
+ *                       calculations wait for the next call, as do the third descriptor that is under way on a channel,
  *                       the first after a failure there, and the news of a failure. All
  *                       processes have to be on one machine. Messages between two processes arrive in the order in
  *                       which their nodes were made: a descriptor whose edges want another is not issued
@@ -72,6 +75,9 @@ int cad_init(cad_t *cad, uint32_t channel, const int *members, int count);
 int cad_make_send_node(cad_t cad, const void *from, size_t bytes, int to);
 int cad_make_recv_node(cad_t cad, void *to, size_t bytes, int from);
 int cad_make_calc_node(cad_t cad, cad_operation *op, void *context, const void *in, void *inout, size_t bytes);
+/* The same, with an operation that may run at any point of the program, in the handler of a signal too: it takes no lock,
+ * allocates nothing, and calls nothing that does (it is async-signal-safe, as POSIX has it). */
+int cad_make_reduction_node(cad_t cad, cad_operation *op, void *context, const void *in, void *inout, size_t bytes);
 int cad_make_copy_node(cad_t cad, const void *from, void *to, size_t bytes);
 /* `after` begins when `before` has completed. Nodes that nothing leads to begin at once. */
 int cad_connect_node(cad_t cad, int before, int after);

@@ -4,13 +4,19 @@
 
 enum { CHUNK = 50000, CHUNKS = 7, ROUNDS = 20 };
 
-static void add(const void *in, void *inout, size_t bytes, void *context)
+/* May run in the handler of a signal. */
+static void plain_add(const void *in, void *inout, size_t bytes, void *context)
 {
     const double *a = in;
     double *b = inout;
     for (size_t i = 0; i < bytes / sizeof *a; i++)
         b[i] += a[i];
-    ++*(int *)context;
+    ++*(volatile int *)context;
+}
+
+static void add(const void *in, void *inout, size_t bytes, void *context)
+{
+    plain_add(in, inout, bytes, context);
     /* An operation is no place to call from. */
     CHECK(cad_progress() == CAD_ERR_BUSY);
 }
@@ -54,17 +60,20 @@ static void pipeline(void)
     CHECK(cad_free(&cad) == 0 && cad == NULL);
 }
 
-static void sum(void)
+/* Where `computes`, the processes make no call while the sum is under way. */
+static void sum(int anywhere, int computes)
 {
     double own[100], got[100];
-    int called = 0, before = CAD_START;
+    volatile int called = 0;
+    int before = CAD_START;
     for (int i = 0; i < 100; i++)
         own[i] = rank + i;
     cad_t cad;
     CHECK(cad_init(&cad, 4, NULL, 0) == 0);
     if (rank > 0) {
         int recv = cad_make_recv_node(cad, got, sizeof got, rank - 1);
-        before = cad_make_calc_node(cad, add, &called, got, own, sizeof own);
+        before = anywhere ? cad_make_reduction_node(cad, plain_add, (void *)&called, got, own, sizeof own)
+                          : cad_make_calc_node(cad, add, (void *)&called, got, own, sizeof own);
         CHECK(cad_connect_node(cad, recv, before) == 0);
     }
     if (size > 1) {
@@ -76,7 +85,10 @@ static void sum(void)
         int copy = cad_make_copy_node(cad, got, own, sizeof own);
         CHECK(cad_connect_node(cad, recv, copy) == 0);
     }
+    barrier(7, size);
     CHECK(cad_issue(cad) == 0);
+    while (computes && cad_query(cad) == CAD_PENDING)
+        ;
     CHECK(cad_wait(cad) == CAD_DONE);
     CHECK(called == (rank > 0));
     int last = rank == 0 ? size - 1 : rank;
@@ -98,6 +110,7 @@ static void errors(void)
     CHECK(cad_make_send_node(cad, &byte, 1, -1) == CAD_ERR_PEER);
     CHECK(cad_make_recv_node(cad, NULL, 1, 0) == CAD_ERR_MEMORY);
     CHECK(cad_make_calc_node(cad, NULL, NULL, &byte, &byte, 1) == CAD_ERR_MEMORY);
+    CHECK(cad_make_reduction_node(cad, NULL, NULL, &byte, &byte, 1) == CAD_ERR_MEMORY);
     CHECK(cad_connect_node(cad, CAD_START, 0) == CAD_ERR_NODE);
     CHECK(cad_issue(none) == CAD_ERR_HANDLE && cad_wait(wild) == CAD_ERR_HANDLE);
     CHECK(cad_free(&wild) == CAD_ERR_HANDLE);
@@ -126,7 +139,9 @@ int main(int argc, char **argv)
     CHECK(cad_start(&rank, &size) == 0);
     CHECK(cad_start(NULL, NULL) == CAD_ERR_STATE);
     pipeline();
-    sum();
+    sum(0, 0);
+    sum(1, 0);
+    sum(1, argc == 2 && strcmp(argv[1], "ring") == 0);
     errors();
     check_executor(argc, argv);
     CHECK(cad_finish() == 0);

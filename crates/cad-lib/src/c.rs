@@ -166,6 +166,38 @@ pub unsafe extern "C" fn cad_make_calc_node(
     number(op.ok_or(Code::Memory).and_then(made))
 }
 
+/// A node that calculates what may be calculated at any point of the program.
+///
+/// # Safety
+/// As of a node that calculates; `op` may also be called from the handler of a signal.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cad_make_reduction_node(
+    cad: Handle,
+    op: Option<Operation>,
+    context: *mut c_void,
+    input: *const c_void,
+    inout: *mut c_void,
+    bytes: usize,
+) -> c_int {
+    let made = |op: Operation| {
+        // SAFETY: the caller's contract.
+        let (src, dst) = unsafe { (buffer(input, bytes)?, buffer(inout, bytes)?) };
+        // As a number: whatever it points to, only the program touches it.
+        let context = context.expose_provenance();
+        let reduce = move |src: UserBuf, dst: UserBuf, bytes: u64| {
+            let (from, to) = (src.as_mut_ptr().cast_const(), dst.as_mut_ptr());
+            let context = std::ptr::with_exposed_provenance_mut(context);
+            // SAFETY: the caller's contract.
+            unsafe { op(from.cast(), to.cast(), bytes as usize, context) }
+        };
+        with(|l| {
+            let descriptor = l.entry(cad as usize)?.making()?;
+            Ok(descriptor.make_reduction_node(reduce, src, dst, bytes as u64)?)
+        })
+    };
+    number(op.ok_or(Code::Memory).and_then(made))
+}
+
 /// A node that copies.
 ///
 /// # Safety

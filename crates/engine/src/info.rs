@@ -82,16 +82,21 @@ pub(crate) fn check_value(value: &str) -> Result<()> {
     Ok(())
 }
 
-/// The hints that communicators know, with their defaults. The assertions change nothing here, but
+/// The hints that communicators know, with their defaults. The standard's assertions change nothing here, but
 /// the program may ask what it asserted.
-const COMM_HINTS: [(&str, &str); 6] = [
+const COMM_HINTS: [(&str, &str); 7] = [
     ("mpi_assert_no_any_tag", "false"),
     ("mpi_assert_no_any_source", "false"),
     ("mpi_assert_exact_length", "false"),
     ("mpi_assert_allow_overtaking", "false"),
     ("mpi_assert_strict_persistent_collective_ordering", "false"),
     ("mpi_memory_alloc_kinds", "mpi,system"),
+    (OP_ASYNC_SAFE, "false"),
 ];
+
+/// The hint that the program's own reduction functions, where they are used on the communicator, may run at any point of the
+/// program: they are async-signal-safe, and call nothing of MPI.
+pub(crate) const OP_ASYNC_SAFE: &str = "yamabiko_op_async_safe";
 
 /// Takes the hints that communicators know from `asked`; others are ignored, as are assertions
 /// that are neither true nor false. What memory kinds exist is not the program's to say.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use boundary::{UserBuf, UserFn};
 use types::{Handle, Result, consts, fault};
 
-use crate::state::Engine;
+use crate::state::{AbiHooks, Engine};
 use crate::typeobj::TypeObj;
 
 /// An operation.
@@ -46,6 +46,28 @@ impl Op {
         }
     }
 
+    /// What does it on elements of `datatype`, where that may run at any point of the program, in the handler of a signal too: so
+    /// do the standard's operations, and those of the program that it vouches for.
+    pub(crate) fn anywhere(
+        &self,
+        datatype: &TypeObj,
+        hooks: &AbiHooks,
+        vouched: bool,
+    ) -> Option<Reduction> {
+        match *self {
+            Op::Builtin(builtin) => {
+                let kernel = op::kernel(builtin, datatype.basic()?.elem);
+                kernel.map(Reduction::Kernel)
+            }
+            Op::User {
+                function, large, ..
+            } => vouched.then(|| {
+                let handle = (hooks.callback.handle)(datatype.handle.get());
+                Reduction::Function(Function::new(function, large, handle, datatype))
+            }),
+        }
+    }
+
     /// Checks that the operation is defined on `datatype`.
     pub fn check(&self, datatype: &TypeObj) -> Result<()> {
         let Op::Builtin(builtin) = self else {
@@ -73,6 +95,64 @@ impl Op {
     }
 }
 
+/// What reduces elements of a type.
+#[derive(Clone, Copy)]
+pub(crate) enum Reduction {
+    /// With an operation of the standard's.
+    Kernel(op::Kernel),
+    /// With one of the program's.
+    Function(Function),
+}
+
+impl Reduction {
+    /// `inout = invec op inout`, element by element.
+    pub(crate) fn apply(&self, invec: UserBuf, inout: UserBuf, count: u64) {
+        match self {
+            Reduction::Kernel(kernel) => kernel.apply(invec, inout, count),
+            Reduction::Function(function) => function.apply(invec, inout, count),
+        }
+    }
+}
+
+/// A function of the program's with the type that it is told of: plain values, so that it can be called where nothing of the
+/// engine may be touched.
+#[derive(Clone, Copy)]
+pub(crate) struct Function {
+    function: UserFn,
+    large: bool,
+    /// The type's handle, as the ABI has it, and its extent in bytes.
+    handle: usize,
+    extent: i64,
+}
+
+impl Function {
+    fn new(function: UserFn, large: bool, handle: usize, datatype: &TypeObj) -> Function {
+        Function {
+            function,
+            large,
+            handle,
+            extent: datatype.datatype.extent(),
+        }
+    }
+
+    /// `inout = invec op inout`, element by element.
+    pub(crate) fn apply(&self, invec: UserBuf, inout: UserBuf, count: u64) {
+        let step = if self.large {
+            i64::MAX
+        } else {
+            i32::MAX as i64
+        };
+        let (mut done, count) = (0i64, count as i64);
+        while done < count {
+            let n = step.min(count - done);
+            let at = done * self.extent;
+            let (from, to) = (invec.offset(at), inout.offset(at));
+            self.function.call_op(from, to, n, self.handle, self.large);
+            done += n;
+        }
+    }
+}
+
 impl Engine {
     /// `inout = invec op inout`, element by element. The caller holds no borrow of the engine's
     /// state: the program's function may call MPI.
@@ -97,15 +177,7 @@ impl Engine {
             } => {
                 let (named, lent) = self.handle_for_callback(datatype);
                 let handle = (self.hooks.callback.handle)(named);
-                let extent = datatype.datatype.extent();
-                let step = if *large { i64::MAX } else { i32::MAX as i64 };
-                let (mut done, count) = (0i64, count as i64);
-                while done < count {
-                    let n = step.min(count - done);
-                    let at = done * extent;
-                    function.call_op(invec.offset(at), inout.offset(at), n, handle, *large);
-                    done += n;
-                }
+                Function::new(*function, *large, handle, datatype).apply(invec, inout, count);
                 if lent {
                     self.types.remove(named.0);
                 }

@@ -1,8 +1,8 @@
 //! A collective as a plan for the kernel ([`crate::kernel`]): each node of its graph with the addresses of this call.
 //!
 //! Messages of data without gaps go from and to where they lie. Those of others go through memory of ours, and packing or
-//! unpacking them is a calculation of the plan, as reductions are and copies between such data: the rank does these. A
-//! message keeps the tag that its graph gives it, which is how both ends agree on the order.
+//! unpacking them is a calculation of the plan, as reductions are and copies between such data: the rank does these when it is
+//! next in MPI, but reductions with an operation of the standard's, or one that the program vouches for, may be done at any point of the program. A message keeps the tag that its graph gives it, which is how both ends agree on the order.
 //!
 //! Invariant: calculations are told apart from all memory by a byte that only they name, so every edge at
 //! one means that all of the one node comes before all of the other.
@@ -19,7 +19,9 @@ use types::{Handle, Result, Status, consts, fault};
 
 use super::{Call, Running, Tags, no_memory};
 use crate::comm::Comm;
+use crate::info::OP_ASYNC_SAFE;
 use crate::kernel::Channel;
+use crate::ops::Op;
 use crate::request::{Body, Kind, Persistent, Request};
 use crate::state::{AbiHooks, Engine, enter};
 
@@ -32,6 +34,8 @@ pub struct Handed {
     /// What the plan's nodes use: the temporary buffers, and memory for packed data.
     running: Running,
     staging: Vec<AlignedBuf>,
+    /// Whether it was made to run the program's functions anywhere.
+    vouched: bool,
 }
 
 impl Handed {
@@ -43,6 +47,7 @@ impl Handed {
         }
         let own = &self.running.call;
         self.channel == channel
+            && self.vouched == vouched(call)
             && Rc::ptr_eq(&own.graph, &call.graph)
             && own.send.addr() == call.send.addr()
             && own.recv.addr() == call.recv.addr()
@@ -115,6 +120,14 @@ struct Maker<'a> {
     staging: Vec<AlignedBuf>,
     /// The byte that stands for what calculations do.
     mark: UserBuf,
+    /// Whether the program's functions may run anywhere.
+    vouched: bool,
+}
+
+/// Whether the program says that its functions may run anywhere, where this call uses one ([`OP_ASYNC_SAFE`]).
+fn vouched(call: &Call) -> bool {
+    let own = matches!(call.op.as_deref(), Some(Op::User { .. }));
+    own && call.comm.info.borrow().get(OP_ASYNC_SAFE).as_deref() == Some("true")
 }
 
 fn unfit(why: Refused) -> Box<types::Fault> {
@@ -241,6 +254,13 @@ impl Maker<'_> {
             self.running.address(&node.dst),
         );
         let (hooks, count) = (self.hooks, node.src.count);
+        if let Some(reduction) = op.anywhere(&datatype, hooks, self.vouched) {
+            let reduce = move |_: UserBuf, _: UserBuf, _: u64| reduction.apply(src, dst, count);
+            let node = self
+                .cad
+                .make_reduction_node(reduce, self.mark, self.mark, 1);
+            return Ok((node.map_err(unfit)?, None));
+        }
         // The rank is in MPI when this runs: entering again costs a test.
         let reduce = move || enter(hooks).reduce_local(&op, &datatype, src, dst, count);
         Ok((self.by_rank(reduce)?, None))
@@ -273,6 +293,7 @@ impl Engine {
         let place = self.kernel.place();
         let (me, size) = place.ok_or_else(|| fault(consts::ERR_INTERN, "there is no ring"))?;
         let members = call.group.members().to_vec();
+        let vouched = vouched(&call);
         let running = Running::new(call)?;
         let mut mark = AlignedBuf::new(1).ok_or_else(|| no_memory(1))?;
         let mut maker = Maker {
@@ -281,6 +302,7 @@ impl Engine {
             cad: Descriptor::new(me, size, Some(members)),
             mark: mark.buf(),
             staging: vec![mark],
+            vouched,
         };
         maker.graph(me)?;
         let (cad, staging) = (maker.cad, maker.staging);
@@ -290,6 +312,7 @@ impl Engine {
             _kept: kept,
             running,
             staging,
+            vouched,
         })
     }
 

@@ -1,0 +1,248 @@
+/* Collectives that the kernel runs (YAMABIKO_CAD=ring), reductions among them, of which one rank does nothing but compute: all others
+ * are through with one before that rank calls MPI again. It makes no system call meanwhile but one for each reduction, in the handler
+ * of a signal (any other ends the program), and no thread does it for it. Who is where, the ranks tell each other in shared memory.
+ *
+ * Argument "calls": without that handler (YAMABIKO_CAD_CALLBACK=none) reductions wait for the rank's next call, and come out right.
+ */
+#include "coll.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+enum { N = 8192, KINDS = 5 };
+
+/* What the ranks tell each other: how often somebody has begun to compute, or is through. */
+typedef struct {
+    atomic_int computing, through;
+} Told;
+
+static Told *told;
+static MPI_Comm vouching; /* on it, functions of the program's may run in the handler too */
+static MPI_Datatype pair;
+static MPI_Op own;
+static int calls, watched;
+static double sink;
+static volatile char forbidden;       /* while 1, each system call of this thread is SIGSYS */
+static volatile sig_atomic_t posted; /* those that it made for reductions */
+
+#if defined(__x86_64__)
+#ifndef PR_SET_SYSCALL_USER_DISPATCH
+#define PR_SET_SYSCALL_USER_DISPATCH 59
+#define PR_SYS_DISPATCH_ON 1
+#endif
+
+static long system_call(long number, long a, long b, long c, long d)
+{
+    register long r10 __asm__("r10") = d;
+    __asm__ volatile("syscall" : "+a"(number) : "D"(a), "S"(b), "d"(c), "r"(r10) : "rcx", "r11", "memory");
+    return number;
+}
+
+/* A system call while they are forbidden: only a write of a unit is made. */
+static void refused(int signal, siginfo_t *info, void *context)
+{
+    greg_t *at = ((ucontext_t *)context)->uc_mcontext.gregs;
+    (void)signal;
+    forbidden = 0;
+    if (info->si_syscall != SYS_write || at[REG_RDX] != 8) {
+        static const char words[] = "a system call of a rank that only computes\n";
+        (void)!write(STDERR_FILENO, words, sizeof words - 1);
+        _exit(3);
+    }
+    at[REG_RAX] = system_call(SYS_write, at[REG_RDI], at[REG_RSI], 8, 0);
+    posted++;
+    forbidden = 1;
+}
+
+/* Has system calls watched, if the kernel can. Returning from a handler is one too, and allowed. */
+static int watch(void)
+{
+    struct sigaction action = {.sa_flags = SA_SIGINFO | SA_NODEFER};
+    struct {
+        void *handler;
+        unsigned long flags;
+        void *restorer;
+        unsigned long mask;
+    } kernels;
+    action.sa_sigaction = refused;
+    CHECK(sigaction(SIGSYS, &action, NULL) == 0);
+    CHECK(system_call(SYS_rt_sigaction, SIGSYS, 0, (long)&kernels, 8) == 0);
+    return prctl(PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON, kernels.restorer, 16UL, &forbidden) == 0;
+}
+#else
+static int watch(void)
+{
+    return 0;
+}
+#endif
+
+static int threads(void)
+{
+    int n = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    CHECK(tasks != NULL);
+    for (struct dirent *one; (one = readdir(tasks)) != NULL;)
+        n += one->d_name[0] != '.';
+    closedir(tasks);
+    return n;
+}
+
+/* Memory that all ranks see. */
+static void share(void)
+{
+    char name[] = "/tmp/coll_ring_relay.XXXXXX";
+    int file = -1;
+    if (t_rank == 0) {
+        file = mkstemp(name);
+        CHECK(file >= 0 && ftruncate(file, sizeof(Told)) == 0);
+    }
+    OK(MPI_Bcast(name, sizeof name, MPI_CHAR, 0, MPI_COMM_WORLD));
+    if (t_rank != 0)
+        file = open(name, O_RDWR);
+    CHECK(file >= 0);
+    told = mmap(NULL, sizeof(Told), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    CHECK(told != MAP_FAILED);
+    close(file);
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+    if (t_rank == 0)
+        CHECK(unlink(name) == 0);
+}
+
+static void late(int signal)
+{
+    (void)signal;
+    forbidden = 0;
+    t_fail(__FILE__, __LINE__, "the others wait for a rank that computes, or it never does");
+}
+
+/* Until an event has come to pass this often. */
+static void await(atomic_int *event, int count, int computes)
+{
+    double x = t_rank;
+    alarm(60);
+    forbidden = (char)computes;
+    while (atomic_load(event) < count) {
+        for (int i = 0; i < 1000; i++)
+            x = x * 0.999 + i;
+        if (!computes)
+            sched_yield();
+    }
+    forbidden = 0;
+    alarm(0);
+    sink += x;
+}
+
+static double value(int who, int round, int i)
+{
+    return who * 1000 + round * 17 + i % 701;
+}
+
+/* The last number of each pair in order of ranks, and the sum of the first: not commutative. */
+static void pairs(void *in_, void *inout_, int *n, MPI_Datatype *type)
+{
+    double *in = in_, *inout = inout_;
+    (void)type;
+    for (int i = 0; i < 2 * *n; i += 2)
+        inout[i] += in[i];
+}
+
+static void begin(int kind, int root, double *in, double *out, MPI_Request *r)
+{
+    MPI_Comm comm = MPI_COMM_WORLD;
+    switch (kind) {
+    case 0: OK(MPI_Ibcast(out, N, MPI_DOUBLE, root, comm, r)); break;
+    case 1: OK(MPI_Iallreduce(in, out, N, MPI_DOUBLE, MPI_SUM, comm, r)); break;
+    case 2: OK(MPI_Ireduce(in, out, N, MPI_DOUBLE, MPI_SUM, root, comm, r)); break;
+    case 3: OK(MPI_Iallreduce(in, out, 1, MPI_DOUBLE, MPI_MAX, comm, r)); break;
+    default: OK(MPI_Iallreduce(in, out, N / 2, pair, own, vouching, r));
+    }
+}
+
+static void look(int kind, int root, int round, const double *out)
+{
+    for (int i = 0; i < (kind == 3 ? 1 : N); i++) {
+        double sum = 0;
+        for (int p = 0; p < t_size; p++)
+            sum += value(p, round, i);
+        if (kind == 0)
+            CHECK(out[i] == value(root, round, i));
+        if (kind == 1 || (kind == 2 && t_rank == root))
+            CHECK(out[i] == sum);
+        if (kind == 3)
+            CHECK(out[i] == value(t_size - 1, round, i));
+        if (kind == 4)
+            CHECK(out[i] == (i % 2 ? value(t_size - 1, round, i) : sum));
+    }
+}
+
+/* One collective. If there is a relay, that computes from its start until all others are through; they start theirs after it. */
+static void one(int kind, int root, int relay, double *in, double *out)
+{
+    static int round, computed, passed;
+    int computes = relay >= 0;
+    MPI_Request r;
+    round++;
+    for (int i = 0; i < N; i++) {
+        in[i] = value(t_rank, round, i);
+        out[i] = kind == 0 && t_rank == root ? in[i] : -1;
+    }
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+    if (!computes) {
+        begin(kind, root, in, out, &r);
+        OK(MPI_Wait(&r, MPI_STATUS_IGNORE));
+    } else if (t_rank == relay) {
+        begin(kind, root, in, out, &r);
+        atomic_fetch_add(&told->computing, 1);
+        await(&told->through, passed + t_size - 1, 1);
+        OK(MPI_Wait(&r, MPI_STATUS_IGNORE));
+    } else {
+        await(&told->computing, computed + 1, 0);
+        begin(kind, root, in, out, &r);
+        OK(MPI_Wait(&r, MPI_STATUS_IGNORE));
+        atomic_fetch_add(&told->through, 1);
+    }
+    computed += computes;
+    passed += computes * (t_size - 1);
+    look(kind, root, round, out);
+}
+
+int main(int argc, char **argv)
+{
+    t_init(&argc, &argv);
+    calls = argc > 1 && strcmp(argv[1], "calls") == 0;
+    share();
+    MPI_Info info;
+    OK(MPI_Info_create(&info));
+    OK(MPI_Info_set(info, "yamabiko_op_async_safe", "true"));
+    OK(MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &vouching));
+    OK(MPI_Info_free(&info));
+    OK(MPI_Type_contiguous(2, MPI_DOUBLE, &pair));
+    OK(MPI_Type_commit(&pair));
+    OK(MPI_Op_create(pairs, 0, &own));
+    watched = watch();
+    int before = threads(), sum = 0;
+    double *in = t_alloc(N * sizeof *in), *out = t_alloc(N * sizeof *out);
+    CHECK(signal(SIGALRM, late) != SIG_ERR);
+    /* At first nobody computes, as connections are made in the first calls. */
+    for (int relay = -1; relay < (calls ? 0 : t_size); relay++)
+        for (int kind = 0; kind < KINDS; kind++)
+            for (int i = 0; i < (relay >= 0 && t_size > 3 ? 3 : t_size); i++)
+                one(kind, (relay + 1 + i) % t_size, relay, in, out);
+    CHECK(threads() == before);
+    int mine = (int)posted;
+    OK(MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+    /* In an allreduce the one that computes has to reduce, at least for some. */
+    CHECK(calls || !watched || t_size == 1 || sum > 0);
+    free(in), free(out);
+    OK(MPI_Op_free(&own));
+    OK(MPI_Type_free(&pair));
+    OK(MPI_Comm_free(&vouching));
+    return t_done("coll_ring_relay");
+}
