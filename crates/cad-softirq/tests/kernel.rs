@@ -19,6 +19,8 @@ fn shapes() -> Vec<(Vec<usize>, usize)> {
         shapes.push((vec![1; n], 7));
     }
     shapes.push((vec![3, 1, 2], 1));
+    shapes.push((vec![33], 1));
+    shapes.push((vec![1; 13], 3));
     shapes
 }
 
