@@ -104,12 +104,15 @@ impl Daemon {
     /// # Errors
     /// [`NotRunning`].
     pub fn new(name: &[u8], port: u16, limits: Limits) -> Result<Daemon, NotRunning> {
-        let listener = listener(name).map_err(|e| NotRunning::Name(e.into()))?;
+        let listener = named(name).map_err(|e| NotRunning::Name(e.into()))?;
         let tables = Tables::new(port, limits.contexts, limits.inputs);
         let tables = tables.map_err(NotRunning::Refused)?;
         let link = tables.attach(LOOPBACK as u32);
+        let _link = link.map_err(NotRunning::Refused)?;
+        // Not before: whoever gets a connection is served.
+        listen(&listener, BACKLOG).map_err(|e| NotRunning::Name(e.into()))?;
         Ok(Daemon {
-            _link: link.map_err(NotRunning::Refused)?,
+            _link,
             tables,
             port,
             limits,
@@ -273,10 +276,10 @@ fn fresh(processes: u32) -> io::Result<Context> {
     })
 }
 
-fn listener(name: &[u8]) -> rustix::io::Result<OwnedFd> {
+/// A socket that has the name, and does not listen yet.
+fn named(name: &[u8]) -> rustix::io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let fd = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
     bind(&fd, &SocketAddrUnix::new_abstract_name(name)?)?;
-    listen(&fd, BACKLOG)?;
     Ok(fd)
 }

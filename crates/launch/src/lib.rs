@@ -36,6 +36,7 @@ mod frame;
 pub mod hang;
 pub mod info;
 pub mod job;
+pub mod kaccd;
 mod keeper;
 mod message;
 mod node;

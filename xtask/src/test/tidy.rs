@@ -94,7 +94,17 @@ const ARROWS: [(&str, &[&str]); 36] = [
     (
         "launch",
         &[
-            "types", "sys", "cad", "chains", "cad-ring", "shm", "tcp", "report", "wireup", "bench",
+            "types",
+            "sys",
+            "cad",
+            "chains",
+            "cad-ring",
+            "cad-softirq",
+            "shm",
+            "tcp",
+            "report",
+            "wireup",
+            "bench",
         ],
     ),
     ("fmpl-table", &[]),

@@ -19,6 +19,8 @@ fn shapes() -> Vec<(Vec<usize>, usize)> {
         shapes.push((vec![1; n], 7));
     }
     shapes.push((vec![3, 1, 2, 5], 2));
+    shapes.push((vec![100], 1));
+    shapes.push((vec![1; 17], 16));
     shapes
 }
 
@@ -120,7 +122,7 @@ fn broadcasts_come_from_any_root_and_barriers_end() {
         let ranks: usize = shape.0.iter().sum();
         for root in 0..ranks {
             let mut parts = vec![None; ranks];
-            let data = random(&mut seed, 1 + root * 13);
+            let data = random(&mut seed, 1 + root * 10);
             parts[root] = Some(data.clone());
             let told = world.collective(Op::Bcast, Type::U8, &parts);
             assert_eq!(told, (what(Op::Bcast, Type::U8, data.len()), data));

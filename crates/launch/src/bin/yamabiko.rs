@@ -36,6 +36,8 @@ enum Command {
         #[command(subcommand)]
         command: Cad,
     },
+    /// Hold the kernel's part of small collectives, for processes of this host that have no privilege (nothing asks for it yet)
+    Kaccd(launch::kaccd::Args),
     /// Measure, alone or beside other MPI libraries
     Bench(Box<bench::command::Args>),
 }
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         Command::Cad {
             command: Cad::Show(args),
         } => launch::show::show(&args),
+        Command::Kaccd(args) => launch::kaccd::run(&args).map(|never| match never {}),
         Command::Bench(args) => launch::info::installation()
             .and_then(|prefix| bench::command::run(&args, &prefix))
             .and_then(|answer| {

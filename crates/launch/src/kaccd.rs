@@ -1,0 +1,51 @@
+//! `yamabiko kaccd`: the privileged helper for collectives in the kernel's receive path, which is crate `cad-softirq`'s daemon.
+
+use cad_softirq::client::NAME;
+use cad_softirq::daemon::{Daemon, Limits, PORT};
+use clap::builder::RangedU64ValueParser;
+use std::convert::Infallible;
+use std::time::Duration;
+
+/// Most contexts and inputs that can be asked for: their maps take memory of the kernel's.
+const MOST: u64 = 65_536;
+
+/// The command's options.
+#[derive(clap::Args)]
+pub struct Args {
+    /// UDP port whose packets the program takes, of those that are Yamabiko's
+    #[arg(long, default_value_t = PORT)]
+    port: u16,
+    /// Collectives that can be under way at once, of all users
+    #[arg(long, default_value_t = Limits::default().contexts, value_parser = amount())]
+    contexts: u32,
+    /// Processes in these, of all users
+    #[arg(long, default_value_t = Limits::default().inputs, value_parser = amount())]
+    processes: u32,
+    /// Of the collectives, how many a user may have
+    #[arg(long, default_value_t = Limits::default().user_contexts, value_parser = amount())]
+    user_contexts: u32,
+    /// Of the processes, how many a user may have
+    #[arg(long, default_value_t = Limits::default().user_inputs, value_parser = amount())]
+    user_processes: u32,
+}
+
+fn amount() -> RangedU64ValueParser<u32> {
+    RangedU64ValueParser::new().range(1..=MOST)
+}
+
+/// Runs until it is killed: everything it holds ends with it.
+///
+/// # Errors
+/// Why it does not start, in words for a person.
+pub fn run(args: &Args) -> Result<Infallible, String> {
+    let limits = Limits {
+        contexts: args.contexts,
+        inputs: args.processes,
+        user_contexts: args.user_contexts,
+        user_inputs: args.user_processes,
+    };
+    let mut daemon = Daemon::new(NAME, args.port, limits).map_err(|e| format!("kaccd: {e}"))?;
+    loop {
+        daemon.step(Duration::from_secs(3600));
+    }
+}
