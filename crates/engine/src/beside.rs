@@ -2,18 +2,18 @@
 //! requests bound to slots ([`Bound`](crate::bound::Bound)), and collectives in the kernel ([`crate::kernel`]).
 //!
 //! Invariants: nothing here runs, or is even asked, while no extension is set, no persistent request long enough to be bound has
-//! been started and the kernel has no collectives: one flag ([`Engine::beside`]) stands before progress and sleep, and one bit beside the number of sleeping
-//! threads ([`BINDS`]) before sends and receives. The transport and the bound streams are borrowed only while a closure runs; what ended is
+//! been started (or initialised, of the collectives) and the kernel has no collectives: one flag ([`Engine::beside`]) stands before progress and sleep, and
+//! one bit beside the number of sleeping threads ([`BINDS`]) before sends and receives. The transport and the bound streams are borrowed only while a closure runs; what ended is
 //! taken in afterwards.
 //!
-//! Who calls it: `progress`, `wait`, `request`, `failure`, and of the calls sends, receives, probes, starts, `MPI_Cancel` and
+//! Who calls it: `progress`, `wait`, `request`, `failure`, `coll`, and of the calls sends, receives, probes, starts, `MPI_Cancel` and
 //! `MPI_Request_free`.
 
 use mtmi::{Context, Cookie, Endpoint, SendMode, Source, Submit, TagSel, Transport};
 use types::{Handle, consts};
 
 use crate::api::p2p::Transfer;
-use crate::bound::{Counts, Event, Outgoing};
+use crate::bound::{Counts, Event, Incoming, Outgoing};
 use crate::comm::counted;
 use crate::request::{Kind, Request, cookie};
 use crate::state::Engine;
@@ -26,10 +26,15 @@ pub(crate) const BINDS: u32 = 1 << 31;
 pub(crate) const REPORT: &str = "YAMABIKO_SLOTS_REPORT";
 
 impl Engine {
-    /// Whether persistent requests may be bound.
+    /// Whether persistent sends and receives may be bound.
     #[inline]
     pub(crate) fn binds(&self) -> bool {
         self.sleeping.get() & BINDS != 0
+    }
+
+    /// Whether anything may be bound: such sends and receives, or the messages of persistent collectives.
+    fn has_streams(&self) -> bool {
+        self.bound.borrow().is_open()
     }
 
     /// Ready to bind from here on, if a request of so many bytes can be.
@@ -38,14 +43,23 @@ impl Engine {
             return false;
         }
         if !self.binds() {
-            if !self.transport(|m| self.bound.borrow_mut().open(m)) {
+            if !self.open_streams() {
                 return false;
             }
             self.sleeping.set(self.sleeping.get() | BINDS);
             self.settle_door();
-            self.beside.set(true);
         }
         true
+    }
+
+    /// Has progress look after streams from here on, if there can be any. Ordinary sends and receives stay as they are: no stream of
+    /// a collective concerns them.
+    pub(crate) fn open_streams(&self) -> bool {
+        let open = self.transport(|m| self.bound.borrow_mut().open(m));
+        if open {
+            self.beside.set(true);
+        }
+        open
     }
 
     /// Says what went by slots, if the environment asks for it.
@@ -116,7 +130,7 @@ impl Engine {
     #[inline(never)]
     pub(crate) fn progress_beside(&self) -> bool {
         let mut moved = self.transport(|m| self.look_beside(m));
-        if self.binds() {
+        if self.has_streams() {
             self.settle_bound();
         }
         if self.kernel.is_on() {
@@ -131,7 +145,7 @@ impl Engine {
             Some(extension) => extension.progress(m),
             None => false,
         };
-        if self.binds() {
+        if self.has_streams() {
             moved |= self.bound.borrow_mut().progress(m);
         }
         // What the ring has to tell may run the program's functions, so not here.
@@ -141,7 +155,7 @@ impl Engine {
     /// Whether a sleep has to look beside ordinary messages.
     pub(crate) fn is_busy_beside(&self) -> bool {
         self.beside.get()
-            && (self.binds()
+            && (self.has_streams()
                 || self.kernel.is_on()
                 || self.extension.get().is_some_and(|x| x.is_waiting()))
     }
@@ -156,7 +170,7 @@ impl Engine {
         if let Some(extension) = self.extension.get() {
             extension.peer_failed(peer);
         }
-        if self.binds() {
+        if self.has_streams() {
             self.transport(|m| self.bound.borrow_mut().peer_failed(m, peer));
             self.settle_bound();
         }
@@ -270,7 +284,7 @@ impl Engine {
 
     /// A persistent request is about to be freed.
     pub(crate) fn forget_persistent(&self, handle: Handle) {
-        if self.binds() {
+        if self.has_streams() {
             let cookie = cookie(handle, 0);
             self.transport(|m| self.bound.borrow_mut().forget(m, cookie));
             self.settle_bound();
@@ -294,6 +308,34 @@ impl Engine {
         self.cancel_part(handle, |m, cookie| {
             let bound = self.binds().then(|| self.bound.borrow_mut());
             let kept = bound.and_then(|mut b| b.cancel_receive(m, cookie));
+            kept.unwrap_or_else(|| m.cancel_recv(cookie))
+        });
+    }
+
+    // --- Messages of persistent collectives. What ends of them here at once is told at the next progress.
+
+    /// Starts a send of one.
+    pub(crate) fn start_collective_send(&self, out: Outgoing, settled: bool) -> Submit {
+        self.transport(|m| self.bound.borrow_mut().start_send(m, out, settled))
+    }
+
+    /// Starts a receive of one.
+    pub(crate) fn start_collective_recv(&self, receive: Incoming, settled: bool) -> Submit {
+        self.transport(|m| self.bound.borrow_mut().start_receive(m, receive, settled))
+    }
+
+    /// Cancels a send of a collective.
+    pub(crate) fn cancel_collective_send(&self, cookie: Cookie) {
+        let kept = self.bound.borrow_mut().cancel_send(cookie);
+        if kept.is_none() {
+            self.transport(|m| m.cancel_send(cookie));
+        }
+    }
+
+    /// Cancels a receive of a collective.
+    pub(crate) fn cancel_collective_recv(&self, cookie: Cookie) {
+        self.transport(|m| {
+            let kept = self.bound.borrow_mut().cancel_receive(m, cookie);
             kept.unwrap_or_else(|| m.cancel_recv(cookie))
         });
     }

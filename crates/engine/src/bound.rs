@@ -35,7 +35,10 @@
 //! * A receive that is taken back needs the sender's progress to end, as its cancelling does.
 //! * A pair that is unbound again and again, without having carried much, waits longer each time before it offers.
 //!
-//! Collectives' own messages are not bound: they are in contexts of their own, and mostly shorter.
+//! # Collectives
+//! The long messages of persistent collectives are bound too ([`crate::coll`]'s `streams` says which and why no others). Their streams are *exact*: in
+//! the context of collectives there are no wildcards and no probes, so what waits in one stream holds up no other, and a
+//! receive that is taken back from its slot is posted as an ordinary one when the slot is settled, which no other receive can tell.
 //!
 //! Distrust: a control message that no correct peer sends is dropped; it can keep only its own streams from moving.
 //!
@@ -43,6 +46,8 @@
 //! it has to tell is in [`Event`]s. `bound/sender.rs` and `bound/receiver.rs` are the two ends, `bound/control.rs` the words between them.
 
 mod control;
+#[cfg(test)]
+mod exact_tests;
 mod receiver;
 mod sender;
 #[cfg(test)]
@@ -50,6 +55,8 @@ mod tests;
 
 use mtmi::slot::{Slot, SlotTable, Slots};
 use mtmi::{Completion, Context, Cookie, Endpoint, Outcome, Transport};
+
+use crate::comm::is_of_collectives;
 
 pub use receiver::Incoming;
 pub use sender::Outgoing;
@@ -61,15 +68,15 @@ use sender::{Late, Sending};
 /// Name of the slot table, once in a job.
 const NAME: u32 = u32::from_be_bytes(*b"PERS");
 /// Slots with each peer: one for control, the others for streams, which the receiver gives out.
-const SLOTS: u32 = 16;
+const SLOTS: u32 = 32;
 /// Index of the slot for control.
 const CONTROL: u32 = 0;
 
 /// Most words that are taken from a peer before others are looked at.
 const WORDS: u32 = 64;
 
-/// The part of a receive that is its ordinary half, while its slot is taken back.
-pub const FALLBACK: u64 = 2 << 32;
+/// Set in the cookie of a receive's ordinary half, while its slot is taken back. No request has so many parts.
+pub const FALLBACK: u64 = 1 << 62;
 
 /// Messages of one process to another in one context with one tag; the peer is the other end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -127,12 +134,23 @@ pub struct Bound {
     counts: Counts,
 }
 
-/// The request of a cookie, whichever its part.
-fn request(cookie: Cookie) -> u64 {
-    cookie.0 & 0xffff_ffff
+/// The transfer of a cookie, whichever its half.
+fn transfer(cookie: Cookie) -> u64 {
+    cookie.0 & !FALLBACK
+}
+
+/// Whether a transfer is one of the request that this cookie names, whichever its part.
+fn is_of(transfer: u64, request: Cookie) -> bool {
+    transfer as u32 == request.0 as u32
 }
 
 impl Stream {
+    /// Whether only this stream's own receives accept its messages: it is a collective's, in whose context there are no wildcards
+    /// and no probes.
+    fn is_exact(self) -> bool {
+        is_of_collectives(self.context.0)
+    }
+
     fn end(self, cookie: Cookie, bytes: u64, outcome: Outcome) -> Event {
         Event::Completed(Completion {
             cookie,
@@ -145,6 +163,11 @@ impl Stream {
 }
 
 impl Bound {
+    /// Whether anything may have been bound.
+    pub fn is_open(&self) -> bool {
+        self.table.is_some()
+    }
+
     /// Opens the table at the first request that may be bound. False: none will be.
     pub fn open<T: Transport + Slots>(&mut self, m: &mut T) -> bool {
         if self.table.is_some() || self.refused {
@@ -220,7 +243,7 @@ impl Bound {
         self.late.is_empty() && self.sends.iter().all(Sending::is_flushed)
     }
 
-    /// A persistent request is freed; what is under way of it goes on.
+    /// A persistent request is freed, all parts of it; what is under way of it goes on.
     pub fn forget<T: Transport + Slots>(&mut self, m: &mut T, cookie: Cookie) {
         self.forget_send(cookie);
         self.forget_receive(m, cookie);

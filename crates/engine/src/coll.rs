@@ -12,9 +12,10 @@ use std::rc::Rc;
 use boundary::{AlignedBuf, UserBuf};
 use cad::{BufId, Graph, NodeId, Region, Run, Team, TypeSlot};
 use layout::{Data, transfer};
-use mtmi::{Completion, Context, Endpoint, Outcome, SendMode, Source, Submit, TagSel, Transport};
+use mtmi::{Completion, Context, Endpoint, Outcome, SendMode, Source, Submit, TagSel};
 use types::{Handle, Result, Status, consts, fault};
 
+use crate::bound::{Incoming, Outgoing, Stream};
 use crate::comm::Comm;
 use crate::group::Group;
 use crate::numbers::{Lease, NUMBERS};
@@ -25,9 +26,11 @@ use crate::typeobj::TypeObj;
 use crate::wait::Waiting;
 
 mod handed;
+mod streams;
 
 pub use handed::Handed;
 pub(crate) use handed::Spent;
+use streams::Streams;
 
 /// Bits of a message tag that the graph uses; the collective's number comes above them.
 const NODE_TAG_BITS: u32 = cad::MAX_TAG.count_ones();
@@ -99,6 +102,17 @@ pub struct Running {
     /// The bits of a node's tag that go into its messages'.
     node_tag: i32,
     temps: Vec<(AlignedBuf, UserBuf)>,
+    /// Its messages that may be bound to slots, if it is persistent and has some.
+    streams: Option<Streams>,
+}
+
+/// How a message goes.
+#[derive(Clone, Copy)]
+enum Way {
+    /// It is matched.
+    Ordinary,
+    /// It may be bound to a slot; `settled`: the one of the last start has matched.
+    Stream { settled: bool },
 }
 
 /// What the next ready node asks for, resolved to addresses.
@@ -107,11 +121,13 @@ enum Step {
         to: Endpoint,
         tag: i32,
         data: Data,
+        way: Way,
     },
     Recv {
         from: Endpoint,
         tag: i32,
         data: Data,
+        way: Way,
     },
     Calc {
         op: Rc<Op>,
@@ -137,6 +153,7 @@ impl Running {
             tag,
             node_tag,
             temps: Vec::new(),
+            streams: None,
         };
         running.temps = running.allocate()?;
         Ok(running)
@@ -147,9 +164,12 @@ impl Running {
         self.call.group.rank_of(endpoint).is_some()
     }
 
-    /// Back at the start, for a persistent collective.
-    fn rewind(&mut self) {
+    /// Back at the start, for a persistent collective; `well`: it has not failed before.
+    fn rewind(&mut self, well: bool) {
         self.failed = false;
+        if let Some(streams) = &mut self.streams {
+            streams.start(well);
+        }
         self.run.reset(&self.call.graph);
     }
 
@@ -209,16 +229,20 @@ impl Running {
         let node = *self.call.graph.node(id);
         let peer = || Endpoint(self.call.group.endpoint(node.peer));
         let tag = self.tag | node.tag as i32 & self.node_tag;
+        let settled = self.streams.as_ref().and_then(|s| s.settled(id));
+        let way = settled.map_or(Way::Ordinary, |settled| Way::Stream { settled });
         let step = match node.kind {
             cad::Kind::Send => Step::Send {
                 to: peer(),
                 tag,
                 data: self.data(&node.src),
+                way,
             },
             cad::Kind::Recv => Step::Recv {
                 from: peer(),
                 tag,
                 data: self.data(&node.dst),
+                way,
             },
             cad::Kind::Copy => Step::Copy {
                 src: self.data(&node.src),
@@ -257,7 +281,10 @@ impl Engine {
         self.check_whole(&call.comm, &call.group)?;
         let comm = call.comm.clone();
         call.tags = Tags::Kept(self.collective_number(&comm)?);
-        let running = Running::new(call)?;
+        let mut running = Running::new(call)?;
+        let me = comm.group.endpoint(comm.rank);
+        let streams = running.streams_of(me, self.least_bound.get());
+        running.streams = streams.filter(|_| self.open_streams());
         let (handle, request) = self.new_request(Kind::Collective, 0, Some(comm))?;
         request.active.set(false);
         request.persistent.replace(Some(Persistent::Collective));
@@ -272,7 +299,7 @@ impl Engine {
         }
         if let Body::Collective(running) = &mut *request.body.borrow_mut() {
             self.check_whole(&running.call.comm, &running.call.group)?;
-            running.rewind();
+            running.rewind(request.status().error == consts::SUCCESS);
         }
         request.active.set(true);
         request.set_status(Status::EMPTY);
@@ -339,10 +366,10 @@ impl Engine {
         for node in 0..graph.nodes().len() as NodeId {
             let cookie = cookie(handle, node);
             match graph.node(node).kind {
-                cad::Kind::Recv => self.transport(|m| m.cancel_recv(cookie)),
-                cad::Kind::Send => self.transport(|m| m.cancel_send(cookie)),
-                cad::Kind::Copy | cad::Kind::Calc => false,
-            };
+                cad::Kind::Recv => self.cancel_collective_recv(cookie),
+                cad::Kind::Send => self.cancel_collective_send(cookie),
+                cad::Kind::Copy | cad::Kind::Calc => {}
+            }
         }
     }
 
@@ -436,18 +463,40 @@ impl Engine {
         };
         let cookie = cookie(handle, node);
         let submit = match step {
-            Step::Send { to, tag, data } => {
-                self.transport(|m| m.isend(to, context, tag, SendMode::Standard, data, cookie))
-            }
-            Step::Recv { from, tag, data } => self.transport(|m| {
-                m.irecv(
-                    Source::From(from),
-                    context,
-                    TagSel::Exact(tag),
+            Step::Send { to, tag, data, way } => {
+                let out = Outgoing {
+                    stream: Stream {
+                        peer: to,
+                        context,
+                        tag,
+                    },
+                    mode: SendMode::Standard,
                     data,
                     cookie,
-                )
-            }),
+                };
+                match way {
+                    Way::Ordinary => self.transport(|m| out.submit(m)),
+                    Way::Stream { settled } => self.start_collective_send(out, settled),
+                }
+            }
+            Step::Recv {
+                from,
+                tag,
+                data,
+                way,
+            } => {
+                let receive = Incoming {
+                    from: Source::From(from),
+                    context,
+                    tag: TagSel::Exact(tag),
+                    data,
+                    cookie,
+                };
+                match way {
+                    Way::Ordinary => self.transport(|m| receive.submit(m)),
+                    Way::Stream { settled } => self.start_collective_recv(receive, settled),
+                }
+            }
             Step::Calc {
                 op,
                 datatype,

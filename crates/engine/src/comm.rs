@@ -100,6 +100,11 @@ pub fn context(owner: u32, counter: u16) -> u32 {
     (owner << COUNTER_BITS | u32::from(counter)) << 1
 }
 
+/// Whether only collectives' messages are in this context.
+pub fn is_of_collectives(context: u32) -> bool {
+    context & 1 == 1
+}
+
 /// An intra-communicator.
 pub struct Comm {
     /// Its handle; `COMM_NULL` once freed while operations on it are pending.

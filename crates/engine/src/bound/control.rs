@@ -240,7 +240,7 @@ mod tests {
             let bytes = word.encode(stream);
             assert_eq!(Word::decode(Endpoint(3), &bytes), Some((stream, word)));
         }
-        for (place, value) in [(0, 7), (12, 0), (12, 16), (16, 2)] {
+        for (place, value) in [(0, 7), (12, 0), (12, SLOTS as u8), (16, 2)] {
             let mut bytes = accept.encode(stream);
             bytes[place] = value;
             assert_eq!(Word::decode(Endpoint(3), &bytes), None, "{place} {value}");

@@ -10,7 +10,7 @@ use mtmi::slot::{Landed, Slots};
 use mtmi::{Context, Cookie, Outcome, Source, Submit, TagSel, Transport};
 
 use super::control::Word;
-use super::{Bound, Event, FALLBACK, Stream, request};
+use super::{Bound, Event, FALLBACK, Stream, is_of, transfer};
 
 /// Most starts that a pair waits before it offers again.
 const LONGEST: u32 = 1 << 10;
@@ -51,13 +51,15 @@ enum Half {
     Posted,
     /// It is over: it was cancelled.
     Over,
+    /// It will be posted when the slot has been taken back, and be the whole.
+    Due,
 }
 
 /// The receiving end of a stream.
 pub(super) struct Receiving {
     stream: Stream,
     state: State,
-    /// The persistent receive that may be bound; others of the same stream are ordinary receives.
+    /// The persistent receive, or the part of one, that may be bound; others of the same stream are ordinary receives.
     owner: Option<u64>,
     /// The slot knows the owner's memory.
     prepared: bool,
@@ -144,7 +146,7 @@ impl Bound {
         let Some(at) = stream.and_then(|s| self.end_of(s)) else {
             return self.receive(m, receive);
         };
-        let me = request(receive.cookie);
+        let me = transfer(receive.cookie);
         let end = &mut self.receives[at];
         if *end.owner.get_or_insert(me) != me {
             return self.receive(m, receive);
@@ -251,10 +253,14 @@ impl Bound {
         self.receives[at].posted.is_some() && m.withdraw(slot).is_ok()
     }
 
-    /// Posts the receive that is in the slot as an ordinary one too.
+    /// Posts the receive that is in the slot as an ordinary one too: at once if others may be posted behind it.
     fn split<T: Transport + Slots>(&mut self, m: &mut T, at: usize) {
         let Receiving { stream, posted, .. } = &mut self.receives[at];
         let Some(posted) = posted else { return };
+        if stream.is_exact() {
+            posted.half = Half::Due;
+            return;
+        }
         posted.half = Half::Posted;
         self.events.push(Event::Split(posted.cookie));
         let (from, tag) = (Source::From(stream.peer), TagSel::Exact(stream.tag));
@@ -267,7 +273,7 @@ impl Bound {
 
     /// The ordinary half of a receive ended. True: it says nothing of the outcome.
     pub fn half_ended(&mut self, cookie: Cookie) -> bool {
-        let this = |c: Cookie| request(c) == request(cookie);
+        let this = |c: Cookie| transfer(c) == transfer(cookie);
         if let Some(place) = self.halves.iter().position(|&c| this(c)) {
             self.halves.swap_remove(place);
             return true;
@@ -305,6 +311,14 @@ impl Bound {
                 stream.end(cookie, data.len(), Outcome::Truncated { sent })
             }
             Landed::Withdrawn if half == Half::None => stream.end(cookie, 0, Outcome::Cancelled),
+            Landed::Withdrawn if half == Half::Due => {
+                let (from, tag) = (Source::From(stream.peer), TagSel::Exact(stream.tag));
+                if let Submit::Complete(done) = m.irecv(from, stream.context, tag, data, cookie) {
+                    self.events.push(Event::Completed(done));
+                }
+                self.open_if_settled(at);
+                return true;
+            }
             Landed::Withdrawn => Event::PartOver(cookie),
             _ => stream.end(cookie, 0, Outcome::PeerFailed),
         };
@@ -366,7 +380,7 @@ impl Bound {
         let accepting = m.accepting(peer, context, tag);
         let plain = match accepting[..] {
             [] => false,
-            [one] if request(one) == owner => true,
+            [one] if transfer(one) == owner => true,
             _ => return None,
         };
         let peer = self.peer(peer)?;
@@ -413,7 +427,7 @@ impl Bound {
         m: &mut T,
         cookie: Cookie,
     ) -> Option<bool> {
-        let mine = |owner: Option<u64>| owner == Some(request(cookie));
+        let mine = |owner: Option<u64>| owner == Some(transfer(cookie));
         let at = self.receives.iter().position(|r| mine(r.owner))?;
         let half = self.receives[at].posted.as_ref().map(|p| p.half);
         match (self.receives[at].state, half) {
@@ -431,6 +445,13 @@ impl Bound {
                 None
             }
             (_, Some(Half::Posted)) => Some(m.cancel_recv(Cookie(cookie.0 | FALLBACK))),
+            (_, Some(Half::Due)) => {
+                // It is being taken back, and need not be posted again.
+                if let Some(posted) = &mut self.receives[at].posted {
+                    posted.half = Half::None;
+                }
+                Some(true)
+            }
             (_, Some(_)) => Some(false),
             (_, None) => m.cancel_recv(Cookie(cookie.0 | FALLBACK)).then_some(true),
         }
@@ -438,7 +459,10 @@ impl Bound {
 
     pub(super) fn forget_receive<T: Transport + Slots>(&mut self, m: &mut T, cookie: Cookie) {
         for at in 0..self.receives.len() {
-            if self.receives[at].owner == Some(request(cookie)) {
+            if self.receives[at]
+                .owner
+                .is_some_and(|owner| is_of(owner, cookie))
+            {
                 self.close(m, at);
                 self.receives[at].owner = None;
             }

@@ -12,7 +12,7 @@ use mtmi::slot::{Delivery, Slots};
 use mtmi::{Cookie, Endpoint, Outcome, SendMode, Submit, Transport};
 
 use super::control::Word;
-use super::{Bound, Event, Stream};
+use super::{Bound, Event, Stream, is_of};
 
 /// How far the sending end is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,9 +46,9 @@ pub(super) struct Late {
     held: Held,
 }
 
-/// Whether a receive exists that accepts messages of both streams.
+/// Whether a receive may exist that accepts messages of both streams.
 fn in_one_line(a: Stream, b: Stream) -> bool {
-    (a.peer, a.context) == (b.peer, b.context)
+    (a.peer, a.context) == (b.peer, b.context) && (a.tag == b.tag || !a.is_exact())
 }
 
 /// The sending end of a stream.
@@ -395,7 +395,10 @@ impl Bound {
 
     pub(super) fn forget_send(&mut self, cookie: Cookie) {
         for at in 0..self.sends.len() {
-            if self.sends[at].last == Some(cookie) {
+            if self.sends[at]
+                .last
+                .is_some_and(|last| is_of(last.0, cookie))
+            {
                 self.sends[at].last = None;
                 self.stop(at);
             }

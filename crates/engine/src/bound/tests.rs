@@ -117,14 +117,15 @@ impl Process {
 }
 
 /// A job under way, and what it did.
-struct Job {
+pub(super) struct Job {
+    context: Context,
     processes: Vec<Process>,
     messages: Vec<Message>,
     receives: Vec<Receive>,
 }
 
 impl Job {
-    fn new(manner: Manner) -> Job {
+    fn new(manner: Manner, context: Context) -> Job {
         let unmatched = SHORT;
         let world = World::new(
             3,
@@ -144,6 +145,7 @@ impl Job {
             }
         };
         Job {
+            context,
             processes: (0..3).map(process).collect(),
             messages: Vec::new(),
             receives: Vec::new(),
@@ -156,7 +158,7 @@ impl Job {
         let p = &mut self.processes[from as usize];
         let stream = Stream {
             peer: Endpoint(RECEIVER),
-            context: CONTEXT,
+            context: self.context,
             tag,
         };
         let last = p.bound.last_sent(stream);
@@ -191,7 +193,7 @@ impl Job {
         let (data, cookie) = p.begin(request);
         let incoming = Incoming {
             from,
-            context: CONTEXT,
+            context: self.context,
             tag,
             data,
             cookie,
@@ -249,7 +251,7 @@ impl Job {
     }
 
     /// Everything that can happen does.
-    fn rest(&mut self) {
+    pub fn rest(&mut self) {
         let mut quiet = 0;
         while quiet < 3 {
             let moved = self.processes.iter_mut().map(Process::progress);
@@ -261,13 +263,18 @@ impl Job {
         self.note();
     }
 
-    fn is_bound(&self, tag: i32) -> bool {
+    pub fn is_bound(&self, tag: i32) -> bool {
         let bound = &self.processes[RECEIVER as usize].bound;
         bound.is_bound(Endpoint(SENDER), tag)
     }
 
+    /// Whether every receive is over.
+    pub fn has_received_all(&self) -> bool {
+        self.receives.iter().all(|r| r.over)
+    }
+
     /// MPI's rules of matching, when everything has come to rest.
-    fn check(&self) {
+    pub fn check(&self) {
         let accepts = |r: &Receive, m: &Message| {
             (r.from == Source::Any || r.from == Source::From(Endpoint(m.from)))
                 && (r.tag == TagSel::Any || r.tag == TagSel::Exact(m.tag))
@@ -320,7 +327,7 @@ impl Job {
 
 /// What a program does next.
 #[derive(Clone, Copy, Debug)]
-enum Step {
+pub(super) enum Step {
     /// Starts a persistent send, if it is inactive.
     Start(usize),
     /// Starts a persistent receive, if it is inactive.
@@ -383,7 +390,7 @@ fn calm_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn manner() -> impl Strategy<Value = Manner> {
+pub(super) fn manner() -> impl Strategy<Value = Manner> {
     prop_oneof![
         Just(Manner::SHARED),
         Just(Manner::NETWORK),
@@ -401,8 +408,8 @@ const RECEIVES: [(Source, TagSel); 4] = [
     (Source::Any, TagSel::Exact(0)),
 ];
 
-fn play(manner: Manner, steps: &[Step]) -> Job {
-    let mut job = Job::new(manner);
+pub(super) fn play(manner: Manner, context: Context, steps: &[Step]) -> Job {
+    let mut job = Job::new(manner, context);
     let sends: Vec<usize> = SENDS.map(|_| job.processes[0].request(LONG)).to_vec();
     let receives: Vec<usize> = RECEIVES.map(|_| job.processes[1].request(LONG)).to_vec();
     for &step in steps {
@@ -412,7 +419,7 @@ fn play(manner: Manner, steps: &[Step]) -> Job {
     job
 }
 
-fn play_step(job: &mut Job, sends: &[usize], receives: &[usize], step: Step) {
+pub(super) fn play_step(job: &mut Job, sends: &[usize], receives: &[usize], step: Step) {
     job.note();
     match step {
         Step::Start(which) => {
@@ -490,9 +497,9 @@ fn play_step(job: &mut Job, sends: &[usize], receives: &[usize], step: Step) {
 /// Probes; what is found is what a receive like it gets.
 fn probe(job: &mut Job, from: Source) {
     let p = &mut job.processes[1];
-    p.bound.make_way(&mut p.m, from, CONTEXT, TagSel::Any);
+    p.bound.make_way(&mut p.m, from, job.context, TagSel::Any);
     p.settle(None);
-    let Some(found) = p.m.probe(from, CONTEXT, TagSel::Any) else {
+    let Some(found) = p.m.probe(from, job.context, TagSel::Any) else {
         return;
     };
     let request = p.request(LONG);
@@ -513,7 +520,7 @@ proptest! {
         manner in manner(),
         steps in prop::collection::vec(step(), 1..150),
     ) {
-        play(manner, &steps).check();
+        play(manner, CONTEXT, &steps).check();
     }
 
     /// So does a pair that is bound most of the time.
@@ -522,13 +529,13 @@ proptest! {
         manner in manner(),
         steps in prop::collection::vec(calm_step(), 1..200),
     ) {
-        play(manner, &steps).check();
+        play(manner, CONTEXT, &steps).check();
     }
 }
 
 /// A pair after so many messages in step, each awaited first.
-fn bound_pair(manner: Manner) -> (Job, Vec<usize>, Vec<usize>) {
-    let mut job = Job::new(manner);
+pub(super) fn bound_pair(manner: Manner, context: Context) -> (Job, Vec<usize>, Vec<usize>) {
+    let mut job = Job::new(manner, context);
     let sends: Vec<usize> = SENDS.map(|_| job.processes[0].request(LONG)).to_vec();
     let receives: Vec<usize> = RECEIVES.map(|_| job.processes[1].request(LONG)).to_vec();
     for round in 0..8 {
@@ -547,7 +554,7 @@ fn bound_pair(manner: Manner) -> (Job, Vec<usize>, Vec<usize>) {
 #[test]
 fn a_pair_in_step_is_bound_and_its_messages_are_not_matched() {
     for manner in [Manner::SHARED, Manner::NETWORK, Manner::SLOW] {
-        let (mut job, sends, receives) = bound_pair(manner);
+        let (mut job, sends, receives) = bound_pair(manner, CONTEXT);
         play_step(&mut job, &sends, &receives, Step::Start(0));
         job.rest();
         let p = &mut job.processes[1];
@@ -556,7 +563,7 @@ fn a_pair_in_step_is_bound_and_its_messages_are_not_matched() {
         play_step(&mut job, &sends, &receives, Step::Await(0));
         job.rest();
         assert!(job.is_bound(0));
-        assert!(job.receives.iter().all(|r| r.over));
+        assert!(job.has_received_all());
         job.check();
         let [sender, receiver] =
             [SENDER, RECEIVER].map(|r| job.processes[r as usize].bound.counts());
@@ -594,7 +601,7 @@ fn each_disturbance_of_a_bound_pair_ends_well() {
     for manner in [Manner::SHARED, Manner::NETWORK, Manner::SLOW] {
         for disturbance in disturbances {
             for first in [Step::Await(0), Step::Start(0)] {
-                let (mut job, sends, receives) = bound_pair(manner);
+                let (mut job, sends, receives) = bound_pair(manner, CONTEXT);
                 let mut play = |step| play_step(&mut job, &sends, &receives, step);
                 play(first);
                 play(disturbance);
@@ -632,14 +639,14 @@ fn a_pair_is_not_bound_while_a_message_is_under_way() {
         Step::Rest,
     ];
     for manner in [Manner::SHARED, Manner::NETWORK, Manner::SLOW] {
-        play(manner, &steps).check();
+        play(manner, CONTEXT, &steps).check();
     }
 }
 
 /// A duplicate at the sender, and a cancelled send, need no unbinding.
 #[test]
 fn what_concerns_the_sender_alone_keeps_a_pair_bound() {
-    let (mut job, sends, receives) = bound_pair(Manner::NETWORK);
+    let (mut job, sends, receives) = bound_pair(Manner::NETWORK, CONTEXT);
     let mut play = |step| play_step(&mut job, &sends, &receives, step);
     play(Step::Start(1));
     play(Step::Start(0));
@@ -649,13 +656,13 @@ fn what_concerns_the_sender_alone_keeps_a_pair_bound() {
     assert!(job.is_bound(0));
     job.check();
     assert!(job.messages.last().is_some_and(|m| m.cancelled));
-    assert!(job.receives.iter().all(|r| r.over));
+    assert!(job.has_received_all());
 }
 
 #[test]
 fn what_a_dead_peer_owes_fails() {
     for dead in [SENDER, RECEIVER] {
-        let (mut job, sends, receives) = bound_pair(Manner::NETWORK);
+        let (mut job, sends, receives) = bound_pair(Manner::NETWORK, CONTEXT);
         let step = if dead == SENDER {
             Step::Await(0)
         } else {
