@@ -28,7 +28,9 @@
 //!
 //! # What follows
 //! * Only messages longer than [`Limits::unmatched_bytes`](mtmi::Limits::unmatched_bytes) are bound: what waits at
-//!   the sender for its receive would wait without us too. For shorter ones slots gain nothing here.
+//!   the sender for its receive would wait without us too. A shorter one leaves at once without any receive, and costs less than
+//!   a slot: counted by callgrind in shared memory, `MPI_Start` and `MPI_Wait` take 966 instructions to send 4 bytes in the ordinary way and
+//!   827 to receive them; through a slot 2127 and 946, without those that copy (300 000 bytes).
 //! * Any long message of a bound stream is delivered in the slot, also of another request: the n-th goes to the n-th receive.
 //! * A message of any length that follows, to the same process in the same context, one that is kept for its receive leaves when the
 //!   receiver has made progress and not at once: a receive with any tag has to get them in order.

@@ -3,12 +3,14 @@
 //! Partner, context, tag and length of each are known when the collective is initialised, and no other receive accepts them. Bound are those
 //! that
 //! * are longer than anything that ends unmatched. A shorter one leaves at once, with or without its receive: in a slot it
-//!   would wait for the other process, and what it saves is one match, which is cheaper than what goes on beside it;
+//!   would wait for the other process, and be more expensive than with its match (the figures are in [`crate::bound`]);
 //! * are alone with their tag between their two processes, so that one slot serves each start with one message;
 //! * are of a collective with no more than [`MOST`] such: all streams of a process are looked through at each start and at progress.
 //!
 //! What a long one gains is the way there and back in which it would ask for its receive. That is known to the sender from the moment
 //! in which the receiver starts the collective (or, where a node comes before, reaches it), in one word, as the memory stays the same.
+//! Measured between two hosts, 50 ms one way and 1 Gbit/s, all-to-all of 300 000 and of 1 000 000 bytes from each of two ranks, medians of 40: 186
+//! and 157 ms by `MPI_Ialltoall`, 108 and 114 ms persistent.
 //!
 //! Non-blocking and blocking collectives have another tag in each call, so none of their messages has a stream in which
 //! another matched before it.
