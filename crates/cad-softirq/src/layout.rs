@@ -1,7 +1,7 @@
 //! Where everything lies in the maps and in packets. The program, `tables` and `rank` go by it.
 //!
 //! Invariants: numbers are little-endian; what the program works on in words is aligned to 8 bytes; the state of
-//! an input and the page of results have [`WHAT`], [`HAVE`] and [`DATA`] at the same places, so that one piece of code sends either.
+//! an input and the page of results have `WHAT`, `HAVE` and `DATA` at the same places, so that one piece of code sends either.
 
 /// Bytes that a contribution or a result has at most.
 pub const DATA_MAX: usize = 1024;
