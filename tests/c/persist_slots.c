@@ -486,7 +486,7 @@ static void lost(Ring *r)
     int me;
     OK(MPI_Comm_rank(left, &me));
     OK(MPI_Comm_free(&left));
-    t_finalize_slots(FIRST / 2 * ALWAYS, 2 * ALWAYS);
+    t_finalize_slots(FIRST / 4 * ALWAYS, 2 * ALWAYS);
     if (me == 0)
         printf("ok persist_slots\n");
 }
@@ -526,8 +526,9 @@ int main(int argc, char **argv)
     for (int i = 0; i < 2; i++)
         OK(MPI_Comm_free(&comms[i]));
     OK(MPI_Barrier(MPI_COMM_WORLD));
-    /* A stream is counted by both its ends. */
-    t_finalize_slots((long)n * (FIRST + SCRIPTS * ALONE) / 4 * ALWAYS, 2 * 3 * n * ALWAYS);
+    /* A stream is counted by both its ends. Nearly all could go by slots; on a busy machine, where a thread may not run for long and
+     * finds all in its way when it does, a tenth do. */
+    t_finalize_slots((long)n * FIRST / 2 * ALWAYS, 2 * 3 * n * ALWAYS);
     if (t_rank == 0)
         printf("ok persist_slots\n");
     return 0;

@@ -282,7 +282,7 @@ mod tests {
             "YAMABIKO_PORT_RANGE",
             "in the calls of the program: usable",
             "in the kernel, on one machine: ",
-            "in a signal's handler, while the rank computes: ",
+            "in its handler, while the rank computes: ",
             "cad.alltoall.bruck_max",
             "MPIEXEC_TIMEOUT",
         ] {
