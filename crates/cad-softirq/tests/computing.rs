@@ -6,8 +6,6 @@ use cad_softirq::layout::{Op, Type};
 use cad_softirq::rank::{End, Member, Part};
 use cad_softirq::resend::Resend;
 use std::hint::black_box;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Barrier, Mutex};
 use std::time::Instant;
 use world::{LIMIT, World, apart, lossy, noise};
 
@@ -92,47 +90,5 @@ fn what_was_armed_is_said_until_it_is_disarmed() {
         drop(resend);
         world.ranks[1].start(Part::Nothing).unwrap();
         while !world.ranks.iter().all(Member::is_over) {}
-    });
-}
-
-/// Prints how long it takes from when the last rank entered until the kernel has the result, while all compute. `--ignored --nocapture`
-/// shows it; it says nothing about whether the program is right.
-#[test]
-#[ignore = "a measurement"]
-fn latency() {
-    apart(|| {
-        let now = || {
-            let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-            now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-        };
-        let shapes: [&[usize]; 6] = [&[2], &[4], &[8], &[1, 1], &[1; 4], &[1; 8]];
-        for (processes, bytes) in shapes.iter().flat_map(|s| [(s, 8), (s, 1024)]) {
-            let mut world = World::new(processes, 2);
-            let (entered, meet) = (AtomicU64::new(0), Barrier::new(world.ranks.len()));
-            let (entered, meet, spans) = (&entered, &meet, &Mutex::new(Vec::new()));
-            std::thread::scope(|scope| {
-                for (rank, member) in world.ranks.iter_mut().enumerate() {
-                    scope.spawn(move || {
-                        let data = vec![1; bytes];
-                        for _ in 0..200 {
-                            meet.wait();
-                            entered.fetch_max(now(), Ordering::Relaxed);
-                            let part = Part::Reduce(Op::Sum, Type::F64, &data);
-                            member.start(part).unwrap();
-                            compute(member);
-                            meet.wait();
-                            if rank == 0 {
-                                let span = member.when() - entered.load(Ordering::Relaxed);
-                                spans.lock().unwrap().push(span);
-                            }
-                        }
-                    });
-                }
-            });
-            let mut spans = spans.lock().unwrap();
-            spans.sort_unstable();
-            let [half, most] = [spans.len() / 2, spans.len() * 9 / 10].map(|i| spans[i]);
-            println!("{processes:?}, {bytes} bytes: median {half} ns, 90th percentile {most} ns");
-        }
     });
 }
