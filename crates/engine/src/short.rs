@@ -9,6 +9,9 @@
 //! * [`Engine::send_short`] and its siblings are tried inside: with `MPI_THREAD_MULTIPLE`, where the lock has to be taken,
 //!   for the other communicators, and for messages without data.
 //!
+//! What they leave costs no request of its own where it need not: a short message that the network takes at once is sent by
+//! [`Engine::send_at_once`], and a receive that has to wait is posted light.
+//!
 //! # Why the shorter one needs no check of these
 //! The [door](sys::door) is open only while MPI runs in this very process, threads don't call at the same time, and no persistent
 //! request may be bound to slots; while it is shut no communicator is known, and no request is found. Sends that must not overtake others find their port shut, receives that have to go the ordinary way
@@ -22,8 +25,9 @@ use std::rc::Rc;
 
 use boundary::UserBuf;
 use fabrics::{AtOnce, Port, Ports};
+use layout::Data;
 use mtmi::matching::{Light, Ordinary, Row, has_ordinary};
-use mtmi::{Context, TagSel};
+use mtmi::{Context, Endpoint, TagSel, Transport};
 use sys::blank;
 use sys::blank::Table;
 use sys::door::Door;
@@ -43,7 +47,7 @@ const TURN: u32 = 1024;
 const MOST: usize = i32::MAX as usize;
 /// Of so many sends that went the long way, a power of two, one makes progress. Each does where the launcher tells of deaths, which
 /// progress hears of: what is sent to who is dead should fail.
-const SENDS: u32 = 16;
+const SENDS: u32 = 64;
 const _: () = assert!(SENDS.is_power_of_two());
 
 /// A context of messages that programs send, as far as [rows](Row) are concerned: any even one.
@@ -125,6 +129,8 @@ pub enum Over {
 struct Ways {
     ports: &'static Ports,
     light: &'static Light,
+    /// Whether some are reached over the network only.
+    network: bool,
 }
 
 blank! {
@@ -323,6 +329,11 @@ impl Short {
         self.base.get()
     }
 
+    /// Whether the network is the only way to some process.
+    fn has_network(&self) -> bool {
+        self.all.get().is_some_and(|ways| ways.network)
+    }
+
     /// Where the ordinary receives are noted.
     pub(crate) fn ordinary(&'static self) -> &'static Ordinary {
         &self.ordinary
@@ -363,9 +374,14 @@ impl Engine {
             false => SENDS - 1,
         });
         let (ports, light) = self.transport(|m| (m.fabric().ports().clone(), m.light().clone()));
+        let network = self.transport(|m| m.fabric().has_network());
         let (ports, light): (&'static Rc<Ports>, &'static Rc<Light>) =
             (Box::leak(Box::new(ports)), Box::leak(Box::new(light)));
-        s.all.set(Some(Box::leak(Box::new(Ways { ports, light }))));
+        s.all.set(Some(Box::leak(Box::new(Ways {
+            ports,
+            light,
+            network,
+        }))));
         Ok(())
     }
 
@@ -413,6 +429,7 @@ impl Engine {
 
 /// A message that may go the short way.
 struct Brief {
+    peer: Endpoint,
     port: &'static Port,
     row: &'static Row,
     ways: &'static Ways,
@@ -452,7 +469,17 @@ impl Engine {
     /// Posts a receive, to be matched when somebody waits for it. `None`: nothing was done.
     #[inline(always)]
     pub(crate) fn irecv_short(&self, m: &Args) -> Option<Handle> {
-        let (tag, b) = (selector(m.tag, consts::ANY_TAG)?, self.brief(m)?);
+        self.post_light(m, &self.brief(m)?)
+    }
+
+    /// The same with more elements, for who waits then.
+    pub(crate) fn recv_light(&self, m: &Args) -> Option<Handle> {
+        self.post_light(m, &self.way(m, MOST as u64, false)?)
+    }
+
+    #[inline(always)]
+    fn post_light(&self, m: &Args, b: &Brief) -> Option<Handle> {
+        let tag = selector(m.tag, consts::ANY_TAG)?;
         if !b.row.is_open(b.context, tag) {
             return None;
         }
@@ -466,6 +493,19 @@ impl Engine {
             request.post.tell();
         }
         Some(Handle(handle))
+    }
+
+    /// Sends a short message over the network at once, if that is possible: `true`.
+    pub(crate) fn send_at_once(&self, m: &Args) -> bool {
+        // Threads that sleep would have to be woken.
+        if !short().has_network() || m.tag < 0 || self.sleeping.get() > 0 {
+            return false;
+        }
+        let Some(b) = self.way(m, MOST as u64, false) else {
+            return false;
+        };
+        let data = Data::bytes(m.buf, b.bytes as u64);
+        self.transport(|t| t.send_at_once(b.peer, b.context, m.tag, data))
     }
 
     /// Whether `request` is the one that sends share which are over.
@@ -483,12 +523,18 @@ impl Engine {
         }
     }
 
-    /// Checks what both directions have in common.
+    /// Checks what both directions have in common, where the shorter path was not tried.
     #[inline(always)]
     fn brief(&self, m: &Args) -> Option<Brief> {
+        self.way(m, Predefined::MOST_SHORT, true)
+    }
+
+    /// Checks that of at most so many elements. `untried`: unless the shorter path was tried.
+    #[inline(always)]
+    fn way(&self, m: &Args, most: u64, untried: bool) -> Option<Brief> {
         let size = self.predefined_types.dense_size(m.datatype)?;
         // A count that is negative is large here. Persistent requests may have to come first.
-        if m.count as u64 > Predefined::MOST_SHORT || self.binds() {
+        if m.count as u64 > most || self.binds() {
             return None;
         }
         if m.buf.is_in_place() || (m.buf.is_null() && m.count > 0) {
@@ -496,16 +542,17 @@ impl Engine {
         }
         let (ways, is_open) = (short().all.get()?, DOOR.is_open());
         let word = (self.hooks.callback.handle)(m.comm);
-        if is_open && word == short().comm.get() && m.count > 0 && m.tag >= 0 {
-            // The shorter path was tried.
+        let is_known = is_open && word == short().comm.get();
+        if untried && is_known && m.count > 0 && m.tag >= 0 {
             return None;
         }
         let with = |comm: &Comm| {
-            if is_open {
+            if is_open && !is_known {
                 self.know(word, comm, ways);
             }
             let peer = *comm.group.members().get(m.peer as u32 as usize)?;
             Some(Brief {
+                peer: Endpoint(peer),
                 port: ways.ports.all().get(peer as usize)?,
                 row: ways.light.rows().get(peer as usize)?,
                 ways,

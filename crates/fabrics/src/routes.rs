@@ -55,6 +55,11 @@ impl Fabrics {
         self.shm.expect_deaths();
     }
 
+    /// Whether there are processes that only the network reaches.
+    pub fn has_network(&self) -> bool {
+        self.tcp.is_some()
+    }
+
     /// Whether all processes of the job run on one machine.
     pub fn on_one_machine(&self) -> bool {
         self.map.machines.len() <= 1
@@ -122,6 +127,14 @@ impl Fabric for Fabrics {
         match self.network(message.to) {
             None => self.shm.send(queues, message),
             Some(tcp) => tcp.send(queues, message),
+        }
+    }
+
+    #[inline]
+    fn send_at_once(&mut self, queues: &mut Queues, message: &Outgoing) -> bool {
+        match self.network(message.to) {
+            None => self.shm.send_at_once(queues, message),
+            Some(tcp) => tcp.send_at_once(queues, message),
         }
     }
 

@@ -66,6 +66,12 @@ pub trait Fabric {
     /// Sends a message to another process.
     fn send(&mut self, queues: &mut Queues, message: Outgoing) -> Submit;
 
+    /// As [`Transport::send_at_once`](crate::Transport::send_at_once), where no request has `message`'s cookie. A fabric whose short
+    /// messages go another way, before they come here, need not.
+    fn send_at_once(&mut self, _queues: &mut Queues, _message: &Outgoing) -> bool {
+        false
+    }
+
     /// As [`Transport::cancel_send`](crate::Transport::cancel_send).
     fn cancel_send(&mut self, queues: &mut Queues, cookie: Cookie) -> bool;
 

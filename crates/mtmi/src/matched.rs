@@ -227,6 +227,19 @@ impl<F: Fabric> Transport for Matched<F> {
     }
 
     #[inline]
+    fn send_at_once(&mut self, to: Endpoint, context: Context, tag: i32, data: Data) -> bool {
+        let message = Outgoing {
+            to,
+            context,
+            tag,
+            mode: SendMode::Standard,
+            data,
+            cookie: Cookie(0),
+        };
+        to != self.fabric.endpoint() && self.fabric.send_at_once(&mut self.queues, &message)
+    }
+
+    #[inline]
     fn irecv(
         &mut self,
         from: Source,

@@ -32,9 +32,9 @@ const BETWEEN: u32 = 16;
 const LINGER: Duration = Duration::from_secs(5);
 
 impl Tcp {
-    /// Sends a short message at once, if nothing is before it. Otherwise nothing was done.
+    /// Sends a short message, if nothing is before it. Otherwise nothing was done.
     #[inline]
-    fn send_at_once(&mut self, queues: &mut Queues, message: &Outgoing, total: u64) -> bool {
+    fn send_short(&mut self, queues: &mut Queues, message: &Outgoing, total: u64) -> bool {
         let peer = message.to.0;
         let Some(stream) = self
             .routes
@@ -206,11 +206,7 @@ impl Fabric for Tcp {
 
     #[inline]
     fn send(&mut self, queues: &mut Queues, message: Outgoing) -> Submit {
-        let total = message.data.len();
-        if total <= MEDIUM
-            && message.mode != SendMode::Synchronous
-            && self.send_at_once(queues, &message, total)
-        {
+        if self.send_at_once(queues, &message) {
             return Submit::Complete(message.completion(Outcome::Done));
         }
         let (to, cookie) = (message.to, message.cookie);
@@ -225,6 +221,14 @@ impl Fabric for Tcp {
             }
         }
         submit
+    }
+
+    #[inline]
+    fn send_at_once(&mut self, queues: &mut Queues, message: &Outgoing) -> bool {
+        let total = message.data.len();
+        total <= MEDIUM
+            && message.mode != SendMode::Synchronous
+            && self.send_short(queues, message, total)
     }
 
     fn cancel_send(&mut self, queues: &mut Queues, cookie: Cookie) -> bool {

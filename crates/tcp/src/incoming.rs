@@ -218,12 +218,25 @@ impl Protocol {
             .ok_or(Hostile("more data than it has credit for"))?;
         let (source, context) = (Endpoint(peer), Context(m.context));
         let synchronous = m.synchronous.then_some(m.name);
+        let whole = match early == m.total {
+            true => bytes.split_at_checked(m.early as usize),
+            false => None,
+        };
+        if let Some((body, later)) = whole
+            && synchronous.is_none()
+            && let Some(post) = queues.posted.take_at_once(source, context, m.tag, early)
+        {
+            post.buf().write(body);
+            post.finish(m.tag, early);
+            self.consumed(peer, early);
+            return Ok(later);
+        }
         let receive = queues.posted.take(source, context, m.tag);
         if early < m.total {
             self.partial(queues, peer, m, receive);
             return Ok(bytes);
         }
-        if let Some((body, later)) = bytes.split_at_checked(m.early as usize) {
+        if let Some((body, later)) = whole {
             match receive {
                 Some(receive) => {
                     receive.data.writer().write(body);

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use boundary::UserBuf;
 use layout::{Bounds, Data, Kind, Program, Tree};
+use mtmi::matching::{Light, Post};
 use mtmi::{
     Completion, Context, Cookie, Endpoint, Message, Outcome, Outgoing, Queues, Receive, SendMode,
     Source, Submit, TagSel,
@@ -20,6 +21,9 @@ struct End {
     protocol: Protocol,
     queues: Queues,
     me: u32,
+    light: Rc<Light>,
+    /// Light receives that have not ended at once so far.
+    posts: Vec<&'static Post>,
     /// Bytes to the peer.
     wire: VecDeque<u8>,
     ended: Vec<Completion>,
@@ -29,10 +33,13 @@ const CONTEXT: Context = Context(3);
 
 impl End {
     fn new(me: u32) -> End {
+        let light = Rc::new(Light::new(2));
         End {
             protocol: Protocol::new(2),
-            queues: Queues::default(),
+            queues: Queues::with(&light),
             me,
+            light,
+            posts: Vec::new(),
             wire: VecDeque::new(),
             ended: Vec::new(),
         }
@@ -70,8 +77,22 @@ impl End {
             self.protocol.arrived(&mut self.queues, peer, now.len());
         }
         self.protocol.feed(&mut self.queues, peer, rest).unwrap();
-        self.ended.append(&mut self.queues.done);
+        self.gather();
         !bytes.is_empty()
+    }
+
+    /// Notes what has ended, told or not.
+    fn gather(&mut self) {
+        self.ended.append(&mut self.queues.done);
+        let source = Endpoint(self.peer());
+        let finished = self.posts.extract_if(.., |post| post.is_finished());
+        self.ended.extend(finished.map(|post| Completion {
+            cookie: post.cookie(),
+            source,
+            tag: post.origin().1,
+            bytes: post.bytes(),
+            outcome: Outcome::Done,
+        }));
     }
 
     fn send(&mut self, tag: i32, mode: SendMode, data: Data, cookie: u64) {
@@ -87,6 +108,21 @@ impl End {
             Submit::Pending => {}
             Submit::Complete(end) => self.ended.push(end),
         }
+    }
+
+    /// Posts a light receive, if nothing bars it: whether it did.
+    fn receive_light(&mut self, tag: TagSel, (buf, len): (UserBuf, u64), cookie: u64) -> bool {
+        let (source, light) = (self.peer(), self.light.clone());
+        let row = &light.rows()[source as usize];
+        if !row.is_open(CONTEXT, tag) {
+            return false;
+        }
+        let post: &'static Post = Box::leak(Box::default());
+        post.set_cookie(Cookie(cookie));
+        post.set_place(buf, len);
+        row.post(post, (source as i32, CONTEXT, tag), light.ordinary());
+        self.posts.push(post);
+        true
     }
 
     fn receive(&mut self, tag: TagSel, data: Data, cookie: u64) {
@@ -127,8 +163,8 @@ fn settle(a: &mut End, b: &mut End, cut: usize) {
         moved |= b.take(&mut a.wire, cut.saturating_mul(2) / 3 + 1);
         moved |= a.take(&mut b.wire, cut.saturating_mul(2) / 3 + 1);
         if !moved {
-            a.ended.append(&mut a.queues.done);
-            b.ended.append(&mut b.queues.done);
+            a.gather();
+            b.gather();
             return;
         }
     }
@@ -146,6 +182,7 @@ enum Act {
         tag: Option<i32>,
         room: usize,
         strided: bool,
+        light: bool,
     },
     /// Bytes that leave and arrive, in each direction.
     Move { forth: usize, back: usize },
@@ -165,8 +202,8 @@ fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         3 => (0..3, len(), any::<bool>(), any::<bool>()).prop_map(
             |(tag, len, synchronous, strided)| Act::Send { tag, len, synchronous, strided }),
-        3 => (prop::option::of(0..3), len(), any::<bool>()).prop_map(
-            |(tag, room, strided)| Act::Receive { tag, room, strided }),
+        3 => (prop::option::of(0..3), len(), any::<bool>(), any::<bool>()).prop_map(
+            |(tag, room, strided, light)| Act::Receive { tag, room, strided, light }),
         4 => (0usize..400_000, 0usize..2000).prop_map(|(forth, back)| Act::Move { forth, back }),
         2 => (0usize..100, 0usize..100).prop_map(|(forth, back)| Act::Move { forth, back }),
     ]
@@ -285,12 +322,16 @@ proptest! {
                     sent.push(Sent { tag, len, seed: sent.len() });
                     buffers.push(buffer);
                 }
-                Act::Receive { tag, room, strided } => {
+                Act::Receive { tag, room, strided, light } => {
                     let strided = strided && room % 2 == 0;
                     let mut buffer = Buffer::new(&vec![0xdd; room], strided);
                     let data = buffer.data(room);
                     let selector = tag.map_or(TagSel::Any, TagSel::Exact);
-                    b.receive(selector, data, posted.len() as u64);
+                    let cookie = posted.len() as u64;
+                    let place = data.contiguous().filter(|_| light);
+                    if !place.is_some_and(|place| b.receive_light(selector, place, cookie)) {
+                        b.receive(selector, data, cookie);
+                    }
                     posted.push(Posted { tag, room, buffer });
                 }
                 Act::Move { forth, back } => {
@@ -351,6 +392,45 @@ fn nothing_waits_behind_a_long_message() {
     assert_eq!(b.ended[0].cookie, Cookie(2));
     settle(&mut a, &mut b, 1 << 20);
     assert!(into == long);
+}
+
+/// A short message that is here with its header ends its light receive where it lies, without a completion; a synchronous one, one
+/// that comes in pieces and one that is too long are told.
+#[test]
+fn a_light_receive_ends_in_place() {
+    let long = EARLY as usize;
+    let cases = [
+        (8, SendMode::Standard, usize::MAX, false),
+        (0, SendMode::Standard, usize::MAX, false),
+        (8, SendMode::Synchronous, usize::MAX, true),
+        (8, SendMode::Standard, 35, true),
+        (9, SendMode::Standard, usize::MAX, true),
+        (long, SendMode::Standard, long / 2, true),
+    ];
+    for (len, mode, cut, told) in cases {
+        let (mut a, mut b) = (End::new(0), End::new(1));
+        let room = if len == 9 { 8 } else { len };
+        let (mut from, mut into) = (filled(1, len), vec![0; room]);
+        let place = (UserBuf::of_array(&mut into), room as u64);
+        assert!(b.receive_light(TagSel::Exact(5), place, 1));
+        let data = Data::bytes(UserBuf::of_array(&mut from), len as u64);
+        a.send(5, mode, data, 1);
+        a.leave(usize::MAX);
+        while !a.wire.is_empty() {
+            let now = cut.min(a.wire.len());
+            let bytes: Vec<u8> = a.wire.drain(..now).collect();
+            b.protocol.feed(&mut b.queues, 0, &bytes).unwrap();
+        }
+        let finished = b.posts[0].is_finished();
+        assert_eq!(
+            (finished, b.queues.done.len()),
+            (!told, usize::from(told)),
+            "{len} {mode:?}"
+        );
+        assert!(into == from[..room]);
+        let link = &b.protocol.links[0];
+        assert_eq!(link.granted + link.owed, WINDOW);
+    }
 }
 
 /// Unexpected data stay within the window, whatever is sent.

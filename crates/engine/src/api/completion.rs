@@ -3,8 +3,7 @@
 use boundary::{Handles, Ints, Statuses};
 use types::{Handle, Result, Status, consts, fault};
 
-use crate::request::{Kind, Request};
-use crate::short::short;
+use crate::request::{Kind, Request, retire_light};
 use crate::state::Engine;
 use crate::wait::Waiting;
 
@@ -40,8 +39,7 @@ fn waiting_for(e: &Engine, call: &'static str, handle: Handle) -> Waiting {
 
 /// Retires the completed request at `handle` and gives its status also where it failed.
 fn retire(e: &Engine, handle: &mut Handle) -> (Status, Result<()>) {
-    let found = short().requests.find_hidden(sys::span::address(handle.0));
-    if let Some(status) = found.and_then(|f| f.value().retire_light(f)) {
+    if let Some(status) = retire_light(*handle) {
         *handle = consts::REQUEST_NULL;
         return (status, Ok(()));
     }

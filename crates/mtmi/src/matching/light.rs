@@ -318,7 +318,7 @@ impl Default for Light {
 
 impl Light {
     /// Rows for so many sources. They are never given back: lists point to where they begin.
-    pub(crate) fn new(sources: usize) -> Light {
+    pub fn new(sources: usize) -> Light {
         let nowhere: &'static Link = Box::leak(Box::default());
         let row = |_| Row {
             room: Cell::new(MOST),
