@@ -6,6 +6,7 @@
 use std::rc::Rc;
 use std::time::Instant;
 
+use boundary::UserBuf;
 use layout::{Data, transfer};
 
 use crate::fabric::{Fabric, Outgoing};
@@ -249,6 +250,44 @@ impl<F: Fabric> Transport for Matched<F> {
         cookie: Cookie,
     ) -> Submit {
         self.receive(from, context, tag, Receive { data, cookie })
+    }
+
+    fn receive_at_once(
+        &mut self,
+        from: Endpoint,
+        context: Context,
+        tag: TagSel,
+        (buf, capacity): (UserBuf, u64),
+    ) -> Option<(i32, u64)> {
+        let mut long = None;
+        let (from, unexpected) = (Source::From(from), &mut self.queues.unexpected);
+        let (source, tag, len) =
+            unexpected.take_if(from, context, tag, |source, tag, message| {
+                let Message::Whole {
+                    body,
+                    synchronous: None,
+                } = message
+                else {
+                    return None;
+                };
+                let bytes = body.bytes();
+                let len = bytes.len() as u64;
+                if len > capacity {
+                    return None;
+                }
+                buf.write(bytes);
+                if let Body::Long(buffer) = body {
+                    long = Some(std::mem::take(buffer));
+                }
+                Some((source, tag, len))
+            })?;
+        if source != self.fabric.endpoint() {
+            self.fabric.matched(&mut self.queues, source, len, None);
+        }
+        if let Some(buffer) = long {
+            self.queues.recycle(buffer);
+        }
+        Some((tag, len))
     }
 
     fn probe(&mut self, from: Source, context: Context, tag: TagSel) -> Option<Envelope> {

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use boundary::UserBuf;
 use layout::Data;
 
 use crate::words::*;
@@ -94,6 +95,16 @@ pub trait Transport {
         data: Data,
         cookie: Cookie,
     ) -> Submit;
+
+    /// Receives a message that is here whole, was not sent in synchronous mode and fits: its tag and length in bytes. It
+    /// saves its caller a request. `None`: nothing was done.
+    fn receive_at_once(
+        &mut self,
+        from: Endpoint,
+        context: Context,
+        tag: TagSel,
+        to: (UserBuf, u64),
+    ) -> Option<(i32, u64)>;
 
     /// The first message that a receive with these arguments would match now. It sees what earlier
     /// calls of `progress` brought in.

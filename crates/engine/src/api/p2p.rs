@@ -10,7 +10,7 @@ use types::{Handle, Result, Status, consts, fault};
 use crate::bound::{Incoming, Outgoing, Stream};
 use crate::comm::{Comm, counted};
 use crate::request::{Kind, Request, SendKind, completed_status, cookie, retire_light};
-use crate::short::Args;
+use crate::short::{Args, Started};
 use crate::state::Engine;
 use crate::typeobj::TypeObj;
 use crate::wait::Waiting;
@@ -566,7 +566,11 @@ pub fn recv(
         return Ok(());
     }
     let mut handle = match e.recv_light(&m) {
-        Some(posted) => posted,
+        Some(Started::Over(done)) => {
+            give(done);
+            return Ok(());
+        }
+        Some(Started::Posted(handle)) => handle,
         None => e.start_recv(&check_recv(e, &m)?)?,
     };
     e.wait_request(handle, || e.received_by(handle, &m))?;
@@ -598,8 +602,8 @@ pub fn irecv(
         tag,
         comm,
     };
-    *request = match e.irecv_short(&m) {
-        Some(posted) => posted,
+    *request = match e.irecv_light(&m) {
+        Some(started) => started,
         None => e.start_recv(&check_recv(e, &m)?)?,
     };
     Ok(())

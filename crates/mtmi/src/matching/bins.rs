@@ -196,9 +196,25 @@ impl<T, const LINKS: usize> Nodes<T, LINKS> {
     /// Takes an entry out of the list and frees its slot; it must be in no bin any more.
     #[inline]
     pub fn remove(&mut self, index: u32) -> Option<T> {
+        let value = self.at_mut(index).value.take()?;
+        self.free(index);
+        Some(value)
+    }
+
+    /// The same, where nobody wants its value.
+    #[inline]
+    pub fn discard(&mut self, index: u32) {
+        if self.at_mut(index).value.is_some() {
+            self.at_mut(index).value = None;
+            self.free(index);
+        }
+    }
+
+    /// Frees a slot that has no value any more.
+    #[inline]
+    fn free(&mut self, index: u32) {
         let free = self.free;
         let node = self.at_mut(index);
-        let value = node.value.take()?;
         let Link { prev, next } = node.order;
         node.generation = node.generation.wrapping_add(1);
         node.order.next = free;
@@ -212,7 +228,6 @@ impl<T, const LINKS: usize> Nodes<T, LINKS> {
             n => self.at_mut(n).order.prev = prev,
         }
         self.len -= 1;
-        Some(value)
     }
 }
 

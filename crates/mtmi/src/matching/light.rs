@@ -151,6 +151,17 @@ impl Post {
         self.part_ended();
     }
 
+    /// It is over without having been posted: its message of `bytes` bytes, which fit, was here and is written to its place. `source`
+    /// is what its owner calls its source.
+    #[inline]
+    pub fn end_unposted(&self, (source, context): (i32, Context), tag: i32, bytes: u64) {
+        self.context.set(context.0);
+        self.tag.set(tag);
+        self.origin[0].set(source);
+        self.state.set(1);
+        self.finish(tag, bytes);
+    }
+
     #[inline(always)]
     fn accepts(&self, context: Context, tag: i32) -> bool {
         let wanted = self.tag.get();

@@ -85,21 +85,52 @@ impl<T> Unexpected<T> {
         self.remove(slot)
     }
 
+    /// Has `receive` look at the first message that these arguments accept, with its source and tag, where it lies. If that returns
+    /// something, the message is gone.
+    #[inline]
+    pub fn take_if<R>(
+        &mut self,
+        from: Source,
+        context: Context,
+        tag: TagSel,
+        receive: impl FnOnce(Endpoint, i32, &mut T) -> Option<R>,
+    ) -> Option<R> {
+        let index = self.first(from, context, tag);
+        if index == NIL {
+            return None;
+        }
+        let node = self.nodes.at_mut(index);
+        let (source, tag) = (Endpoint(node.key.source), node.key.tag);
+        let received = receive(source, tag, node.value.as_mut()?)?;
+        self.unlink(index);
+        self.nodes.discard(index);
+        self.light.unbar(source);
+        Some(received)
+    }
+
     /// Takes the message in `slot`, if it is still there.
     pub fn remove(&mut self, slot: Slot) -> Option<(Endpoint, i32, T)> {
         let index = self.nodes.index(slot)?;
         let key = self.nodes.at(index).key;
-        if self.kept != 0 {
-            for kind in (0..KINDS).filter(|k| self.kept >> k & 1 != 0) {
-                self.bins[kind].unlink(&mut self.nodes, kind, key.masked(kind), index);
-            }
-            if self.nodes.len == 1 {
-                self.kept = 0;
-            }
-        }
+        self.unlink(index);
         let value = self.nodes.remove(index)?;
         self.light.unbar(Endpoint(key.source));
         Some((Endpoint(key.source), key.tag, value))
+    }
+
+    /// Takes an entry that is about to go out of the bins.
+    #[inline]
+    fn unlink(&mut self, index: u32) {
+        if self.kept == 0 {
+            return;
+        }
+        let key = self.nodes.at(index).key;
+        for kind in (0..KINDS).filter(|k| self.kept >> k & 1 != 0) {
+            self.bins[kind].unlink(&mut self.nodes, kind, key.masked(kind), index);
+        }
+        if self.nodes.len == 1 {
+            self.kept = 0;
+        }
     }
 
     /// Source, tag and value of the message in `slot`, if it is still there.

@@ -1,0 +1,199 @@
+//! The short paths inside the engine, for what the shorter one leaves: with `MPI_THREAD_MULTIPLE`, where the lock has to be taken, other
+//! communicators than the one known, messages without data, those that only the network carries, and receives that have to
+//! wait or whose message came before them.
+//!
+//! Whatever is not sent, received or posted here goes the long way, which does the call again from its first check.
+
+use fabrics::Port;
+use layout::Data;
+use mtmi::matching::{Row, has_ordinary};
+use mtmi::{Context, Endpoint, TagSel, Transport};
+use types::{Handle, Status, consts};
+
+use super::{Args, DOOR, MOST, TURN, Ways, received, selector, short};
+use crate::comm::Comm;
+use crate::state::Engine;
+use crate::typeobj::Predefined;
+
+/// What became of a receive.
+pub(crate) enum Started {
+    /// Its message was here.
+    Over(Status),
+    /// It waits.
+    Posted(Handle),
+}
+
+/// A message that may go the short way.
+struct Brief {
+    peer: Endpoint,
+    port: &'static Port,
+    row: &'static Row,
+    ways: &'static Ways,
+    context: Context,
+    /// Bytes of the buffer.
+    bytes: usize,
+}
+
+/// The short path inside the engine.
+impl Engine {
+    /// Sends at once, if that is possible: `true`.
+    #[inline(always)]
+    pub(crate) fn send_short(&self, m: &Args) -> bool {
+        let send = |b: Brief| {
+            let send = || b.port.send(b.context, m.tag, m.buf, b.bytes);
+            send() || (b.port.look() && send())
+        };
+        m.tag >= 0 && self.brief(m).is_some_and(send)
+    }
+
+    /// Receives a message that is there or comes within a moment. `None`: nothing was done.
+    #[inline(always)]
+    pub(crate) fn recv_short(&self, m: &Args) -> Option<Status> {
+        // After a receive whose turn it was and that tried the shorter path all turns are left.
+        let was_turn = short().turns.get() == TURN;
+        let is_turn = short().is_turn() || was_turn;
+        let (tag, b) = (selector(m.tag, consts::ANY_TAG)?, self.brief(m)?);
+        let passes = b.row.is_clear(b.context, tag) && !has_ordinary(&short().ordinary);
+        if is_turn || !passes {
+            return None;
+        }
+        let looks = || b.ways.ports.looks();
+        let taken = b.port.receive(b.context, tag, m.buf, b.bytes, looks)?;
+        Some(received(m.peer, taken))
+    }
+
+    /// Receives a message that is here, or posts a receive that somebody will wait for. `None`: nothing was done.
+    pub(crate) fn recv_light(&self, m: &Args) -> Option<Started> {
+        let (tag, b) = (selector(m.tag, consts::ANY_TAG)?, self.way_of_any(m)?);
+        if b.row.is_open(b.context, tag) {
+            return self.post_light(m, &b, tag).map(Started::Posted);
+        }
+        let (tag, bytes) = self.take_arrived(m, &b, tag)?;
+        Some(Started::Over(Status {
+            source: m.peer,
+            tag,
+            error: consts::SUCCESS,
+            bytes: bytes as i64,
+            cancelled: false,
+        }))
+    }
+
+    /// The same with a request, which may be over.
+    pub(crate) fn irecv_light(&self, m: &Args) -> Option<Handle> {
+        let (tag, b) = (selector(m.tag, consts::ANY_TAG)?, self.way_of_any(m)?);
+        if b.row.is_open(b.context, tag) {
+            return self.post_light(m, &b, tag);
+        }
+        let (handle, request) = self.requests.acquire()?;
+        let Some((tag, bytes)) = self.take_arrived(m, &b, tag) else {
+            self.requests.release(handle);
+            return None;
+        };
+        request.begin_light();
+        let who = (m.peer, b.context);
+        request.post.end_unposted(who, tag, bytes);
+        Some(Handle(handle))
+    }
+
+    /// Receives a message that nobody had posted a receive for: its tag and length.
+    fn take_arrived(&self, m: &Args, b: &Brief, tag: TagSel) -> Option<(i32, u64)> {
+        // Threads that sleep would have to be woken.
+        if self.sleeping.get() > 0 {
+            return None;
+        }
+        let to = (m.buf, b.bytes as u64);
+        self.transport(|t| t.receive_at_once(b.peer, b.context, tag, to))
+    }
+
+    /// Posts a receive where the row is open.
+    #[inline(always)]
+    fn post_light(&self, m: &Args, b: &Brief, tag: TagSel) -> Option<Handle> {
+        let (handle, request) = self.requests.acquire()?;
+        request.begin_light();
+        request.post.set_place(m.buf, b.bytes as u64);
+        let who = (m.peer, b.context, tag);
+        b.row.post(&request.post, who, &short().ordinary);
+        if self.is_threaded() {
+            // Another thread may sleep until it is over.
+            request.post.tell();
+        }
+        Some(Handle(handle))
+    }
+
+    /// Sends a short message over the network at once, if that is possible: `true`.
+    pub(crate) fn send_at_once(&self, m: &Args) -> bool {
+        // Threads that sleep would have to be woken.
+        if !short().has_network() || m.tag < 0 || self.sleeping.get() > 0 {
+            return false;
+        }
+        let Some(b) = self.way_of_any(m) else {
+            return false;
+        };
+        let data = Data::bytes(m.buf, b.bytes as u64);
+        self.transport(|t| t.send_at_once(b.peer, b.context, m.tag, data))
+    }
+
+    /// Whether `request` is the one that sends share which are over.
+    #[inline(always)]
+    pub(crate) fn is_over(&self, request: Handle) -> bool {
+        self.shared_done.get() == Some(request)
+    }
+
+    /// For sends that go the long way.
+    pub(crate) fn every_so_often(&self) {
+        let turn = short().sends.get().wrapping_add(1);
+        short().sends.set(turn);
+        if turn & short().sends_mask.get() == 0 {
+            self.progress();
+        }
+    }
+
+    /// Checks what both directions have in common, where the shorter path was not tried.
+    #[inline(always)]
+    fn brief(&self, m: &Args) -> Option<Brief> {
+        self.way(m, Predefined::MOST_SHORT, true)
+    }
+
+    /// The same of any number of elements, whatever was tried.
+    #[inline(always)]
+    fn way_of_any(&self, m: &Args) -> Option<Brief> {
+        self.way(m, MOST as u64, false)
+    }
+
+    /// Checks that of at most so many elements. `untried`: unless the shorter path was tried.
+    #[inline(always)]
+    fn way(&self, m: &Args, most: u64, untried: bool) -> Option<Brief> {
+        let size = self.predefined_types.dense_size(m.datatype)?;
+        // A count that is negative is large here. Persistent requests may have to come first.
+        if m.count as u64 > most || self.binds() {
+            return None;
+        }
+        if m.buf.is_in_place() || (m.buf.is_null() && m.count > 0) {
+            return None;
+        }
+        let (ways, is_open) = (short().all.get()?, DOOR.is_open());
+        let word = (self.hooks.callback.handle)(m.comm);
+        let is_known = is_open && word == short().comm.get();
+        if untried && is_known && m.count > 0 && m.tag >= 0 {
+            return None;
+        }
+        let with = |comm: &Comm| {
+            if is_open && !is_known {
+                self.know(word, comm, ways);
+            }
+            let peer = *comm.group.members().get(m.peer as u32 as usize)?;
+            Some(Brief {
+                peer: Endpoint(peer),
+                port: ways.ports.all().get(peer as usize)?,
+                row: ways.light.rows().get(peer as usize)?,
+                ways,
+                context: Context(comm.context()),
+                bytes: m.count as usize * size,
+            })
+        };
+        match m.comm {
+            consts::COMM_WORLD => with(self.comm_world.borrow().as_ref()?),
+            other => with(&*self.comms.get(other.0)?),
+        }
+    }
+}
