@@ -4,7 +4,7 @@ use crate::words::{Context, Endpoint, Source, TagSel};
 
 /// The end of a list.
 pub(super) const NIL: u32 = u32::MAX;
-/// Longest list that is searched entry by entry.
+/// Most entries of a list that are looked at one by one.
 pub(super) const SHORT: usize = 8;
 /// Kinds of selector: bit 0 says any source, bit 1 any tag.
 pub(super) const KINDS: usize = 4;

@@ -10,7 +10,7 @@ use crate::words::{Context, Endpoint, Source, TagSel};
 pub struct Unexpected<T> {
     nodes: Nodes<T, KINDS>,
     bins: [Bins; KINDS],
-    /// Which kinds of bins are kept now (bit by kind); none while the list is short.
+    /// Which kinds of bins are kept now (bit by kind); none while the list is short, or its first entries are what is looked for.
     kept: u8,
     light: Rc<Light>,
 }
@@ -166,19 +166,23 @@ impl<T> Unexpected<T> {
         if self.kept >> kind & 1 != 0 {
             return self.bins[kind].first(key);
         }
-        if self.nodes.len > SHORT {
-            self.keep(kind);
-            return self.bins[kind].first(key);
-        }
+        // What came first is mostly wanted first, however much came behind it.
         let mut at = self.nodes.head;
-        while at != NIL {
+        for _ in 0..SHORT {
+            if at == NIL {
+                return NIL;
+            }
             let node = self.nodes.at(at);
             if node.key.masked(kind) == key {
-                break;
+                return at;
             }
             at = node.order.next;
         }
-        at
+        if at == NIL {
+            return NIL;
+        }
+        self.keep(kind);
+        self.bins[kind].first(key)
     }
 
     /// Enters every message into the bins of `kind`, which are kept from now on.
