@@ -134,6 +134,8 @@ impl Engine {
         self.thread_level.set(level);
         self.main_thread.set(sys::lock::thread_pointer() as u64);
         lock().set_threaded(self.is_threaded());
+        let alone = !self.is_threaded();
+        self.transport(|m| m.fabric().use_alone(alone));
         self.settle_door();
     }
 

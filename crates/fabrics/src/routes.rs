@@ -55,6 +55,13 @@ impl Fabrics {
         self.shm.expect_deaths();
     }
 
+    /// Says whether one thread alone uses the fabrics, also to sleep.
+    pub fn use_alone(&mut self, alone: bool) {
+        if let Some(tcp) = &mut self.tcp {
+            tcp.use_alone(alone);
+        }
+    }
+
     /// Whether there are processes that only the network reaches.
     pub fn has_network(&self) -> bool {
         self.tcp.is_some()

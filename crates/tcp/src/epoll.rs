@@ -47,7 +47,7 @@ impl Epoll {
         self.rests = rests;
     }
 
-    pub fn add(&mut self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+    pub fn add(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
         Ok(epoll::add(&self.fd, fd, EventData::new_u64(token), all())?)
     }
 

@@ -157,6 +157,7 @@ impl Tcp {
     pub fn share_processors(&mut self, crowded: bool) {
         if self.crowded != crowded {
             self.crowded = crowded;
+            self.watch_all();
             self.reactor.rest(crowded);
         }
     }
@@ -271,6 +272,9 @@ impl Fabric for Tcp {
     fn progress(&mut self, queues: &mut Queues) -> bool {
         // Where looks are rare, or one peer always has something, glances alone would hear of everything else too late.
         let news = self.glances > 0 && self.news.is_due();
+        if self.glances == 0 && self.unwatched.is_any() {
+            self.end_glances();
+        }
         if self.glances > 0 && !news {
             // Reading is a system call, asking whether there is something to read another.
             self.glances -= 1;
@@ -306,7 +310,8 @@ impl Fabric for Tcp {
     fn ready(&self) -> bool {
         // A timer that is due ends the sleep that would follow.
         self.waker.note(self.timers.next());
-        self.has_work() || self.reactor.ready()
+        // A sleep may follow.
+        !self.watch_all() || self.has_work() || self.reactor.ready()
     }
 
     fn wait(&mut self, deadline: Option<Instant>) {

@@ -4,7 +4,8 @@
 //! * Without I/O: `frame` (headers), `protocol` with `outgoing`, `incoming` and `endings` (what goes to a peer next,
 //!   what came from it), `handshake`. Tests and fuzzers drive them with bytes.
 //! * With it: listening ([`Tcp::listen`]) and joining (`state`), calling a peer (`dial`), answering callers (`accept`),
-//!   established connections (`stream`), what watches them all (`reactor`: epoll or io_uring),
+//!   established connections (`stream`), what watches them all (`reactor`: epoll or io_uring; `unwatched` has the one
+//!   that is read without being told),
 //!   whom to call because nothing comes from him (`senders`), and what is done when a connection finds no descriptor (`room`).
 //!
 //! # How a message travels
@@ -54,6 +55,9 @@ mod state;
 mod stream;
 mod timers;
 mod tunables;
+mod unwatched;
+#[cfg(test)]
+mod unwatched_tests;
 mod uring;
 mod waiting;
 

@@ -85,6 +85,15 @@ impl Reactor {
         either!(self, r => r.add(fd, token))
     }
 
+    /// Watches a socket again that was [removed](Reactor::remove) for a while and is still open. What is there already is told. Only epoll's
+    /// are.
+    pub fn watch_again(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        match self {
+            Reactor::Epoll(epoll) => epoll.add(fd, token),
+            Reactor::Uring(_) => Ok(()),
+        }
+    }
+
     /// Gives a watched socket, whose connection is now established, another token. What is there already is told
     /// again.
     pub fn rename(&mut self, fd: BorrowedFd<'_>, old: u64, new: u64) -> io::Result<()> {

@@ -23,6 +23,7 @@ use crate::senders::{self, Senders};
 use crate::socket::listen_on;
 use crate::stream::{STAGING, Stream};
 use crate::timers::{Rarely, Timer, Timers};
+use crate::unwatched::Unwatched;
 use crate::waiting::Waker;
 
 /// The token of the listening socket,
@@ -43,6 +44,7 @@ pub struct Tcp {
     pub(crate) recent: u32,
     /// Further tries to read from it unasked.
     pub(crate) glances: u32,
+    pub(crate) unwatched: Unwatched,
     /// Whether processes outnumber processors: what asking the kernel in vain costs, another could use.
     pub(crate) crowded: bool,
     /// What is read that has no better place.
@@ -219,6 +221,7 @@ impl Listening {
             readable: Vec::new(),
             recent: u32::MAX,
             glances: 0,
+            unwatched: Unwatched::default(),
             crowded: false,
             staging: Box::new([0; STAGING]),
             callers: Names::new(),

@@ -156,9 +156,9 @@ impl Tcp {
                 }
             };
             moved = true;
-            self.recent = peer;
-            self.glances = if self.crowded { 0 } else { GLANCES };
             let hung = stream.hung;
+            self.note_read(peer);
+            self.glances = if self.crowded { 0 } else { GLANCES };
             if let Err(Hostile(what)) = self.took(queues, peer, direct.map_or(0, |d| d.1), n) {
                 self.protocol.links[peer as usize].bye = false;
                 self.lost(queues, peer, &format!("it sent {what}"));
@@ -261,6 +261,7 @@ impl Tcp {
 
     /// The kernel takes no more data for a peer.
     pub(crate) fn block(&mut self, peer: u32) {
+        self.watch_all();
         if let Some(stream) = &mut self.routes[peer as usize].stream {
             stream.blocked = true;
             let token = PEER | u64::from(peer);
@@ -337,6 +338,7 @@ impl Tcp {
     /// Closes a connection; returns the other end's address, if there was one.
     pub(crate) fn hang_up(&mut self, peer: u32) -> Option<SocketAddr> {
         let stream = self.routes[peer as usize].stream.take()?;
+        self.forget_unwatched(peer);
         let token = PEER | u64::from(peer);
         self.reactor.remove(stream.fd.as_fd(), token);
         Some(stream.remote)
