@@ -17,6 +17,9 @@ use sys::unix::Socket;
 /// The daemon's name.
 pub const NAME: &[u8] = b"yamabiko-kaccd";
 
+/// The environment variable that has it, where it isn't the usual one.
+pub const VARIABLE: &str = "YAMABIKO_KACCD";
+
 /// "ymk", and the version of what follows.
 const MAGIC: u32 = u32::from_le_bytes(*b"ymk\x02");
 

@@ -29,7 +29,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use cad_run::Choice;
-use cad_softirq::client::{Client, NAME, NotOpen};
+use cad_softirq::client::{Client, NAME, NotOpen, VARIABLE};
 use cad_softirq::layout::{DATA_MAX, INPUTS_MAX};
 use cad_softirq::rank::{Card, End, Member, NotStarted, Part};
 use types::{Handle, Result};
@@ -39,9 +39,6 @@ use crate::comm::{Comm, counted};
 use crate::group::Group;
 use crate::state::Engine;
 use crate::world::startup_fault;
-
-/// The daemon's name, where it isn't the usual one.
-const NAME_VARIABLE: &str = "YAMABIKO_KACCD";
 
 /// After how long a rank looks again at first, and at most.
 const LOOK_FIRST: Duration = Duration::from_micros(100);
@@ -70,7 +67,7 @@ pub(crate) fn open(job: &mut Job) -> Result<Option<Asked>> {
     if choice != Choice::Softirq || job.size() == 1 {
         return Ok(None);
     }
-    let name = std::env::var_os(NAME_VARIABLE).filter(|name| !name.is_empty());
+    let name = std::env::var_os(VARIABLE).filter(|name| !name.is_empty());
     let asked = Client::new(name.as_ref().map_or(NAME, |name| name.as_encoded_bytes()));
     let card = if asked.is_ok() { CAN } else { CANT };
     job.put(&key(job.rank()), card).map_err(startup_fault)?;
@@ -273,7 +270,7 @@ impl Engine {
             ),
         };
         sys::say::line(&format!(
-            "yamabiko: rank {rank}: {text}; {others} others ran in calls, and {returned} that it had been given"
+            "yamabiko: rank {rank}: {text}; in calls: {others}, and {returned} that it had been given"
         ));
     }
 

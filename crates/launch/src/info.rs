@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use cad_softirq::client::{Client, NAME};
+use cad_softirq::client::{Client, NAME, VARIABLE};
 use cad_softirq::layout::DATA_MAX;
 use types::Tunable;
 
@@ -216,10 +216,6 @@ fn fabrics() -> [(String, String); 3] {
 /// What can run descriptors: where each does, and whether it works here.
 fn executors() -> [(String, String); 3] {
     let kernel = usable(cad_ring::usable());
-    let daemon = match Client::new(NAME) {
-        Ok(_) => "usable".to_owned(),
-        Err(why) => format!("not usable here: {why}"),
-    };
     [
         (
             "inline".to_owned(),
@@ -232,10 +228,20 @@ fn executors() -> [(String, String); 3] {
         (
             "softirq".to_owned(),
             format!(
-                "in its receive path, on one machine: Ibarrier, Ibcast, Ireduce and Iallreduce up to {DATA_MAX} bytes, others inline; not for libcad: {daemon}"
+                "in its receive path, on one machine: Ibarrier, Ibcast, Ireduce and Iallreduce up to {DATA_MAX} bytes, others inline; not for libcad: {}",
+                daemon()
             ),
         ),
     ]
+}
+
+/// Whether the daemon is there that does collectives in the kernel's receive path.
+fn daemon() -> String {
+    let name = std::env::var_os(VARIABLE).filter(|name| !name.is_empty());
+    match Client::new(name.as_ref().map_or(NAME, |name| name.as_encoded_bytes())) {
+        Ok(_) => "usable".to_owned(),
+        Err(why) => format!("not usable here: {why}"),
+    }
 }
 
 /// What calculates for the ring between the calls of a program.
