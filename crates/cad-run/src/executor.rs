@@ -152,6 +152,8 @@ pub enum Choice {
     Inline,
     /// io_uring, crate `cad-ring`.
     Ring,
+    /// The kernel's network receive path, crate `cad-softirq`: small collectives of MPI's, and no graphs.
+    Softirq,
 }
 
 impl Choice {
@@ -177,8 +179,9 @@ impl Choice {
             "" => Ok(Choice::default()),
             "inline" => Ok(Choice::Inline),
             "ring" => Ok(Choice::Ring),
+            "softirq" => Ok(Choice::Softirq),
             other => Err(format!(
-                "{} names an executor that does not exist: {other:?}; there are inline and ring",
+                "{} names an executor that does not exist: {other:?}; there are inline, ring and softirq",
                 Choice::VARIABLE
             )),
         }
@@ -189,6 +192,7 @@ impl Choice {
         match self {
             Choice::Inline => "inline",
             Choice::Ring => "ring",
+            Choice::Softirq => "softirq",
         }
     }
 }
@@ -247,12 +251,12 @@ mod tests {
 
     #[test]
     fn executors_are_chosen_by_name() {
-        for choice in [Choice::Inline, Choice::Ring] {
+        for choice in [Choice::Inline, Choice::Ring, Choice::Softirq] {
             assert_eq!(Choice::named(choice.name()), Ok(choice));
         }
         assert_eq!(Choice::named(""), Ok(Choice::Inline));
         let why = Choice::named("Ring").unwrap_err();
-        assert!(why.contains("\"Ring\"") && why.contains("inline and ring"));
+        assert!(why.contains("\"Ring\"") && why.contains("inline, ring and softirq"));
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! How a process asks the daemon for a context, and what they say to each other: packets of a fixed layout on a Unix socket.
 //!
 //! Invariants: neither believes the other more than that the kernel says who he is; the daemon has to be the superuser's or the
-//! caller's own, since anybody can take its name. Who calls it: tests so far; `daemon` has the other side.
+//! caller's own, since anybody can take its name. Who calls it: a process that opens a context, and those it tells its cards; `daemon` has the
+//! other side.
 
 use crate::layout::INPUTS_MAX;
 use crate::rank::Card;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::fmt;
 use std::io;
@@ -15,8 +17,11 @@ use sys::unix::Socket;
 /// The daemon's name.
 pub const NAME: &[u8] = b"yamabiko-kaccd";
 
+/// The environment variable that has it, where it isn't the usual one.
+pub const VARIABLE: &str = "YAMABIKO_KACCD";
+
 /// "ymk", and the version of what follows.
-const MAGIC: u32 = u32::from_le_bytes(*b"ymk\x01");
+const MAGIC: u32 = u32::from_le_bytes(*b"ymk\x02");
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -28,27 +33,52 @@ pub(crate) enum Request {
     Open(u32),
     /// The end of the one with this entry.
     Close(u32),
+    /// The page of results of another's, by a card of it.
+    Join {
+        entry: u32,
+        input: u32,
+        id: u64,
+        ticket: u64,
+    },
 }
 
 impl Request {
-    pub const BYTES: usize = 12;
+    pub const BYTES: usize = 32;
 
     pub fn bytes(self) -> [u8; Request::BYTES] {
-        let (command, number) = match self {
-            Request::Open(processes) => (1_u32, processes),
-            Request::Close(entry) => (2, entry),
+        let (command, number, input, id, ticket) = match self {
+            Request::Open(processes) => (1_u32, processes, 0, 0, 0),
+            Request::Close(entry) => (2, entry, 0, 0, 0),
+            Request::Join {
+                entry,
+                input,
+                id,
+                ticket,
+            } => (3, entry, input, id, ticket),
         };
         let mut bytes = [0; Request::BYTES];
-        for (at, word) in [MAGIC, command, number].into_iter().enumerate() {
+        for (at, word) in [MAGIC, command, number, input].into_iter().enumerate() {
             bytes[4 * at..4 * at + 4].copy_from_slice(&word.to_le_bytes());
         }
+        bytes[16..24].copy_from_slice(&id.to_le_bytes());
+        bytes[24..].copy_from_slice(&ticket.to_le_bytes());
         bytes
     }
 
     pub fn of(bytes: &[u8; Request::BYTES]) -> Option<Request> {
-        match [0, 1, 2].map(|at| word(bytes, 4 * at)) {
-            [MAGIC, 1, processes] => Some(Request::Open(processes)),
-            [MAGIC, 2, entry] => Some(Request::Close(entry)),
+        let [magic, command, number, input] = [0, 4, 8, 12].map(|at| word(bytes, at));
+        if magic != MAGIC {
+            return None;
+        }
+        match command {
+            1 => Some(Request::Open(number)),
+            2 => Some(Request::Close(number)),
+            3 => Some(Request::Join {
+                entry: number,
+                input,
+                id: long(&bytes[16..24]),
+                ticket: long(&bytes[24..]),
+            }),
             _ => None,
         }
     }
@@ -133,7 +163,6 @@ impl Reply {
     pub fn of(bytes: &[u8]) -> Option<Reply> {
         let (head, tickets) = bytes.split_at_checked(Reply::HEAD)?;
         let status = word(head, 4);
-        let long = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or_default());
         let status = Status::ALL.into_iter().find(|s| *s as u32 == status)?;
         (word(head, 0) == MAGIC && tickets.len().is_multiple_of(8)).then_some(Reply {
             status,
@@ -149,6 +178,10 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     let mut word = [0; 4];
     word.copy_from_slice(&bytes[at..at + 4]);
     u32::from_le_bytes(word)
+}
+
+fn long(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().unwrap_or_default())
 }
 
 /// Why there is no context.
@@ -247,6 +280,30 @@ impl Client {
         Ok(Opened { cards, page })
     }
 
+    /// The page of results of the context that this card is one of, whoever opened it.
+    ///
+    /// # Errors
+    /// [`NotOpen`].
+    pub fn join(&self, card: &Card) -> Result<OwnedFd, NotOpen> {
+        let (reply, page) = self.ask(Request::Join {
+            entry: card.entry,
+            input: card.input,
+            id: card.id,
+            ticket: card.ticket,
+        })?;
+        match reply.status {
+            Status::Opened => page.ok_or(NotOpen::Garbled(io::ErrorKind::InvalidData.into())),
+            other => Err(NotOpen::Refused(other)),
+        }
+    }
+
+    /// Whether the daemon has ended, or has ended the connection: what was opened on it is going, or gone.
+    pub fn is_gone(&self) -> bool {
+        let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
+        let gone = PollFlags::HUP | PollFlags::ERR;
+        poll(&mut fds, Some(&Timespec::default())).is_ok() && fds[0].revents().intersects(gone)
+    }
+
     /// Closes the context of this card, which was opened on this connection.
     ///
     /// # Errors
@@ -265,7 +322,14 @@ mod tests {
 
     #[test]
     fn what_is_said_comes_back() {
-        for request in [Request::Open(0), Request::Open(u32::MAX), Request::Close(7)] {
+        let join = Request::Join {
+            entry: 1,
+            input: 2,
+            id: u64::MAX - 2,
+            ticket: 3 << 60,
+        };
+        let others = [Request::Open(0), Request::Open(u32::MAX), Request::Close(7)];
+        for request in others.into_iter().chain([join]) {
             assert_eq!(Request::of(&request.bytes()), Some(request));
         }
         let reply = Reply {
@@ -289,7 +353,7 @@ mod tests {
             assert_eq!(Reply::of(&bad), None, "byte {at}");
         }
         let mut bad = Request::Open(1).bytes();
-        bad[4] = 3;
+        bad[4] = 4;
         assert_eq!(Request::of(&bad), None);
     }
 }

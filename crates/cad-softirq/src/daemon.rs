@@ -2,7 +2,7 @@
 //!
 //! It listens on a Unix socket with an abstract name, so only processes of its own network namespace reach it, which are those whose
 //! loopback interface it looks at. A process asks for a context for so many processes of this host (`client`), and gets their cards
-//! and a descriptor of the results' page, by which nobody can write; it hands them on as it likes. The context is closed when its
+//! and a descriptor of the results' page, by which nobody can write; it hands the cards on as it likes, and who has one gets the page. The context is closed when its
 //! connection ends. So nothing outlives the daemon, and nothing of a user's outlives his processes.
 //!
 //! Invariants: what a client says has one length, is checked, and makes nobody wait for him; a user has no more contexts, inputs and connections
@@ -53,9 +53,9 @@ impl Default for Limits {
 }
 
 /// Connections of a user at most.
-const USER_CLIENTS: usize = 32;
+const USER_CLIENTS: usize = 128;
 /// Connections of all.
-const CLIENTS: usize = 256;
+const CLIENTS: usize = 512;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 64;
 
@@ -82,10 +82,17 @@ impl fmt::Display for NotRunning {
 
 impl std::error::Error for NotRunning {}
 
+/// A context of a client's.
+struct Held {
+    place: Place,
+    id: u64,
+    tickets: Vec<u64>,
+}
+
 struct Client {
     socket: Socket,
     user: u32,
-    places: Vec<(Place, u32)>,
+    places: Vec<Held>,
 }
 
 /// The daemon.
@@ -188,6 +195,12 @@ impl Daemon {
         let told = match request {
             Request::Open(processes) => self.open(client, processes),
             Request::Close(entry) => Err(self.close(client, entry)),
+            Request::Join {
+                entry,
+                input,
+                id,
+                ticket,
+            } => self.join(entry, input, id, ticket),
         };
         let (reply, place) = match told {
             Ok((reply, place)) => (reply, Some(place)),
@@ -206,8 +219,8 @@ impl Daemon {
         let user = self.clients[client].user;
         let his = self.clients.iter().filter(|c| c.user == user);
         let (mut contexts, mut inputs) = (0, 0);
-        for (_, n) in his.flat_map(|c| &c.places) {
-            (contexts, inputs) = (contexts + 1, inputs + n);
+        for held in his.flat_map(|c| &c.places) {
+            (contexts, inputs) = (contexts + 1, inputs + held.tickets.len() as u32);
         }
         if contexts >= self.limits.user_contexts || inputs + processes > self.limits.user_inputs {
             return Err(Status::Quota);
@@ -215,7 +228,11 @@ impl Daemon {
         let context = fresh(processes).map_err(|_| Status::System)?;
         let place = self.tables.reserve(processes).map_err(|_| Status::Full)?;
         let opened = self.tables.open(place, &context);
-        self.clients[client].places.push((place, processes));
+        self.clients[client].places.push(Held {
+            place,
+            id: context.id,
+            tickets: context.tickets.clone(),
+        });
         match opened {
             Ok(()) => Ok((
                 Reply {
@@ -237,13 +254,24 @@ impl Daemon {
         }
     }
 
+    /// Who has a card of a context gets its page, whoever opened it.
+    fn join(&self, entry: u32, input: u32, id: u64, ticket: u64) -> Result<(Reply, Place), Status> {
+        let mut all = self.clients.iter().flat_map(|c| &c.places);
+        let fits = |held: &&Held| {
+            let own = held.tickets.get(input as usize);
+            held.place.entry == entry && held.id == id && own == Some(&ticket)
+        };
+        let held = all.find(fits).ok_or(Status::Invalid)?;
+        Ok((Reply::only(Status::Opened), held.place))
+    }
+
     fn close(&mut self, client: usize, entry: u32) -> Status {
         let places = &mut self.clients[client].places;
-        let Some(at) = places.iter().position(|p| p.0.entry == entry) else {
+        let Some(at) = places.iter().position(|p| p.place.entry == entry) else {
             return Status::Invalid;
         };
         // Where the kernel keeps it, it stays his.
-        match self.tables.release(places[at].0) {
+        match self.tables.release(places[at].place) {
             Ok(()) => {
                 places.swap_remove(at);
                 Status::Closed
@@ -254,7 +282,7 @@ impl Daemon {
 
     fn end(&mut self, client: usize) {
         let client = self.clients.swap_remove(client);
-        for (place, _) in client.places {
+        for Held { place, .. } in client.places {
             // If the kernel keeps it, nobody gets the place again.
             let _ = self.tables.release(place);
         }

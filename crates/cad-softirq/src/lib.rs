@@ -2,7 +2,7 @@
 //! [`DATA_MAX`](layout::DATA_MAX) bytes, which an eBPF program does while the ranks compute. The KACC paper did so in tasklets of
 //! a kernel module; a stock kernel runs a verified program instead.
 //!
-//! **Nothing of Yamabiko uses it yet**: neither `YAMABIKO_CAD` nor a collective of MPI. It is here with its tests, and with the daemon
+//! With `YAMABIKO_CAD=softirq` MPI's non-blocking barriers, broadcasts and reductions use it, on one host (`engine`'s `softirq.rs`), by the daemon
 //! that holds the program for ranks without privilege.
 //!
 //! * A rank sends one packet through the loopback interface ([`rank`]). The program that sees it there takes the contribution; whoever

@@ -1,7 +1,7 @@
 //! What a process does that takes part: one packet to start, one load to see whether it is over.
 //!
 //! Invariants: no privilege, no `bpf()`, no memory that can be written by others but the page of results, which is read
-//! word by word and believed in nothing but what it says; no allocation after [`Member::new`]. Who calls it: tests so far.
+//! word by word and believed in nothing but what it says; no allocation after [`Member::new`]. Who calls it: the engine.
 
 use crate::kernel::{self, Page};
 use crate::layout::{self, DATA_MAX, Kind, Op, Type, header, result, what};

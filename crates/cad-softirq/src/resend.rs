@@ -2,8 +2,8 @@
 //! (A timer of eBPF has no packet, so it can't send.)
 //!
 //! Invariants: what the kernel reads, the packet and the spans, is kept here unchanged until the chain has given its completion,
-//! of which there is one whatever happens; if it does not come, the memory is leaked. Who calls it: tests so far; a rank, after it
-//! has started a collective that isn't over at once.
+//! of which there is one whatever happens; if it does not come, the memory is leaked. Who calls it: tests so far. It is for a
+//! rank that has started a collective that isn't over at once; the engine says its starts again itself, when it is in MPI.
 
 use crate::rank::{Member, PACKET_MAX};
 use io_uring::types::{CancelBuilder, Fd, SubmitArgs, TimeoutFlags, Timespec};

@@ -109,6 +109,43 @@ fn contexts_of_the_daemon_work() {
 }
 
 #[test]
+fn who_has_a_card_gets_the_page() {
+    beside(LIMITS, || {
+        let (owner, other) = (Client::new(NAME).unwrap(), Client::new(NAME).unwrap());
+        let opened = owner.open(2).unwrap();
+        let second = opened.cards[1];
+        let page = other.join(&second).unwrap();
+        let first = Member::new(&opened.cards[0], opened.page.as_fd()).unwrap();
+        let mut both = [first, Member::new(&second, page.as_fd()).unwrap()];
+        assert_eq!(sum(&mut both), 3);
+
+        let [mut ticket, mut id, mut input, mut entry] = [second; 4];
+        ticket.ticket ^= 1;
+        id.id ^= 1;
+        input.input = 0;
+        entry.entry += 1;
+        let mut beyond = second;
+        beyond.input = 2;
+        let invalid = |card| matches!(other.join(&card), Err(NotOpen::Refused(Status::Invalid)));
+        for card in [ticket, id, input, entry, beyond] {
+            assert!(invalid(card), "{card:?}");
+        }
+        // It stays the owner's to close.
+        assert!(other.close(&second).is_err());
+        owner.close(&second).unwrap();
+        assert!(invalid(second));
+        assert!(!owner.is_gone() && !other.is_gone());
+    });
+}
+
+#[test]
+fn it_is_noticed_that_it_is_gone() {
+    let mut left = None;
+    beside(LIMITS, || left = Some(Client::new(NAME).unwrap()));
+    assert!(left.unwrap().is_gone());
+}
+
+#[test]
 fn users_have_no_more_than_they_may() {
     beside(LIMITS, || {
         let client = Client::new(NAME).unwrap();

@@ -1,5 +1,5 @@
 //! What goes on beside ordinary messages, as seen by the rest of the engine: the extension, persistent
-//! requests bound to slots ([`Bound`](crate::bound::Bound)), and collectives in the kernel ([`crate::kernel`]).
+//! requests bound to slots ([`Bound`](crate::bound::Bound)), and collectives in the kernel ([`crate::kernel`], [`crate::softirq`]).
 //!
 //! Invariants: nothing here runs, or is even asked, while no extension is set, no persistent request long enough to be bound has
 //! been started (or initialised, of the collectives) and the kernel has no collectives: one flag ([`Engine::beside`]) stands before progress and sleep, and
@@ -136,6 +136,9 @@ impl Engine {
         if self.kernel.is_on() {
             moved |= self.progress_kernel();
         }
+        if self.softirq.is_on() {
+            moved |= self.progress_softirq();
+        }
         moved
     }
 
@@ -149,7 +152,7 @@ impl Engine {
             moved |= self.bound.borrow_mut().progress(m);
         }
         // What the ring has to tell may run the program's functions, so not here.
-        moved | self.kernel.is_ready()
+        moved | self.kernel.is_ready() | self.softirq.is_ready()
     }
 
     /// Whether a sleep has to look beside ordinary messages.
@@ -157,6 +160,7 @@ impl Engine {
         self.beside.get()
             && (self.has_streams()
                 || self.kernel.is_on()
+                || self.softirq.is_on()
                 || self.extension.get().is_some_and(|x| x.is_waiting()))
     }
 
@@ -176,6 +180,9 @@ impl Engine {
         }
         if self.kernel.is_on() {
             self.peer_failed_in_kernel(peer.0);
+        }
+        if self.softirq.is_on() {
+            self.peer_failed_in_softirq(peer.0);
         }
     }
 

@@ -26,10 +26,13 @@ use crate::typeobj::TypeObj;
 use crate::wait::Waiting;
 
 mod handed;
+mod small;
 mod streams;
 
 pub use handed::Handed;
 pub(crate) use handed::Spent;
+pub use small::Small;
+pub(crate) use small::SmallCall;
 use streams::Streams;
 
 /// Bits of a message tag that the graph uses; the collective's number comes above them.

@@ -6,7 +6,7 @@
 //! last reference to the communicator (a handle, a pending operation) goes away at rank 0; a
 //! correct program has by then started no operation that could mix old and new messages.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -18,6 +18,7 @@ use crate::group::Group;
 use crate::info::Info;
 use crate::kernel::Channels;
 use crate::numbers::Numbers;
+use crate::softirq::Lane;
 use crate::topology::Topology;
 
 /// Bits of a context id that count within one owner.
@@ -130,6 +131,8 @@ pub struct Comm {
     pub(crate) numbers: Numbers,
     /// What tells its collectives in the kernel from others.
     pub(crate) channels: Channels,
+    /// Where its small collectives go, if they go to the kernel's receive path.
+    pub(crate) lane: OnceCell<Rc<Lane>>,
     _lease: Option<ContextLease>,
 }
 
@@ -163,6 +166,7 @@ impl Comm {
             collectives: Cell::new(0),
             numbers: Numbers::default(),
             channels: Channels::default(),
+            lane: OnceCell::new(),
             _lease: lease,
         }
     }

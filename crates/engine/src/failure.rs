@@ -190,6 +190,12 @@ impl Engine {
         lost.and_then(|&e| comm.group.rank_of(e))
     }
 
+    /// Whether one of these is dead, or has left in order.
+    pub(crate) fn has_gone_of(&self, members: &Group) -> bool {
+        let gone = self.failures.gone.borrow();
+        gone.iter().any(|&e| members.rank_of(e).is_some())
+    }
+
     /// The fault of an operation that needs rank `rank` of `comm`, which is gone or out of reach.
     #[cold]
     pub(crate) fn lost_rank(&self, comm: &Comm, rank: i32) -> Box<types::Fault> {

@@ -28,6 +28,7 @@ mod ops;
 mod progress;
 mod request;
 mod short;
+mod softirq;
 mod state;
 mod topology;
 mod typeobj;

@@ -18,7 +18,7 @@ use mtmi::{Completion, Context, Cookie, Outcome, TagSel};
 use types::{Handle, Result, Status, consts, fault};
 
 use crate::api::bsend::PoolKey;
-use crate::coll::{Handed, Running};
+use crate::coll::{Handed, Running, Small};
 use crate::comm::Comm;
 use crate::short::short;
 use crate::state::{Engine, out_of_objects};
@@ -107,6 +107,8 @@ pub enum Body {
     Collective(Box<Running>),
     /// A collective that the kernel has, or a persistent one for it.
     Handed(Box<Handed>),
+    /// A collective that the kernel's receive path has.
+    Small(Box<Small>),
     /// A generalised request's callbacks.
     Generalized(Box<Grequest>),
 }

@@ -108,6 +108,8 @@ pub struct Engine {
     pub(crate) least_bound: Cell<u64>,
     /// Collectives that the kernel runs.
     pub(crate) kernel: crate::kernel::Kernel,
+    /// Small collectives in its receive path.
+    pub(crate) softirq: crate::softirq::Softirq,
 }
 
 static ENGINE: OnceLock<BigLock<Engine>> = OnceLock::new();
@@ -185,6 +187,7 @@ impl Engine {
             bound: RefCell::default(),
             least_bound: Cell::new(u64::MAX),
             kernel: crate::kernel::Kernel::default(),
+            softirq: crate::softirq::Softirq::default(),
         }
     }
 

@@ -129,7 +129,8 @@ impl Engine {
     /// The deadline of a sleep: that given, or earlier where the launcher's page has to be looked at or the kernel asked
     /// again.
     pub(crate) fn latest_wake(&self, deadline: Option<Instant>) -> Option<Instant> {
-        let deadline = deadline.into_iter().chain(self.kernel.again()).min();
+        let deadline = deadline.into_iter().chain(self.kernel.again());
+        let deadline = deadline.chain(self.softirq.again()).min();
         if !self.failures.told.get() {
             return deadline;
         }

@@ -15,6 +15,7 @@ use crate::comm::{Comm, OF_END, OF_SELF, OF_WORLD, context};
 use crate::group::Group;
 use crate::kernel;
 use crate::short::short;
+use crate::softirq;
 use crate::state::{Engine, Phase, lock};
 
 /// What carries this process's messages.
@@ -100,7 +101,12 @@ impl Engine {
             false => ReportPage::join(rank),
         };
         let asked = kernel::open(&mut job, thread_level, settled)?;
+        let daemon = softirq::open(&mut job)?;
         let mut fabrics = start_fabrics(&mut job)?;
+        let daemon = match daemon {
+            Some(asked) => softirq::join(asked, &mut job)?,
+            None => None,
+        };
         let ring = match asked {
             Some(asked) => kernel::join(asked, &mut job, &mut fabrics)?,
             None => None,
@@ -126,7 +132,10 @@ impl Engine {
         self.start_short()?;
         self.phase.set(Phase::Running);
         self.set_thread_level(thread_level);
-        Ok(())
+        match daemon {
+            Some(daemon) => self.start_softirq(daemon),
+            None => Ok(()),
+        }
     }
 
     /// Sets what the program promised of its threads; the caller is the main one.
@@ -186,6 +195,7 @@ impl Engine {
             extension.ended();
         }
         self.stop_kernel();
+        self.stop_softirq(world.rank);
         self.report_bound(world.rank);
         let Some(World {
             mut job,

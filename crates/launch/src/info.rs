@@ -3,6 +3,8 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+use cad_softirq::client::{Client, NAME, VARIABLE};
+use cad_softirq::layout::DATA_MAX;
 use types::Tunable;
 
 /// The libraries: file name and ABI.
@@ -19,7 +21,7 @@ const FORTRAN: [(&str, &str); 2] = [
 
 /// Environment variables that a person may set. Those by which the parts of a job know each other
 /// (`PMI_*`, `YAMABIKO_*_FD`) are not among them.
-const VARIABLES: [(&str, &str); 14] = [
+const VARIABLES: [(&str, &str); 15] = [
     (
         "MPIEXEC_TIMEOUT",
         "seconds after which mpiexec ends a job (default, and 0: no limit)",
@@ -42,7 +44,7 @@ const VARIABLES: [(&str, &str); 14] = [
     ),
     (
         "YAMABIKO_CAD",
-        "what runs the descriptors of libcad, and MPI's non-blocking collectives: inline or ring (default: inline)",
+        "what runs the descriptors of libcad, and MPI's non-blocking collectives: inline or ring; softirq: small ones of the latter, by kaccd (default: inline)",
     ),
     (
         "YAMABIKO_CAD_CALLBACK",
@@ -50,7 +52,11 @@ const VARIABLES: [(&str, &str); 14] = [
     ),
     (
         "YAMABIKO_CAD_REPORT",
-        "set, each rank says in MPI_Finalize what the ring ran of its collectives",
+        "set, each rank says in MPI_Finalize what the kernel ran of its collectives",
+    ),
+    (
+        "YAMABIKO_KACCD",
+        "the name of the kaccd that softirq asks (default: yamabiko-kaccd)",
     ),
     (
         "YAMABIKO_SLOTS_REPORT",
@@ -208,7 +214,7 @@ fn fabrics() -> [(String, String); 3] {
 }
 
 /// What can run descriptors: where each does, and whether it works here.
-fn executors() -> [(String, String); 2] {
+fn executors() -> [(String, String); 3] {
     let kernel = usable(cad_ring::usable());
     [
         (
@@ -219,7 +225,23 @@ fn executors() -> [(String, String); 2] {
             "ring".to_owned(),
             format!("in the kernel, on one machine: {kernel}"),
         ),
+        (
+            "softirq".to_owned(),
+            format!(
+                "in its receive path, on one machine: Ibarrier, Ibcast, Ireduce and Iallreduce up to {DATA_MAX} bytes, others inline; not for libcad: {}",
+                daemon()
+            ),
+        ),
     ]
+}
+
+/// Whether the daemon is there that does collectives in the kernel's receive path.
+fn daemon() -> String {
+    let name = std::env::var_os(VARIABLE).filter(|name| !name.is_empty());
+    match Client::new(name.as_ref().map_or(NAME, |name| name.as_encoded_bytes())) {
+        Ok(_) => "usable".to_owned(),
+        Err(why) => format!("not usable here: {why}"),
+    }
 }
 
 /// What calculates for the ring between the calls of a program.

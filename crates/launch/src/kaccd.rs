@@ -12,6 +12,9 @@ const MOST: u64 = 65_536;
 /// The command's options.
 #[derive(clap::Args)]
 pub struct Args {
+    /// Its name, where it isn't the only one: YAMABIKO_KACCD says it to ranks
+    #[arg(long)]
+    name: Option<String>,
     /// UDP port whose packets the program takes, of those that are Yamabiko's
     #[arg(long, default_value_t = PORT)]
     port: u16,
@@ -44,7 +47,8 @@ pub fn run(args: &Args) -> Result<Infallible, String> {
         user_contexts: args.user_contexts,
         user_inputs: args.user_processes,
     };
-    let mut daemon = Daemon::new(NAME, args.port, limits).map_err(|e| format!("kaccd: {e}"))?;
+    let name = args.name.as_deref().map_or(NAME, str::as_bytes);
+    let mut daemon = Daemon::new(name, args.port, limits).map_err(|e| format!("kaccd: {e}"))?;
     loop {
         daemon.step(Duration::from_secs(3600));
     }

@@ -102,7 +102,7 @@ fn play(ground: &Ground, bin: &Path, program: &Program, executor: &str, ranks: u
 /// An executor that does not exist is no reason to take another one.
 fn refused(bin: &Path) -> Result {
     let ground = Ground::ours(Over::Shm);
-    let says = ["YAMABIKO_CAD", "\"thread\"", "inline and ring"].map(str::to_owned);
+    let says = ["YAMABIKO_CAD", "\"thread\"", "inline, ring and softirq"].map(str::to_owned);
     job(&ground, bin.join("pipeline"), &[], 2)
         .args(["inline"])
         .env("YAMABIKO_CAD", "thread")

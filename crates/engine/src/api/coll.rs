@@ -5,6 +5,7 @@ use boundary::{Handles, Ints, UserBuf};
 use types::{Handle, Result};
 
 use super::coll_args::*;
+use crate::coll::SmallCall;
 use crate::state::Engine;
 
 /// `MPI_Barrier`.
@@ -14,7 +15,7 @@ pub fn barrier(e: &Engine, comm: Handle) -> Result<()> {
 
 /// `MPI_Ibarrier`.
 pub fn ibarrier(e: &Engine, comm: Handle, request: &mut Handle) -> Result<()> {
-    *request = e.hand_collective(prepare_barrier(e, comm)?)?;
+    *request = e.hand_small(prepare_barrier(e, comm)?, SmallCall::Barrier)?;
     Ok(())
 }
 
@@ -43,7 +44,10 @@ pub fn ibcast(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.hand_collective(prepare_bcast(e, buffer, count, datatype, root, comm)?)?;
+    let call = prepare_bcast(e, buffer, count, datatype, root, comm)?;
+    // They are checked.
+    let (root, count) = (root as u32, count as u64);
+    *request = e.hand_small(call, SmallCall::Bcast { root, count })?;
     Ok(())
 }
 

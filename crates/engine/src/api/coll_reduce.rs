@@ -15,7 +15,7 @@ use types::{Handle, Result, consts, fault};
 
 use super::coll_args::{check_distinct, check_root, shape};
 use super::p2p::check_buffer;
-use crate::coll::{Call, Tags, team};
+use crate::coll::{Call, SmallCall, Tags, team};
 use crate::comm::Comm;
 use crate::graphs::Plan;
 use crate::ops::Op;
@@ -289,9 +289,10 @@ pub fn ireduce(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.hand_collective(prepare_reduce(
-        e, sendbuf, recvbuf, count, datatype, op, root, comm,
-    )?)?;
+    let call = prepare_reduce(e, sendbuf, recvbuf, count, datatype, op, root, comm)?;
+    // They are checked.
+    let (root, count) = (Some(root as u32), count as u64);
+    *request = e.hand_small(call, SmallCall::Reduce { root, count })?;
     Ok(())
 }
 
@@ -323,9 +324,9 @@ pub fn iallreduce(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.hand_collective(prepare_allreduce(
-        e, sendbuf, recvbuf, count, datatype, op, comm,
-    )?)?;
+    let call = prepare_allreduce(e, sendbuf, recvbuf, count, datatype, op, comm)?;
+    let count = count as u64;
+    *request = e.hand_small(call, SmallCall::Reduce { root: None, count })?;
     Ok(())
 }
 

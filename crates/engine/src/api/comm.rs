@@ -139,7 +139,7 @@ pub fn comm_dup_with_info(
     e.hints(info)?;
     let part = whole(e, &parent)?;
     let new = duplicate(e, &parent, comm, info, part)?;
-    *newcomm = publish(e, new)?.handle.get();
+    *newcomm = publish_known(e, new)?.handle.get();
     Ok(())
 }
 
@@ -369,6 +369,13 @@ fn publish(e: &Engine, new: Comm) -> Result<Rc<Comm>> {
     Ok(new)
 }
 
+/// The same of a communicator whose members all do so now and wait for each other.
+fn publish_known(e: &Engine, new: Comm) -> Result<Rc<Comm>> {
+    let new = publish(e, new)?;
+    e.open_lane(&new);
+    Ok(new)
+}
+
 /// Makes a communicator with a topology.
 pub(super) fn publish_with(
     e: &Engine,
@@ -378,7 +385,7 @@ pub(super) fn publish_with(
 ) -> Result<Rc<Comm>> {
     let mut new = made(parent, part);
     new.topology = Some(Rc::new(topology));
-    publish(e, new)
+    publish_known(e, new)
 }
 
 /// The handle of this process's part of `parent`, with the topology that `topology` makes for the rank there, or
@@ -400,7 +407,7 @@ pub(super) fn give_with(
 fn give(e: &Engine, parent: &Comm, part: Option<Part>, newcomm: &mut Handle) -> Result<()> {
     *newcomm = match part {
         None => consts::COMM_NULL,
-        Some(part) => publish(e, made(parent, part))?.handle.get(),
+        Some(part) => publish_known(e, made(parent, part))?.handle.get(),
     };
     Ok(())
 }

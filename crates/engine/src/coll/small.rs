@@ -1,0 +1,292 @@
+//! A collective for the kernel's receive path ([`crate::softirq`]): which calls fit, what a rank contributes, and where the result goes.
+//!
+//! Invariant: whether a call fits depends only on what is the same on all ranks of its communicator in a program that is right.
+
+use boundary::UserBuf;
+use cad_softirq::layout::{self as packet, DATA_MAX};
+use cad_softirq::rank::Part;
+use layout::{Data, transfer};
+use op::Builtin;
+use types::basic::Elem;
+use types::{Handle, Result, Status, consts};
+
+use super::{Call, Running};
+use crate::ops::Op;
+use crate::request::{Body, Kind, Request};
+use crate::state::Engine;
+
+/// Which collective a call is, and what its graph does not say.
+#[derive(Clone, Copy)]
+pub(crate) enum SmallCall {
+    /// `MPI_Ibarrier`.
+    Barrier,
+    /// `MPI_Ibcast` of so many elements.
+    Bcast { root: u32, count: u64 },
+    /// `MPI_Ireduce`, or `MPI_Iallreduce` where there is no root, of so many elements.
+    Reduce { root: Option<u32>, count: u64 },
+}
+
+/// What a rank does in it.
+enum Work {
+    Barrier,
+    Bcast {
+        data: Data,
+        root: bool,
+    },
+    Reduce {
+        op: packet::Op,
+        ty: packet::Type,
+        from: UserBuf,
+        /// Where the result goes, if it gets one.
+        to: Option<UserBuf>,
+        bytes: usize,
+    },
+}
+
+/// A collective that the kernel's receive path has, or will have.
+pub struct Small {
+    work: Work,
+    /// The same as an ordinary collective, not begun.
+    running: Box<Running>,
+}
+
+/// The type that elements are there.
+fn type_of(elem: Elem) -> Option<packet::Type> {
+    Some(match elem {
+        Elem::I8 => packet::Type::I8,
+        Elem::U8 => packet::Type::U8,
+        Elem::I16 => packet::Type::I16,
+        Elem::U16 => packet::Type::U16,
+        Elem::I32 => packet::Type::I32,
+        Elem::U32 => packet::Type::U32,
+        Elem::I64 => packet::Type::I64,
+        Elem::U64 => packet::Type::U64,
+        Elem::F32 => packet::Type::F32,
+        Elem::F64 => packet::Type::F64,
+        _ => return None,
+    })
+}
+
+/// What one of the standard's operations is there.
+fn op_of(op: Builtin) -> Option<packet::Op> {
+    Some(match op {
+        Builtin::Sum => packet::Op::Sum,
+        Builtin::Prod => packet::Op::Prod,
+        Builtin::Min => packet::Op::Min,
+        Builtin::Max => packet::Op::Max,
+        Builtin::Band => packet::Op::Band,
+        Builtin::Bor => packet::Op::Bor,
+        Builtin::Bxor => packet::Op::Bxor,
+        Builtin::Land => packet::Op::Land,
+        Builtin::Lor => packet::Op::Lor,
+        Builtin::Lxor => packet::Op::Lxor,
+        Builtin::Maxloc | Builtin::Minloc | Builtin::Replace | Builtin::NoOp => return None,
+    })
+}
+
+/// So many bytes, if there are some and they fit into a packet.
+fn fitting(bytes: u64) -> Option<usize> {
+    let bytes = usize::try_from(bytes).ok()?;
+    (1..=DATA_MAX).contains(&bytes).then_some(bytes)
+}
+
+impl Work {
+    /// What this rank does in a call, if it fits.
+    fn of(call: &Call, shape: SmallCall) -> Option<Work> {
+        match shape {
+            SmallCall::Barrier => Some(Work::Barrier),
+            SmallCall::Bcast { root, count } => {
+                let data = call.recv_type.as_ref()?.data(call.recv, count);
+                fitting(data.len())?;
+                let root = call.comm.rank == root;
+                Some(Work::Bcast { data, root })
+            }
+            SmallCall::Reduce { root, count } => {
+                let Some(Op::Builtin(op)) = call.op.as_deref() else {
+                    return None;
+                };
+                let ty = type_of(call.recv_type.as_ref()?.basic()?.elem)?;
+                let op = op_of(*op).filter(|op| op.supports(ty))?;
+                let bytes = fitting(count.checked_mul(ty.bytes() as u64)?)?;
+                let from = if call.send.is_in_place() {
+                    call.recv
+                } else {
+                    call.send
+                };
+                let takes = root.is_none_or(|root| root == call.comm.rank);
+                Some(Work::Reduce {
+                    op,
+                    ty,
+                    from,
+                    to: takes.then_some(call.recv),
+                    bytes,
+                })
+            }
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Work::Barrier => 0,
+            Work::Bcast { data, .. } => data.len() as usize,
+            Work::Reduce { bytes, .. } => *bytes,
+        }
+    }
+
+    /// What this rank contributes; `room` has as many bytes.
+    fn part<'a>(&self, room: &'a mut [u8]) -> Part<'a> {
+        match self {
+            Work::Barrier => Part::Nothing,
+            Work::Bcast { root: false, .. } => Part::Leaf(room.len()),
+            Work::Bcast { data, root: true } => {
+                transfer(data, &flat(room));
+                Part::Root(room)
+            }
+            Work::Reduce { op, ty, from, .. } => {
+                from.read(room);
+                Part::Reduce(*op, *ty, room)
+            }
+        }
+    }
+
+    /// Puts the result where the call wants it.
+    fn take(&self, result: &mut [u8]) {
+        match self {
+            Work::Barrier | Work::Bcast { root: true, .. } => {}
+            Work::Bcast { data, root: false } => {
+                transfer(&flat(result), data);
+            }
+            Work::Reduce { to, .. } => {
+                if let Some(to) = to {
+                    to.write(result);
+                }
+            }
+        }
+    }
+}
+
+fn flat(memory: &mut [u8]) -> Data {
+    let bytes = memory.len() as u64;
+    Data::bytes(UserBuf::of_array(memory), bytes)
+}
+
+impl Engine {
+    /// Starts a collective in the kernel's receive path, or, where it does not fit or there is none, as any other; gives its request.
+    pub(crate) fn hand_small(&self, call: Call, shape: SmallCall) -> Result<Handle> {
+        if !self.softirq.is_on() {
+            return self.hand_collective(call);
+        }
+        self.check_whole(&call.comm, &call.group)?;
+        let lane = self.softirq.lane(&call.comm);
+        // Not where somebody has left in order: he starts nothing any more.
+        let lane = lane.filter(|_| !self.has_gone_of(&call.group));
+        let (Some(lane), Some(work)) = (lane, Work::of(&call, shape)) else {
+            self.softirq.count_other();
+            return self.start_collective(call);
+        };
+        let comm = call.comm.clone();
+        let running = Box::new(Running::new(call)?);
+        let (handle, request) = self.new_request(Kind::Collective, 1, Some(comm))?;
+        let small = Small { work, running };
+        request.body.replace(Body::Small(Box::new(small)));
+        self.enter_lane(&lane, handle);
+        Ok(handle)
+    }
+
+    /// A request's collective, if it is one of these.
+    fn with_small<R>(&self, handle: Handle, f: impl FnOnce(&Request, &Small) -> R) -> Option<R> {
+        let request = self.request(handle).ok()?;
+        match &*request.body.borrow() {
+            Body::Small(small) => Some(f(request, small)),
+            _ => None,
+        }
+    }
+
+    /// How many bytes a request's collective has, if it is one of these.
+    pub(crate) fn small_bytes(&self, handle: Handle) -> Option<usize> {
+        self.with_small(handle, |_, small| small.work.bytes())
+    }
+
+    /// Uses what this rank contributes, for which there is room.
+    pub(crate) fn with_part<R>(
+        &self,
+        handle: Handle,
+        room: &mut [u8],
+        f: impl FnOnce(Part<'_>) -> R,
+    ) -> Option<R> {
+        self.with_small(handle, |_, small| f(small.work.part(room)))
+    }
+
+    /// A request's collective is over, with this result, or the ranks did not agree.
+    pub(crate) fn small_over(&self, handle: Handle, result: Option<&mut [u8]>) {
+        let Ok(request) = self.request(handle) else {
+            return;
+        };
+        self.with_small(handle, |request, small| match result {
+            Some(result) => small.work.take(result),
+            None => request.set_status(Status {
+                error: consts::ERR_OTHER,
+                ..request.status()
+            }),
+        });
+        self.part_done(handle, request);
+    }
+
+    /// Makes a request's collective an ordinary one that has not begun; whether it was one of these.
+    pub(crate) fn make_ordinary(&self, handle: Handle) -> bool {
+        let Ok(request) = self.request(handle) else {
+            return false;
+        };
+        let mut body = request.body.borrow_mut();
+        match std::mem::take(&mut *body) {
+            Body::Small(small) => {
+                *body = Body::Collective(small.running);
+                true
+            }
+            other => {
+                *body = other;
+                false
+            }
+        }
+    }
+
+    /// Begins such a one.
+    pub(crate) fn advance_small(&self, handle: Handle) {
+        if let Ok(request) = self.request(handle) {
+            self.advance(handle, request);
+        }
+    }
+
+    /// Ends such a one, as a process is gone that it needs.
+    pub(crate) fn fail_small(&self, handle: Handle, process: u32) {
+        if let Ok(request) = self.request(handle) {
+            self.fail_collective(handle, request, process);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_as_long_there() {
+        for (elem, bytes) in [
+            (Elem::I8, 1),
+            (Elem::U16, 2),
+            (Elem::F32, 4),
+            (Elem::F64, 8),
+        ] {
+            assert_eq!(type_of(elem).map(packet::Type::bytes), Some(bytes));
+        }
+        for elem in [Elem::C64, Elem::L32, Elem::F80, Elem::I32Int] {
+            assert_eq!(type_of(elem), None);
+        }
+    }
+
+    #[test]
+    fn only_what_fits_a_packet_goes_there() {
+        let fits = [0, 1, 1024, 1025, u64::MAX].map(fitting);
+        assert_eq!(fits, [None, Some(1), Some(1024), None, None]);
+    }
+}

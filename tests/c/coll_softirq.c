@@ -1,0 +1,260 @@
+/* Small non-blocking collectives that may run in the kernel's receive path (YAMABIKO_CAD=softirq), against the blocking ones, which don't:
+ * all types and operations, several under way on several communicators, such as don't fit among them.
+ *
+ * Argument "kernel": with a kaccd of its own. "killed": that is killed in the middle. "lost": a rank is. Without one: there is no kaccd.
+ */
+#include "kaccd.h"
+
+enum { MOST = 1024, COMMS = 3, DEPTH = 5 };
+
+static const MPI_Op ops[] = {MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX, MPI_BAND, MPI_BOR, MPI_BXOR, MPI_LAND, MPI_LOR, MPI_LXOR};
+static unsigned round_number;
+
+/* Elements whose results are exact: small numbers, for the floating-point types. */
+static void fill(void *data, MPI_Datatype type, int n)
+{
+    int size;
+    OK(MPI_Type_size(type, &size));
+    for (int i = 0; i < n * size; i++)
+        ((unsigned char *)data)[i] = t_byte((unsigned)t_rank, round_number, (size_t)i);
+    for (int i = 0; i < n; i++) {
+        int small = ((unsigned char *)data)[i * size] % 7 - 3;
+        if (type == MPI_FLOAT)
+            ((float *)data)[i] = (float)small;
+        if (type == MPI_DOUBLE)
+            ((double *)data)[i] = small * 0.5;
+    }
+    round_number++;
+}
+
+static void reductions(MPI_Comm comm)
+{
+    const MPI_Datatype types[] = {MPI_INT8_T, MPI_UINT8_T, MPI_INT16_T, MPI_UINT16_T, MPI_INT32_T, MPI_UINT32_T, MPI_INT64_T, MPI_UINT64_T, MPI_FLOAT, MPI_DOUBLE};
+    static double in[MOST / 8], out[MOST / 8], want[MOST / 8];
+    int rank, ranks;
+    OK(MPI_Comm_rank(comm, &rank));
+    OK(MPI_Comm_size(comm, &ranks));
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        int size, real = types[t] == MPI_FLOAT || types[t] == MPI_DOUBLE;
+        OK(MPI_Type_size(types[t], &size));
+        for (size_t o = 0; o < (real ? 4 : sizeof ops / sizeof *ops); o++) {
+            int n = o % 2 ? MOST / size : 1 + (int)o, root = (int)o % ranks;
+            MPI_Request r;
+            fill(in, types[t], n);
+            OK(MPI_Allreduce(in, want, n, types[t], ops[o], comm));
+            OK(MPI_Iallreduce(in, out, n, types[t], ops[o], comm, &r));
+            OK(MPI_Wait(&r, MPI_STATUS_IGNORE));
+            CHECK(memcmp(out, want, (size_t)(n * size)) == 0);
+            memset(out, 0x55, sizeof out);
+            OK(MPI_Ireduce(in, out, n, types[t], ops[o], root, comm, &r));
+            OK(MPI_Wait(&r, MPI_STATUS_IGNORE));
+            if (rank == root)
+                CHECK(memcmp(out, want, (size_t)(n * size)) == 0);
+            else
+                SAME(((unsigned char *)out)[n * size - 1], 0x55);
+            memcpy(out, in, sizeof out);
+            OK(MPI_Iallreduce(MPI_IN_PLACE, out, n, types[t], ops[o], comm, &r));
+            for (int flag = 0; !flag;)
+                OK(MPI_Test(&r, &flag, MPI_STATUS_IGNORE));
+            CHECK(memcmp(out, want, (size_t)(n * size)) == 0);
+        }
+    }
+}
+
+/* Dense ones and, at odd ranks, such with gaps. */
+static void broadcasts(MPI_Comm comm)
+{
+    int rank, ranks, data[512];
+    MPI_Datatype gaps;
+    OK(MPI_Comm_rank(comm, &rank));
+    OK(MPI_Comm_size(comm, &ranks));
+    OK(MPI_Type_vector(256, 1, 2, MPI_INT, &gaps));
+    OK(MPI_Type_commit(&gaps));
+    for (int root = 0; root < ranks; root++) {
+        int odd = rank % 2, step = odd ? 2 : 1;
+        MPI_Request r;
+        memset(data, 0x33, sizeof data);
+        for (int i = 0; rank == root && i < 256; i++)
+            data[i * step] = root * 1000 + i;
+        OK(MPI_Ibcast(data, odd ? 1 : 256, odd ? gaps : MPI_INT, root, comm, &r));
+        OK(MPI_Wait(&r, MPI_STATUS_IGNORE));
+        for (int i = 0; i < 256; i++)
+            SAME(data[i * step], root * 1000 + i);
+        SAME(data[511], 0x33333333);
+        if (odd)
+            SAME(data[1], 0x33333333);
+    }
+    OK(MPI_Type_free(&gaps));
+}
+
+/* Many under way on each communicator, begun in another order of communicators on each rank; every third one does not fit. */
+static void outstanding(MPI_Comm *comms)
+{
+    static int in[COMMS][DEPTH][300], out[COMMS][DEPTH][300];
+    MPI_Request r[COMMS * DEPTH];
+    for (int round = 0; round < 20; round++) {
+        for (int i = 0; i < COMMS; i++) {
+            int c = (i + t_rank) % COMMS;
+            for (int d = 0; d < DEPTH; d++) {
+                int n = d % 3 == 2 ? 300 : 1 + d;
+                for (int k = 0; k < n; k++)
+                    in[c][d][k] = t_rank + round * 100 + k;
+                if (d == 1)
+                    OK(MPI_Ibarrier(comms[c], &r[c * DEPTH + d]));
+                else
+                    OK(MPI_Iallreduce(in[c][d], out[c][d], n, MPI_INT, MPI_SUM, comms[c], &r[c * DEPTH + d]));
+            }
+        }
+        OK(MPI_Waitall(COMMS * DEPTH, r, MPI_STATUSES_IGNORE));
+        for (int c = 0; c < COMMS; c++)
+            for (int d = 0; d < DEPTH; d++)
+                for (int k = 0; d != 1 && k < (d % 3 == 2 ? 300 : 1 + d); k++)
+                    SAME(out[c][d][k], t_size * (t_size - 1) / 2 + t_size * (round * 100 + k));
+    }
+}
+
+/* Of each kind the last rank comes late, after what it needs to come has been sent by one that has begun. */
+static void local_start(MPI_Comm comm)
+{
+    int word = t_rank, got = -1, late = t_size - 1;
+    MPI_Request r;
+    if (t_rank == late && t_size > 1)
+        OK(MPI_Recv(&got, 1, MPI_INT, 0, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    OK(MPI_Ibarrier(comm, &r));
+    if (t_rank == 0 && t_size > 1)
+        OK(MPI_Send(&word, 1, MPI_INT, late, 5, MPI_COMM_WORLD));
+    OK(MPI_Wait(&r, MPI_STATUS_IGNORE));
+}
+
+static void all(void)
+{
+    MPI_Comm comms[COMMS], half, reversed;
+    MPI_Request r;
+    int one = 1, sum = 0, n;
+    comms[0] = MPI_COMM_WORLD;
+    OK(MPI_Comm_dup(MPI_COMM_WORLD, &comms[1]));
+    OK(MPI_Comm_split(MPI_COMM_WORLD, 0, -t_rank, &reversed));
+    comms[2] = reversed;
+    OK(MPI_Comm_split(MPI_COMM_WORLD, t_rank % 2, 0, &half));
+    reductions(MPI_COMM_WORLD);
+    broadcasts(MPI_COMM_WORLD);
+    broadcasts(half);
+    broadcasts(reversed);
+    reductions(half);
+    outstanding(comms);
+    local_start(comms[1]);
+    OK(MPI_Comm_size(half, &n));
+    OK(MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, half, &r));
+    OK(MPI_Comm_free(&half));
+    OK(MPI_Wait(&r, MPI_STATUS_IGNORE));
+    SAME(sum, n);
+    OK(MPI_Comm_free(&comms[1]));
+    OK(MPI_Comm_free(&reversed));
+}
+
+/* More communicators than a user may have contexts. */
+static void many(void)
+{
+    enum { N = 70 };
+    static MPI_Comm comms[N];
+    MPI_Request r[N];
+    int in[N], out[N];
+    for (int i = 0; i < N; i++)
+        OK(MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]));
+    for (int i = 0; i < N; i++) {
+        in[i] = i * t_rank;
+        OK(MPI_Iallreduce(&in[i], &out[i], 1, MPI_INT, MPI_MAX, comms[i], &r[i]));
+    }
+    OK(MPI_Waitall(N, r, MPI_STATUSES_IGNORE));
+    for (int i = 0; i < N; i++) {
+        SAME(out[i], i * (t_size - 1));
+        OK(MPI_Comm_free(&comms[i]));
+    }
+}
+
+/* All but one have begun when kaccd is killed, with more behind it; it comes when that is so. Then everything goes on. */
+static void killed(void)
+{
+    enum { N = 4 };
+    MPI_Request r[N];
+    int in[N], out[N], owns = kaccd > 0, all_own[64], owner = 0;
+    OK(MPI_Allgather(&owns, 1, MPI_INT, all_own, 1, MPI_INT, MPI_COMM_WORLD));
+    while (!all_own[owner])
+        owner++;
+    for (int i = 0; i < 10; i++) {
+        OK(MPI_Ibarrier(MPI_COMM_WORLD, &r[0]));
+        OK(MPI_Wait(&r[0], MPI_STATUS_IGNORE));
+    }
+    for (int i = 0; i < N; i++)
+        in[i] = t_rank + i;
+    if (t_rank == owner) {
+        for (int i = 0; i < t_size; i++)
+            if (i != owner)
+                OK(MPI_Recv(&out[0], 1, MPI_INT, i, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        kaccd_stop();
+    }
+    for (int i = 0; i < N; i++)
+        OK(MPI_Iallreduce(&in[i], &out[i], 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &r[i]));
+    if (t_rank != owner)
+        OK(MPI_Send(&in[0], 1, MPI_INT, owner, 7, MPI_COMM_WORLD));
+    OK(MPI_Waitall(N, r, MPI_STATUSES_IGNORE));
+    for (int i = 0; i < N; i++)
+        SAME(out[i], t_size * (t_size - 1) / 2 + t_size * i);
+    all();
+}
+
+/* A rank that has no kaccd is killed while all others wait for it; what the others have without it goes on. */
+static int lost(void)
+{
+    MPI_Comm left;
+    MPI_Request r[3];
+    int owns = kaccd > 0, all_own[64], victim = 0, in = 1, out = 0, n;
+    OK(MPI_Allgather(&owns, 1, MPI_INT, all_own, 1, MPI_INT, MPI_COMM_WORLD));
+    while (all_own[victim])
+        victim++;
+    OK(MPI_Comm_split(MPI_COMM_WORLD, t_rank == victim, 0, &left));
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    if (t_rank == victim) {
+        for (int i = 0; i < t_size; i++)
+            if (i != victim)
+                OK(MPI_Recv(&out, 1, MPI_INT, i, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        raise(SIGKILL);
+    }
+    OK(MPI_Ibarrier(MPI_COMM_WORLD, &r[0]));
+    OK(MPI_Iallreduce(&in, &out, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &r[1]));
+    OK(MPI_Send(&in, 1, MPI_INT, victim, 7, MPI_COMM_WORLD));
+    FAILS(MPI_Wait(&r[0], MPI_STATUS_IGNORE), MPI_ERR_PROC_ABORTED);
+    FAILS(MPI_Wait(&r[1], MPI_STATUS_IGNORE), MPI_ERR_PROC_ABORTED);
+    FAILS(MPI_Ibarrier(MPI_COMM_WORLD, &r[2]), MPI_ERR_PROC_ABORTED);
+    OK(MPI_Comm_size(left, &n));
+    for (int i = 0; i < 100; i++) {
+        OK(MPI_Iallreduce(&in, &out, 1, MPI_INT, MPI_SUM, left, &r[0]));
+        OK(MPI_Wait(&r[0], MPI_STATUS_IGNORE));
+        SAME(out, n);
+    }
+    if (t_rank == (victim == 0)) {
+        printf("ok coll_softirq\n");
+        fflush(stdout);
+    }
+    OK(MPI_Finalize());
+    kaccd_stop();
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *how = argc > 1 ? argv[1] : "";
+    int here = *how && kaccd_start();
+    t_init(&argc, &argv);
+    if (strcmp(how, "lost") == 0)
+        return lost();
+    if (here && strcmp(how, "killed") == 0)
+        killed();
+    else
+        all();
+    if (strcmp(how, "many") == 0)
+        many();
+    int end = t_done("coll_softirq");
+    kaccd_stop();
+    return end;
+}
