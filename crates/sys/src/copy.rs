@@ -2,7 +2,7 @@
 //!
 //! Which kernel wins was measured on two virtual cores of an EPYC of the fourth generation. Within one core's caches vectors
 //! are ahead up to a page (96 against 73 GB/s for 4 KiB) and level with `rep movsb` beyond. Between cores the state of the
-//! lines decides and not the kernel (see the drain of chunks in `shm`), as long as one case is avoided, in which `rep movsb`
+//! lines decides more than the kernel, as long as one case is avoided, in which `rep movsb`
 //! is up to thirty times slower: a destination just behind the source, modulo a page. For long copies `rep movsb` is preferred where it is fast, since it
 //! writes whole lines without fetching them first.
 
