@@ -331,7 +331,7 @@ pub(crate) fn fill(to: &mut [u8], from: &mut layout::Reader) {
         Some((buf, left)) if left >= to.len() as u64 => {
             // SAFETY: the buffer's maker vouched for `left` bytes; `to` is part of a lane, where no
             // caller's buffer lies.
-            unsafe { sys::copy::copy(to.as_mut_ptr(), buf.as_mut_ptr(), to.len()) }
+            unsafe { sys::copy::copy_away(to.as_mut_ptr(), buf.as_mut_ptr(), to.len()) }
             from.seek(from.position() + to.len() as u64);
         }
         _ => {
