@@ -60,6 +60,11 @@ impl Shm {
     ) -> Result<usize, Hostile> {
         let header = lane.read_header(number)?;
         if header.kind == Kind::Eager {
+            if header.len > INLINE {
+                lane.prefetch_payload(number, header.len);
+                // Whoever gets something long mostly answers with the like.
+                self.ports[peer].lane.prefetch_returned();
+            }
             self.take_eager(queues, peer, lane, number, &header);
         } else {
             self.take_other(queues, peer, lane, number, &header)?;
@@ -192,6 +197,7 @@ impl Shm {
         if early > total.min(WINDOW as u64) {
             return Err(Hostile);
         }
+        self.ports[peer].lane.prefetch_returned();
         self.take_long(
             queues,
             peer,
