@@ -29,7 +29,8 @@ pub(crate) const EARLY: u64 = 256 << 10;
 pub(crate) const WINDOW: u64 = 1 << 20;
 /// Consumed bytes are reported once they are so many: four reports per window.
 pub(crate) const REPORT: u64 = WINDOW / 4;
-/// Credit that only messages of up to `EARLY` bytes may use: long ones lose little by being asked for.
+/// Credit that only messages of up to `MEDIUM` bytes may use: a program that has started long sends, for which nobody has posted a receive,
+/// may well send short ones with blocking calls next. The others lose little by being asked for.
 pub(crate) const RESERVE: u64 = WINDOW / 2;
 /// Most bytes of a `Data` frame: at 10 Gbit/s a new message waits 0.2 ms behind one.
 pub(crate) const FRAGMENT: u64 = 256 << 10;

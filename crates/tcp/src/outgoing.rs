@@ -4,6 +4,7 @@ use boundary::UserBuf;
 use layout::Data;
 use mtmi::{Endpoint, Outcome, Outgoing, Queues, SendMode, Submit};
 
+use crate::fabric::MEDIUM;
 use crate::frame::{Announced, EARLY, FRAGMENT, Frame, HEADER, Hostile, RESERVE, WINDOW};
 use crate::protocol::{Protocol, Queued, Send, Sending, Tail};
 use crate::slots::SlotSend;
@@ -168,11 +169,15 @@ impl Protocol {
             return;
         }
         let total = send.message.data.len();
-        let early = if total <= EARLY {
+        let credit = match total <= MEDIUM {
+            true => link.credit,
+            false => link.credit.saturating_sub(RESERVE),
+        };
+        let early = match total <= EARLY {
             // All or nothing: half a short message saves nobody anything.
-            if total <= link.credit { total } else { 0 }
-        } else {
-            link.credit.saturating_sub(RESERVE).min(EARLY)
+            true if total <= credit => total,
+            true => 0,
+            false => credit.min(EARLY),
         };
         link.credit -= early;
         let synchronous = send.message.mode == SendMode::Synchronous;
