@@ -101,7 +101,10 @@ pub(crate) fn listen_on(ports: Option<(u16, u16)>) -> Result<(OwnedFd, u16, bool
         let e = io::Error::from(e);
         Error(match ports {
             Some((first, last)) => {
-                format!("no TCP port from {first} to {last} can be listened on: {e}")
+                format!(
+                    "no TCP port from {first} to {last} can be listened on: {e}; \
+                     YAMABIKO_PORT_RANGE has to have one for each rank of a machine that nobody else uses"
+                )
             }
             None => format!("no TCP port can be listened on: {e}"),
         })

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mtmi::{Endpoint, Names};
+use rustix::io::Errno;
 
 use crate::accept::Strangers;
 use crate::address::{Address, network_stack};
@@ -143,7 +144,15 @@ impl Tcp {
         if !both {
             ips.retain(|ip| ip.is_ipv4());
         }
-        let watch = |e| Error(format!("sockets can't be watched: {e}"));
+        let watch = |e: std::io::Error| {
+            let few = e.raw_os_error() == Some(Errno::MFILE.raw_os_error());
+            let advice = if few {
+                "; raise the limit of descriptors (ulimit -n)"
+            } else {
+                ""
+            };
+            Error(format!("sockets can't be watched: {e}{advice}"))
+        };
         let mut reactor = Reactor::new(config.reactor).map_err(watch)?;
         reactor.add(listener.as_fd(), LISTENER).map_err(watch)?;
         let waker = Arc::new(Waker::new(reactor.fd()).map_err(watch)?);

@@ -1,6 +1,7 @@
 //! Names of hosts, as they stand after `-hosts` and in host files of both dialects.
 
 use std::ffi::OsString;
+use std::net::Ipv6Addr;
 
 /// One mention of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,7 +98,7 @@ fn clause(host: &mut Host, word: &str) -> Result<(), String> {
         ) => host.limit = Some(slots(n)?),
         ("user" | "username" | "user_name" | "user-name", user) => {
             if host.name.contains('@') || !is_name(user) {
-                return Err(format!("{user} is no user of {}", host.name));
+                return Err(format!("{} is no user of {}", said(user), host.name));
             }
             host.name = format!("{user}@{}", host.name);
         }
@@ -107,7 +108,7 @@ fn clause(host: &mut Host, word: &str) -> Result<(), String> {
                 "{word} is not supported: YAMABIKO_TCP_INTERFACE names the network to use"
             ));
         }
-        _ => return Err(format!("{word} is not understood: {CLAUSES}")),
+        _ => return Err(format!("{} is not understood: {CLAUSES}", said(word))),
     }
     Ok(())
 }
@@ -119,7 +120,7 @@ fn host(text: &str) -> Result<Host, String> {
         Some((name, "")) => (name, None),
         Some((name, rest)) => match rest.strip_prefix(':') {
             Some(count) => (name, Some(count)),
-            None => return Err(format!("{text} is no host")),
+            None => return Err(no_host(text)),
         },
         None => match text.split_once(':') {
             Some((_, rest)) if rest.contains(':') => (text, None),
@@ -128,7 +129,7 @@ fn host(text: &str) -> Result<Host, String> {
         },
     };
     if !is_name(name) {
-        return Err(format!("{text} is no host"));
+        return Err(no_host(text));
     }
     Ok(Host {
         name: name.to_string(),
@@ -137,11 +138,30 @@ fn host(text: &str) -> Result<Host, String> {
     })
 }
 
-/// Whether this can be a host's name: the launcher command gets it as an argument, and perhaps a shell
-/// sees it.
+fn no_host(text: &str) -> String {
+    format!("{} is no host", said(text))
+}
+
+/// What somebody wrote, for a message: all of it, unless it is long or nothing that a person writes.
+fn said(text: &str) -> String {
+    const MOST: usize = 80;
+    let mut escaped = text.escape_debug().to_string();
+    if let Some((cut, _)) = escaped.char_indices().nth(MOST) {
+        escaped.truncate(cut);
+        escaped.push_str("...");
+    }
+    escaped
+}
+
+/// Whether this can be a host's name, perhaps with a user's before it: the launcher command gets it as an argument, and perhaps a
+/// shell sees it. Only addresses have colons.
 fn is_name(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._:@%-".contains(c);
-    !text.is_empty() && text.len() <= NAME_MAX && !text.starts_with('-') && text.chars().all(fits)
+    let written = text.len() <= NAME_MAX && !text.starts_with('-') && text.chars().all(fits);
+    let (user, host) = text.split_once('@').unwrap_or(("anybody", text));
+    let address = host.split('%').next().unwrap_or(host);
+    let named = !host.contains([':', '@']) || address.parse::<Ipv6Addr>().is_ok();
+    written && named && !user.is_empty() && !host.is_empty()
 }
 
 fn slots(text: &str) -> Result<u32, String> {
@@ -213,9 +233,23 @@ mod tests {
             ("a;rm", "a;rm is no host"),
             ("[::1]x", "[::1]x is no host"),
             ("[]", "[] is no host"),
+            ("a:2:", "a:2: is no host"),
+            ("a:2:3", "a:2:3 is no host"),
+            ("x::y", "x::y is no host"),
+            ("a@b@c:2", "a@b@c:2 is no host"),
+            ("@a", "@a is no host"),
+            ("me@", "me@ is no host"),
+            ("me@fd00::1", "me@fd00::1 - -"),
+            ("a\0b", "a\\0b is no host"),
         ] {
             assert_eq!(shown(list(text)), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_no_host_is_said_shortly() {
+        let why = shown(file(&"\0".repeat(3_000_000)));
+        assert!(why.len() < 120 && why.ends_with("... is no host"), "{why}");
     }
 
     #[test]
