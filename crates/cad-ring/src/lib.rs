@@ -22,7 +22,7 @@
 //!
 //! * the first plan on a lane (of two) of a channel after an issue failed there: of two processes one always lends
 //!   new connections when it issues; if the other issued before, it gets them in its next call. (The very first
-//!   plan on a channel waits some milliseconds for them, if both issue at the same time.)
+//!   plan on a channel waits for them, if both issue at the same time.)
 //! * an issue whose predecessor but one on the channel isn't over: it starts in the next call after that;
 //! * failures: that a process is gone, or has taken its part back, shows in the word after the next call.
 //!

@@ -145,6 +145,38 @@ fn a_later_issue_may_be_the_first_to_need_a_peer() {
 }
 
 #[test]
+fn who_waits_for_a_peer_whose_line_is_held_up_needs_no_call() {
+    run(3, |mut r| {
+        let mut memory = [[r.rank as u8]; 3];
+        let bufs = memory.each_mut().map(|m| UserBuf::of_array(m));
+        // The third waits on rank 0, whose lanes the first two hold until rank 2 comes.
+        let ways = [(2, 0), (2, 0), (0, 1)];
+        let plans: Vec<_> = bufs
+            .iter()
+            .zip(ways)
+            .map(|(&buf, (from, to))| one_message(buf, r.rank, from, to))
+            .collect();
+        let mut issued = Vec::new();
+        for rank in 0..3 {
+            if r.rank == rank {
+                issued.extend(plans.iter().map(|p| r.ring.issue(p, 0).unwrap()));
+            }
+            r.meet();
+        }
+        for i in &issued {
+            match r.rank {
+                1 => compute(i),
+                _ => assert_eq!(r.ring.wait(i, soon()), State::Done),
+            }
+        }
+        if r.rank == 1 {
+            assert_eq!(memory[2], [0]);
+        }
+        r.meet();
+    });
+}
+
+#[test]
 fn a_channel_that_one_rank_has_left_serves_the_others() {
     run(3, |mut r| {
         for channel in 0..60 {

@@ -9,9 +9,9 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use cad_run::State;
+use cad_run::{Executor, State};
 
-use super::Ring;
+use super::{AGAIN, Ring};
 use crate::claims;
 use crate::code::Code;
 use crate::lanes::{LANES, Place, lane};
@@ -20,9 +20,10 @@ use crate::running::Running;
 
 /// Ends of issues that a peer may tell of before they are issued here. One more and it is not sane.
 pub(super) const OVERS_MAX: usize = 1 << 14;
-/// How long an issue waits for a peer that was quicker to need streams, and is about to lend them. If it takes
-/// longer, as where the peer has lost its processor, the issue starts in a later call.
-const ABOUT_TO_LEND: Duration = Duration::from_millis(5);
+/// How long an issue waits for a peer that was quicker to need streams, and is about to lend them: some microseconds, or as
+/// long as the peer has lost its processor to others. After that the issue starts in a later call, which a program
+/// that only looks at the word never makes.
+const ABOUT_TO_LEND: Duration = Duration::from_secs(5);
 
 /// Why an issue can't have a stream.
 pub(super) enum Missing {
@@ -60,8 +61,9 @@ impl Ring {
             }
             self.attend();
             coming.retain(|&place| !self.lanes.knows(place) && self.control.call(place.peer));
-            if !coming.is_empty() {
-                std::thread::yield_now();
+            if !coming.is_empty() && !self.progress() {
+                // The peer may need this processor.
+                self.uring.wait(Some(Instant::now() + AGAIN));
             }
         }
     }
@@ -83,7 +85,8 @@ impl Ring {
         true
     }
 
-    /// Decides who lends a channel's streams; whether this process does.
+    /// Decides who lends a channel's streams; whether this process does. It lends them at once, as the peer may wait for them in a
+    /// call, and in no later one.
     fn claim(&mut self, place: Place) -> io::Result<bool> {
         let secrets = self.control.secrets(place.peer);
         let mut held = claims::take(place.channel, secrets)?;
@@ -95,6 +98,9 @@ impl Ring {
         }
         let lends = held.is_some();
         self.claims.decide(place.channel, place.peer, held);
+        if lends && self.control.call(place.peer) {
+            self.lend_all(place);
+        }
         Ok(lends)
     }
 
@@ -160,22 +166,26 @@ impl Ring {
         Ok(streams.into_iter().collect())
     }
 
-    /// Makes streams to a peer: this one, and, if there are descriptors, those that the channel's other lanes will need.
-    fn lend(&mut self, wanted: Place, number: u64) -> io::Result<()> {
-        let far = self.lanes.make(wanted, number)?;
-        let Place { channel, peer, .. } = wanted;
-        self.control.lend(peer, channel, wanted.lane, number, far);
+    /// Makes the streams to a peer for all lanes of a channel on which nothing has failed, as far as there are descriptors.
+    fn lend_all(&mut self, place: Place) {
         for lane in 0..LANES {
-            let place = Place { lane, ..wanted };
-            if self.lanes.knows(place) {
-                continue;
+            let place = Place { lane, ..place };
+            // Issues in line may need it that are older than the one that asks.
+            if !self.lanes.knows(place) && self.lend(place, 0).is_err() {
+                return;
             }
-            // It may still have earlier issues in line that need it.
-            let Ok(far) = self.lanes.make(place, 0) else {
-                break;
-            };
-            self.control.lend(peer, channel, lane, 0, far);
         }
+    }
+
+    /// Makes a stream to a peer, good from an issue on.
+    fn lend(&mut self, place: Place, from: u64) -> io::Result<()> {
+        let far = self.lanes.make(place, from)?;
+        let Place {
+            channel,
+            lane,
+            peer,
+        } = place;
+        self.control.lend(peer, channel, lane, from, far);
         Ok(())
     }
 

@@ -1,12 +1,15 @@
 //! One ring, and a process that says anything.
 
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
-use cad_run::{Callback, Executor, State};
+use cad_run::{Callback, Descriptor, Executor, State, UserBuf};
 use sys::unix;
 
 use super::peers::OVERS_MAX;
 use super::{Opening, Ring};
+use crate::claims;
 use crate::control::{Control, Own};
 
 /// Rank 0, and the control of rank 1; `None` where rings can't be made.
@@ -57,4 +60,34 @@ fn who_lends_what_was_lent_is_not_heard_any_more() {
     liar.tell_over(0, 8, 3, State::Lost);
     ring.progress();
     assert!(!ring.overs.contains_key(&1) && !ring.control.call(1));
+}
+
+#[test]
+fn who_is_about_to_lend_may_take_its_time() {
+    let Some((mut ring, mut peer)) = two() else {
+        return;
+    };
+    let mut memory = [0u8];
+    let mut cad = Descriptor::new(0, 2, None);
+    cad.make_recv_node(UserBuf::of_array(&mut memory), 1, 1)
+        .unwrap();
+    let plan = Rc::new(cad.plan().unwrap());
+    // The peer was quicker, and then lost its processor.
+    let held = claims::take(7, ring.control.secrets(1)).unwrap();
+    assert!(held.is_some());
+    let late = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        let (near, far) = unix::pair(unix::Kind::Stream).unwrap();
+        peer.lend(0, 7, 0, 0, far.into());
+        near.send_all(b"x", None, None).unwrap();
+        (near, peer)
+    });
+    let issued = ring.issue(&plan, 7).unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    while issued.query() == State::Pending {
+        assert!(Instant::now() < end, "it does not start without a call");
+        std::hint::spin_loop();
+    }
+    assert_eq!((issued.query(), memory), (State::Done, *b"x"));
+    drop(late.join().unwrap());
 }
