@@ -23,9 +23,8 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
                     "kacc-lost",
                     "kacc-time",
                     "kacc-test",
-                    // More ranks than processors, on a busy machine: 80 ms for what takes 2 otherwise.
                     "--limit",
-                    "240",
+                    "60",
                     "--ranks",
                 ];
                 measure(
