@@ -92,11 +92,16 @@ impl Part {
         self.ty.bytes(self.count)
     }
 
+    /// Where a block begins in its buffer, in bytes.
+    pub fn start(&self, block: u32) -> i64 {
+        self.ty.at(i64::from(block) * self.count as i64)
+    }
+
     /// `blocks` consecutive blocks of `buf` from block `first` on.
     pub(crate) fn region(&self, buf: BufId, slot: TypeSlot, first: u32, blocks: u32) -> Region {
         Region {
             buf,
-            offset: self.ty.at(i64::from(first) * self.count as i64),
+            offset: self.start(first),
             count: self.count * u64::from(blocks),
             ty: slot,
         }

@@ -17,6 +17,7 @@ use types::{Handle, Result, Status, consts, fault};
 
 use crate::bound::{Incoming, Outgoing, Stream};
 use crate::comm::Comm;
+use crate::graphs::Plan;
 use crate::group::Group;
 use crate::numbers::{Lease, NUMBERS};
 use crate::ops::Op;
@@ -68,6 +69,36 @@ pub(crate) struct Call {
     pub tags: Tags,
     /// Memory of ours that stands for the receive buffer, and what to do with it at the end.
     pub own: Option<(AlignedBuf, Option<Then>)>,
+}
+
+/// A collective call whose arguments are checked, and what its graph follows from.
+pub(crate) struct Planned {
+    pub plan: Plan,
+    pub comm: Rc<Comm>,
+    pub send: UserBuf,
+    pub recv: UserBuf,
+    pub send_type: Option<Rc<TypeObj>>,
+    pub recv_type: Option<Rc<TypeObj>>,
+    pub op: Option<Rc<Op>>,
+}
+
+impl Planned {
+    /// The call with its graph.
+    pub fn call(self, e: &Engine) -> Call {
+        Call {
+            graph: e.graph(self.plan),
+            group: self.comm.group.clone(),
+            comm: self.comm,
+            send: self.send,
+            recv: self.recv,
+            send_type: self.send_type,
+            recv_type: self.recv_type,
+            types: None,
+            op: self.op,
+            tags: Tags::Next,
+            own: None,
+        }
+    }
 }
 
 /// What tells a collective's messages from those of others on its communicator.

@@ -19,6 +19,7 @@ use crate::info::Info;
 use crate::kernel::Channels;
 use crate::numbers::Numbers;
 use crate::softirq::Lane;
+use crate::together::Meeting;
 use crate::topology::Topology;
 
 /// Bits of a context id that count within one owner.
@@ -133,6 +134,8 @@ pub struct Comm {
     pub(crate) channels: Channels,
     /// Where its small collectives go, if they go to the kernel's receive path.
     pub(crate) lane: OnceCell<Rc<Lane>>,
+    /// Where in shared memory its blocking collectives go, if they do.
+    pub(crate) meeting: Meeting,
     _lease: Option<ContextLease>,
 }
 
@@ -167,6 +170,7 @@ impl Comm {
             numbers: Numbers::default(),
             channels: Channels::default(),
             lane: OnceCell::new(),
+            meeting: Meeting::default(),
             _lease: lease,
         }
     }

@@ -190,6 +190,18 @@ impl Engine {
         lost.and_then(|&e| comm.group.rank_of(e))
     }
 
+    /// Whose absence makes it vain to wait in a collective for rank `awaited` of `comm`: a rank that is dead, or that one, which has left in
+    /// order and starts nothing any more.
+    #[cold]
+    pub(crate) fn gone_for(&self, comm: &Comm, awaited: u32) -> Option<u32> {
+        let dead = self.lost_of(comm, &comm.group);
+        let has_left = |rank: &u32| {
+            let gone = self.failures.gone.borrow();
+            gone.contains(&comm.group.endpoint(*rank))
+        };
+        dead.or_else(|| Some(awaited).filter(has_left))
+    }
+
     /// Whether one of these is dead, or has left in order.
     pub(crate) fn has_gone_of(&self, members: &Group) -> bool {
         let gone = self.failures.gone.borrow();

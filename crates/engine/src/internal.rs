@@ -48,6 +48,17 @@ impl Engine {
         mine: &[u8],
         out: &mut [u8],
     ) -> Result<()> {
+        self.internal_allgather_in(MAKING, comm, mine, out)
+    }
+
+    /// The same in the call `name`, as the hang report shows it.
+    pub(crate) fn internal_allgather_in(
+        &self,
+        name: &'static str,
+        comm: &Rc<Comm>,
+        mine: &[u8],
+        out: &mut [u8],
+    ) -> Result<()> {
         let mut memory = own_memory(out.len())?;
         memory
             .buf()
@@ -66,7 +77,7 @@ impl Engine {
         let graph = cad::allgather::graph(&params);
         let recv = memory.buf();
         let call = self.own_call(comm, comm.group.clone(), graph, memory, None);
-        self.finish_own(MAKING, call, recv, out)
+        self.finish_own(name, call, recv, out)
     }
 
     /// `data` of rank `root` to all ranks.

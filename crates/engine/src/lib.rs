@@ -30,6 +30,7 @@ mod request;
 mod short;
 mod softirq;
 mod state;
+mod together;
 mod topology;
 mod typeobj;
 mod wait;

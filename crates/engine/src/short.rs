@@ -387,6 +387,14 @@ impl Engine {
         Ok(())
     }
 
+    /// How often to look for something that may come within a moment, without making progress for others: not at all where ranks share
+    /// processors, or threads the engine.
+    pub(crate) fn looks_at_once(&self) -> u32 {
+        let ways = short().all.get();
+        ways.filter(|_| !self.is_threaded())
+            .map_or(0, |ways| ways.ports.looks())
+    }
+
     /// Opens or shuts the door, as things stand.
     pub(crate) fn settle_door(&self) {
         let s = short();

@@ -110,6 +110,8 @@ pub struct Engine {
     pub(crate) kernel: crate::kernel::Kernel,
     /// Small collectives in its receive path.
     pub(crate) softirq: crate::softirq::Softirq,
+    /// The places in shared memory where communicators' blocking collectives go.
+    pub(crate) places: Rc<crate::together::Places>,
 }
 
 static ENGINE: OnceLock<BigLock<Engine>> = OnceLock::new();
@@ -188,6 +190,7 @@ impl Engine {
             least_bound: Cell::new(u64::MAX),
             kernel: crate::kernel::Kernel::default(),
             softirq: crate::softirq::Softirq::default(),
+            places: Rc::default(),
         }
     }
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use mtmi::{Cookie, Endpoint, Fabric, Limits, Outgoing, Queues, Receive, Submit};
-use shm::{Ports, Shm};
+use shm::{Ports, Shm, Stretch};
 use tcp::Tcp;
 
 use crate::map::JobMap;
@@ -48,6 +48,14 @@ impl Fabrics {
     /// The shortest ways to and from all processes. To one that shared memory does not reach nothing goes there.
     pub fn ports(&self) -> &Rc<Ports> {
         self.shm.ports()
+    }
+
+    /// Bytes of common memory of each process; see [`Stretch`].
+    pub const COMMON: usize = Shm::COMMON;
+
+    /// A stretch of the common memory of a process of this machine.
+    pub fn common(&self, of: Endpoint, at: usize, bytes: usize) -> Option<Stretch> {
+        self.shm.common(of, at, bytes)
     }
 
     /// Has every send go the ordinary way, before which the caller can look who is dead. To be called before anything is sent.

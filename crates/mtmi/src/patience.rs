@@ -8,7 +8,7 @@ const POLLS: u32 = 32;
 /// How long to poll before sleeping: spinning, then looking in between whether others need the processor.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// Spinning, without giving up the processor.
+    /// Spinning, without giving up the processor; 0: not at all.
     pub spin: Duration,
     /// Rounds after that, each of which begins with giving way to whoever needs the processor,
     pub rounds: u32,
@@ -17,6 +17,11 @@ pub struct Patience {
 }
 
 impl Patience {
+    /// Whether it is best not to spin at all, as others need the processor.
+    pub fn gives_way_at_once(&self) -> bool {
+        self.spin.is_zero()
+    }
+
     /// Polls until `state` is ready or the deadline passes (`true`), or it is time to sleep. `give_way` lets
     /// others have the processor if that helps.
     pub fn poll<S>(
@@ -24,6 +29,28 @@ impl Patience {
         state: &mut S,
         mut ready: impl FnMut(&mut S) -> bool,
         mut give_way: impl FnMut(&mut S),
+        deadline: Option<Instant>,
+    ) -> bool {
+        if !self.gives_way_at_once() && self.spins(state, &mut ready, deadline) {
+            return true;
+        }
+        for _ in 0..self.rounds {
+            give_way(state);
+            for _ in 0..self.polls {
+                if ready(state) {
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+        }
+        false
+    }
+
+    /// Spins until `state` is ready or the deadline passes (`true`), or it has for long enough.
+    fn spins<S>(
+        self,
+        state: &mut S,
+        mut ready: impl FnMut(&mut S) -> bool,
         deadline: Option<Instant>,
     ) -> bool {
         let start = Instant::now();
@@ -39,18 +66,8 @@ impl Patience {
                 return true;
             }
             if now - start >= self.spin {
-                break;
+                return false;
             }
         }
-        for _ in 0..self.rounds {
-            give_way(state);
-            for _ in 0..self.polls {
-                if ready(state) {
-                    return true;
-                }
-                std::hint::spin_loop();
-            }
-        }
-        false
     }
 }

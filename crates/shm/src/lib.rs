@@ -11,6 +11,8 @@
 //! * More than a pipe holds, out of mapped memory: offered in the ring, and copied where it lies: by the receiver, or by both sides
 //!   if it goes to mapped memory too (`mapped`).
 //!
+//! For what one process tells many there are boards, and [stretches](Stretch) of common memory.
+//!
 //! Where the partner is known beforehand there are slots as well, without rings and queues: see `slots`.
 //!
 //! What finds a full ring waits in a queue per peer, in order.
@@ -48,6 +50,7 @@ mod split;
 #[cfg(all(test, loom))]
 mod split_loom;
 mod state;
+mod stretch;
 mod tunables;
 mod waiting;
 mod wire;
@@ -55,5 +58,6 @@ mod wire;
 pub use connect::{Config, InitError, VERSION};
 pub use port::{AtOnce, Port, Ports};
 pub use state::Shm;
+pub use stretch::Stretch;
 pub use tunables::TUNABLES;
 pub use waiting::{Armed, Sleeper};

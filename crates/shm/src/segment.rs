@@ -2,8 +2,8 @@
 //!
 //! Layout: a header (magic, version, number of ranks, processors); per rank the processor it runs on; per rank a doorbell and a bit per peer that
 //! ever sent to it; per ordered pair a [`Lane`] (ring, credit, chunk headers); per ordered pair a
-//! pipe of chunks; per rank a board. Only what is used is ever touched, so a big node costs address space, not memory:
-//! 256 ranks make 12 GiB of the former.
+//! pipe of chunks; per rank a board and common memory. Only what is used is ever touched, so a big node costs address space, not memory:
+//! 256 ranks make 14 GiB of the former.
 //!
 //! Invariant: every offset handed out lies inside the mapping, which lives as long as the
 //! `Segment`; the size is sealed, so no access can fault.
@@ -19,7 +19,7 @@ use sys::memfd::{Mapping, create_sealed, open_sealed};
 use crate::lane::{Lane, PIPE};
 
 /// "ymbkshm" and the layout's number.
-const MAGIC: u64 = u64::from_be_bytes(*b"ymbkshm\x04");
+const MAGIC: u64 = u64::from_be_bytes(*b"ymbkshm\x05");
 /// Bytes for the version's name.
 pub(crate) const VERSION: usize = 48;
 const HEADER: usize = 4096;
@@ -36,6 +36,9 @@ pub(crate) const MOST_RANKS: u32 = 4096;
 /// Bytes of each rank's board: flags, two faces and pieces of 64 KiB each for each of 64 communicators.
 pub(crate) const BOARD: usize = 64 * (PAGE + 3 * 65_536);
 
+/// Bytes of each rank's common memory: see [`crate::Stretch`].
+pub(crate) const COMMON: usize = 9 << 20;
+
 /// Where things lie for a number of ranks.
 #[derive(Clone, Copy, Debug)]
 struct Map {
@@ -45,6 +48,7 @@ struct Map {
     lanes: usize,
     pipes: usize,
     boards: usize,
+    common: usize,
     total: usize,
 }
 
@@ -57,6 +61,7 @@ impl Map {
         let lanes = (bells + n * rank_bytes).next_multiple_of(PAGE);
         let pipes = (lanes + n * n * Lane::BYTES).next_multiple_of(PAGE);
         let boards = (pipes + n * n * PIPE).next_multiple_of(PAGE);
+        let common = (boards + n * BOARD).next_multiple_of(PAGE);
         Map {
             ranks: n,
             bells,
@@ -64,7 +69,8 @@ impl Map {
             lanes,
             pipes,
             boards,
-            total: boards + n * BOARD,
+            common,
+            total: common + n * COMMON,
         }
     }
 
@@ -236,6 +242,16 @@ impl Segment {
             .get(self.map.boards + rank as usize * BOARD + at)
     }
 
+    /// Address of a stretch of a rank's common memory; `None` where it is not inside or begins within a line.
+    pub fn common(&self, rank: u32, at: usize, bytes: usize) -> Option<*mut u8> {
+        let outside = at > COMMON || bytes > COMMON - at || !at.is_multiple_of(LINE);
+        if (rank as usize) >= self.map.ranks || outside {
+            return None;
+        }
+        let common = self.map.common + rank as usize * COMMON;
+        self.mapping.range(common + at, bytes)
+    }
+
     /// What carries messages from one rank to another.
     pub fn lane(&self, from: u32, to: u32) -> Lane {
         assert!((from as usize) < self.map.ranks && (to as usize) < self.map.ranks);
@@ -266,8 +282,10 @@ mod tests {
             let last = map.pair(ranks - 1, ranks - 1) + 1;
             assert!(map.lanes + last * Lane::BYTES <= map.pipes);
             assert!(map.pipes + last * PIPE <= map.boards);
-            assert_eq!(map.boards + ranks as usize * BOARD, map.total);
+            assert!(map.boards + ranks as usize * BOARD <= map.common);
+            assert_eq!(map.common + ranks as usize * COMMON, map.total);
             assert_eq!((map.pipes % PAGE, map.boards % PAGE), (0, 0));
+            assert_eq!(map.common % PAGE, 0);
         }
     }
 

@@ -292,6 +292,19 @@ pub fn prefetch(addr: *const u8) {
     let _ = addr;
 }
 
+/// Asks for the cache line at `addr`, to be written soon: other processors' copies of it go away meanwhile. Any address will do.
+#[inline(always)]
+pub fn prefetch_to_write(addr: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch never faults, whatever the address; processors of 64 bits that don't have the instruction do nothing at it.
+    // The intrinsic would be an ordinary prefetch where the compiler is not told that the processor has this one.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) addr, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = addr;
+}
+
 /// To be executed between two polls: spares the core's sibling, and the line that is polled.
 #[inline(always)]
 pub fn pause() {
@@ -330,6 +343,7 @@ mod tests {
     fn hints_do_nothing() {
         prefetch(ptr::null());
         prefetch(ptr::dangling());
+        prefetch_to_write(ptr::null());
         pause();
     }
 }

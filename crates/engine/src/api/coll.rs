@@ -10,12 +10,12 @@ use crate::state::Engine;
 
 /// `MPI_Barrier`.
 pub fn barrier(e: &Engine, comm: Handle) -> Result<()> {
-    e.run_collective("MPI_Barrier", prepare_barrier(e, comm)?)
+    e.run_planned("MPI_Barrier", prepare_barrier(e, comm)?)
 }
 
 /// `MPI_Ibarrier`.
 pub fn ibarrier(e: &Engine, comm: Handle, request: &mut Handle) -> Result<()> {
-    *request = e.hand_small(prepare_barrier(e, comm)?, SmallCall::Barrier)?;
+    *request = e.hand_small(prepare_barrier(e, comm)?.call(e), SmallCall::Barrier)?;
     Ok(())
 }
 
@@ -28,7 +28,7 @@ pub fn bcast(
     root: i32,
     comm: Handle,
 ) -> Result<()> {
-    e.run_collective(
+    e.run_planned(
         "MPI_Bcast",
         prepare_bcast(e, buffer, count, datatype, root, comm)?,
     )
@@ -44,7 +44,7 @@ pub fn ibcast(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    let call = prepare_bcast(e, buffer, count, datatype, root, comm)?;
+    let call = prepare_bcast(e, buffer, count, datatype, root, comm)?.call(e);
     // They are checked.
     let (root, count) = (root as u32, count as u64);
     *request = e.hand_small(call, SmallCall::Bcast { root, count })?;
@@ -64,7 +64,7 @@ pub fn gather(
     root: i32,
     comm: Handle,
 ) -> Result<()> {
-    e.run_collective(
+    e.run_planned(
         "MPI_Gather",
         prepare_gather(
             e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
@@ -86,9 +86,12 @@ pub fn igather(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.hand_collective(prepare_gather(
-        e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
-    )?)?;
+    *request = e.hand_collective(
+        prepare_gather(
+            e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
+        )?
+        .call(e),
+    )?;
     Ok(())
 }
 
@@ -148,7 +151,7 @@ pub fn scatter(
     root: i32,
     comm: Handle,
 ) -> Result<()> {
-    e.run_collective(
+    e.run_planned(
         "MPI_Scatter",
         prepare_scatter(
             e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
@@ -170,9 +173,12 @@ pub fn iscatter(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.hand_collective(prepare_scatter(
-        e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
-    )?)?;
+    *request = e.hand_collective(
+        prepare_scatter(
+            e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
+        )?
+        .call(e),
+    )?;
     Ok(())
 }
 
@@ -231,7 +237,7 @@ pub fn allgather(
     recvtype: Handle,
     comm: Handle,
 ) -> Result<()> {
-    e.run_collective(
+    e.run_planned(
         "MPI_Allgather",
         prepare_allgather(
             e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
@@ -252,9 +258,12 @@ pub fn iallgather(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.hand_collective(prepare_allgather(
-        e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
-    )?)?;
+    *request = e.hand_collective(
+        prepare_allgather(
+            e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
+        )?
+        .call(e),
+    )?;
     Ok(())
 }
 
@@ -311,7 +320,7 @@ pub fn alltoall(
     recvtype: Handle,
     comm: Handle,
 ) -> Result<()> {
-    e.run_collective(
+    e.run_planned(
         "MPI_Alltoall",
         prepare_alltoall(
             e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
@@ -332,9 +341,12 @@ pub fn ialltoall(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.hand_collective(prepare_alltoall(
-        e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
-    )?)?;
+    *request = e.hand_collective(
+        prepare_alltoall(
+            e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
+        )?
+        .call(e),
+    )?;
     Ok(())
 }
 

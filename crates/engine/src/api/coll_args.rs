@@ -14,7 +14,7 @@ use cad::{
 use types::{Handle, Result, consts, fault};
 
 use super::p2p::check_buffer;
-use crate::coll::{Call, Tags, team};
+use crate::coll::{Call, Planned, Tags, team};
 use crate::comm::{Comm, counted};
 use crate::graphs::Plan;
 use crate::state::Engine;
@@ -137,6 +137,19 @@ pub(super) fn call(comm: &Rc<Comm>, graph: impl Into<Rc<Graph>>, send: Side, rec
     }
 }
 
+/// The same, by a plan.
+fn planned(comm: Rc<Comm>, plan: Plan, send: Side, recv: Side) -> Planned {
+    Planned {
+        plan,
+        comm,
+        send: send.buf,
+        recv: recv.buf,
+        send_type: send.datatype,
+        recv_type: recv.datatype,
+        op: None,
+    }
+}
+
 impl Engine {
     /// A barrier on `comm`.
     pub(crate) fn barrier_on(&self, name: &'static str, comm: &Rc<Comm>) -> Result<()> {
@@ -152,14 +165,10 @@ impl Engine {
     }
 }
 
-pub(crate) fn prepare_barrier(e: &Engine, comm: Handle) -> Result<Call> {
+pub(crate) fn prepare_barrier(e: &Engine, comm: Handle) -> Result<Planned> {
     let comm = e.comm(comm)?;
-    Ok(call(
-        &comm,
-        e.graph(Plan::Barrier(team(&comm))),
-        NOWHERE,
-        NOWHERE,
-    ))
+    let plan = Plan::Barrier(team(&comm));
+    Ok(planned(comm, plan, NOWHERE, NOWHERE))
 }
 
 pub(crate) fn prepare_bcast(
@@ -169,18 +178,18 @@ pub(crate) fn prepare_bcast(
     datatype: Handle,
     root: i32,
     comm: Handle,
-) -> Result<Call> {
+) -> Result<Planned> {
     let comm = e.comm(comm)?;
     let root = check_root(&comm, root)?;
     let data = side(e, buffer, count, datatype)?;
     let Part { count, ty } = data.part;
-    let graph = e.graph(Plan::Bcast(bcast_graphs::Params {
+    let plan = Plan::Bcast(bcast_graphs::Params {
         team: team(&comm),
         root,
         count,
         ty,
-    }));
-    Ok(call(&comm, graph, NOWHERE, data))
+    });
+    Ok(planned(comm, plan, NOWHERE, data))
 }
 
 #[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
@@ -194,7 +203,7 @@ pub(crate) fn prepare_gather(
     recvtype: Handle,
     root: i32,
     comm: Handle,
-) -> Result<Call> {
+) -> Result<Planned> {
     let comm = e.comm(comm)?;
     let root = check_root(&comm, root)?;
     let at_root = comm.rank == root;
@@ -221,7 +230,7 @@ pub(crate) fn prepare_gather(
         recv: recv.part,
         in_place,
     };
-    Ok(call(&comm, e.graph(Plan::Gather(params)), send, recv))
+    Ok(planned(comm, Plan::Gather(params), send, recv))
 }
 
 #[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
@@ -279,7 +288,7 @@ pub(crate) fn prepare_scatter(
     recvtype: Handle,
     root: i32,
     comm: Handle,
-) -> Result<Call> {
+) -> Result<Planned> {
     let comm = e.comm(comm)?;
     let root = check_root(&comm, root)?;
     let at_root = comm.rank == root;
@@ -301,7 +310,7 @@ pub(crate) fn prepare_scatter(
         recv: recv.part,
         in_place,
     };
-    Ok(call(&comm, e.graph(Plan::Scatter(params)), send, recv))
+    Ok(planned(comm, Plan::Scatter(params), send, recv))
 }
 
 #[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
@@ -358,7 +367,7 @@ pub(crate) fn prepare_allgather(
     recvcount: i64,
     recvtype: Handle,
     comm: Handle,
-) -> Result<Call> {
+) -> Result<Planned> {
     let comm = e.comm(comm)?;
     let in_place = sendbuf.is_in_place();
     let recv = side(e, recvbuf, recvcount, recvtype)?;
@@ -378,7 +387,7 @@ pub(crate) fn prepare_allgather(
         recv: recv.part,
         in_place,
     };
-    Ok(call(&comm, e.graph(Plan::Allgather(params)), send, recv))
+    Ok(planned(comm, Plan::Allgather(params), send, recv))
 }
 
 #[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
@@ -428,7 +437,7 @@ pub(crate) fn prepare_alltoall(
     recvcount: i64,
     recvtype: Handle,
     comm: Handle,
-) -> Result<Call> {
+) -> Result<Planned> {
     let comm = e.comm(comm)?;
     let in_place = sendbuf.is_in_place();
     let recv = side(e, recvbuf, recvcount, recvtype)?;
@@ -448,7 +457,7 @@ pub(crate) fn prepare_alltoall(
         recv: recv.part,
         in_place,
     };
-    Ok(call(&comm, e.graph(Plan::Alltoall(params)), send, recv))
+    Ok(planned(comm, Plan::Alltoall(params), send, recv))
 }
 
 #[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]

@@ -18,7 +18,7 @@ pub(super) fn keep(e: &Engine, call: Call, info: Handle, request: &mut Handle) -
 
 /// `MPI_Barrier_init`.
 pub fn barrier_init(e: &Engine, comm: Handle, info: Handle, request: &mut Handle) -> Result<()> {
-    keep(e, prepare_barrier(e, comm)?, info, request)
+    keep(e, prepare_barrier(e, comm)?.call(e), info, request)
 }
 
 /// `MPI_Bcast_init`.
@@ -35,7 +35,7 @@ pub fn bcast_init(
 ) -> Result<()> {
     keep(
         e,
-        prepare_bcast(e, buffer, count, datatype, root, comm)?,
+        prepare_bcast(e, buffer, count, datatype, root, comm)?.call(e),
         info,
         request,
     )
@@ -60,7 +60,8 @@ pub fn gather_init(
         e,
         prepare_gather(
             e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
-        )?,
+        )?
+        .call(e),
         info,
         request,
     )
@@ -111,7 +112,8 @@ pub fn scatter_init(
         e,
         prepare_scatter(
             e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
-        )?,
+        )?
+        .call(e),
         info,
         request,
     )
@@ -161,7 +163,8 @@ pub fn allgather_init(
         e,
         prepare_allgather(
             e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
-        )?,
+        )?
+        .call(e),
         info,
         request,
     )
@@ -210,7 +213,8 @@ pub fn alltoall_init(
         e,
         prepare_alltoall(
             e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
-        )?,
+        )?
+        .call(e),
         info,
         request,
     )
@@ -285,7 +289,7 @@ pub fn reduce_init(
 ) -> Result<()> {
     keep(
         e,
-        prepare_reduce(e, sendbuf, recvbuf, count, datatype, op, root, comm)?,
+        prepare_reduce(e, sendbuf, recvbuf, count, datatype, op, root, comm)?.call(e),
         info,
         request,
     )
@@ -306,7 +310,7 @@ pub fn allreduce_init(
 ) -> Result<()> {
     keep(
         e,
-        prepare_allreduce(e, sendbuf, recvbuf, count, datatype, op, comm)?,
+        prepare_allreduce(e, sendbuf, recvbuf, count, datatype, op, comm)?.call(e),
         info,
         request,
     )
@@ -369,7 +373,7 @@ pub fn scan_init(
 ) -> Result<()> {
     keep(
         e,
-        prepare_scan(e, sendbuf, recvbuf, count, datatype, op, comm)?,
+        prepare_scan(e, sendbuf, recvbuf, count, datatype, op, comm)?.call(e),
         info,
         request,
     )
@@ -390,7 +394,7 @@ pub fn exscan_init(
 ) -> Result<()> {
     keep(
         e,
-        prepare_exscan(e, sendbuf, recvbuf, count, datatype, op, comm)?,
+        prepare_exscan(e, sendbuf, recvbuf, count, datatype, op, comm)?.call(e),
         info,
         request,
     )

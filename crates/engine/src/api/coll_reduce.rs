@@ -15,7 +15,7 @@ use types::{Handle, Result, consts, fault};
 
 use super::coll_args::{check_distinct, check_root, shape};
 use super::p2p::check_buffer;
-use crate::coll::{Call, SmallCall, Tags, team};
+use crate::coll::{Call, Planned, SmallCall, Tags, team};
 use crate::comm::Comm;
 use crate::graphs::Plan;
 use crate::ops::Op;
@@ -50,6 +50,18 @@ impl Reduction {
             op,
             ty,
         })
+    }
+
+    fn planned(self, plan: Plan, sendbuf: UserBuf, recvbuf: UserBuf) -> Planned {
+        Planned {
+            plan,
+            comm: self.comm,
+            send: sendbuf,
+            recv: recvbuf,
+            send_type: None,
+            recv_type: Some(self.datatype),
+            op: Some(self.op),
+        }
     }
 
     fn call(self, graph: impl Into<Rc<Graph>>, sendbuf: UserBuf, recvbuf: UserBuf) -> Call {
@@ -97,7 +109,7 @@ pub(crate) fn prepare_reduce(
     op: Handle,
     root: i32,
     comm: Handle,
-) -> Result<Call> {
+) -> Result<Planned> {
     let comm = e.comm(comm)?;
     let root = check_root(&comm, root)?;
     let at_root = comm.rank == root;
@@ -116,7 +128,7 @@ pub(crate) fn prepare_reduce(
         commutative: r.op.is_commutative(),
         in_place,
     };
-    Ok(r.call(e.graph(Plan::Reduce(params)), sendbuf, recvbuf))
+    Ok(r.planned(Plan::Reduce(params), sendbuf, recvbuf))
 }
 
 pub(crate) fn prepare_allreduce(
@@ -127,7 +139,7 @@ pub(crate) fn prepare_allreduce(
     datatype: Handle,
     op: Handle,
     comm: Handle,
-) -> Result<Call> {
+) -> Result<Planned> {
     let comm = e.comm(comm)?;
     let from = operand(e, sendbuf, recvbuf, count, datatype)?;
     let r = Reduction::check(e, from, count, datatype, op, &comm)?;
@@ -138,7 +150,7 @@ pub(crate) fn prepare_allreduce(
         commutative: r.op.is_commutative(),
         in_place: sendbuf.is_in_place(),
     };
-    Ok(r.call(e.graph(Plan::Allreduce(params)), sendbuf, recvbuf))
+    Ok(r.planned(Plan::Allreduce(params), sendbuf, recvbuf))
 }
 
 pub(crate) fn prepare_reduce_scatter_block(
@@ -240,9 +252,9 @@ pub(crate) fn prepare_scan(
     datatype: Handle,
     op: Handle,
     comm: Handle,
-) -> Result<Call> {
+) -> Result<Planned> {
     let (r, params) = scan_params(e, sendbuf, recvbuf, count, datatype, op, comm)?;
-    Ok(r.call(e.graph(Plan::Scan(params)), sendbuf, recvbuf))
+    Ok(r.planned(Plan::Scan(params), sendbuf, recvbuf))
 }
 
 pub(crate) fn prepare_exscan(
@@ -253,9 +265,9 @@ pub(crate) fn prepare_exscan(
     datatype: Handle,
     op: Handle,
     comm: Handle,
-) -> Result<Call> {
+) -> Result<Planned> {
     let (r, params) = scan_params(e, sendbuf, recvbuf, count, datatype, op, comm)?;
-    Ok(r.call(e.graph(Plan::Exscan(params)), sendbuf, recvbuf))
+    Ok(r.planned(Plan::Exscan(params), sendbuf, recvbuf))
 }
 
 /// `MPI_Reduce`.
@@ -270,7 +282,7 @@ pub fn reduce(
     root: i32,
     comm: Handle,
 ) -> Result<()> {
-    e.run_collective(
+    e.run_planned(
         "MPI_Reduce",
         prepare_reduce(e, sendbuf, recvbuf, count, datatype, op, root, comm)?,
     )
@@ -289,7 +301,7 @@ pub fn ireduce(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    let call = prepare_reduce(e, sendbuf, recvbuf, count, datatype, op, root, comm)?;
+    let call = prepare_reduce(e, sendbuf, recvbuf, count, datatype, op, root, comm)?.call(e);
     // They are checked.
     let (root, count) = (Some(root as u32), count as u64);
     *request = e.hand_small(call, SmallCall::Reduce { root, count })?;
@@ -306,7 +318,7 @@ pub fn allreduce(
     op: Handle,
     comm: Handle,
 ) -> Result<()> {
-    e.run_collective(
+    e.run_planned(
         "MPI_Allreduce",
         prepare_allreduce(e, sendbuf, recvbuf, count, datatype, op, comm)?,
     )
@@ -324,7 +336,7 @@ pub fn iallreduce(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    let call = prepare_allreduce(e, sendbuf, recvbuf, count, datatype, op, comm)?;
+    let call = prepare_allreduce(e, sendbuf, recvbuf, count, datatype, op, comm)?.call(e);
     let count = count as u64;
     *request = e.hand_small(call, SmallCall::Reduce { root: None, count })?;
     Ok(())
@@ -408,7 +420,7 @@ pub fn scan(
     op: Handle,
     comm: Handle,
 ) -> Result<()> {
-    e.run_collective(
+    e.run_planned(
         "MPI_Scan",
         prepare_scan(e, sendbuf, recvbuf, count, datatype, op, comm)?,
     )
@@ -426,9 +438,8 @@ pub fn iscan(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.hand_collective(prepare_scan(
-        e, sendbuf, recvbuf, count, datatype, op, comm,
-    )?)?;
+    *request =
+        e.hand_collective(prepare_scan(e, sendbuf, recvbuf, count, datatype, op, comm)?.call(e))?;
     Ok(())
 }
 
@@ -442,7 +453,7 @@ pub fn exscan(
     op: Handle,
     comm: Handle,
 ) -> Result<()> {
-    e.run_collective(
+    e.run_planned(
         "MPI_Exscan",
         prepare_exscan(e, sendbuf, recvbuf, count, datatype, op, comm)?,
     )
@@ -460,8 +471,7 @@ pub fn iexscan(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request = e.hand_collective(prepare_exscan(
-        e, sendbuf, recvbuf, count, datatype, op, comm,
-    )?)?;
+    *request =
+        e.hand_collective(prepare_exscan(e, sendbuf, recvbuf, count, datatype, op, comm)?.call(e))?;
     Ok(())
 }

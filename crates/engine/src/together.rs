@@ -1,0 +1,122 @@
+//! Blocking collectives of processes that share memory: each writes what it has to its own common memory, where the others read it.
+//!
+//! No message, no graph, no request: a collective is one *round* or several, and in a round a process publishes at most once and reads what
+//! others have published. So a barrier is a line written and the others' lines read, and where ranks share processors each needs one turn
+//! of a processor for it. Long data go in chunks, a round each.
+//!
+//! # Memory
+//! A communicator has a *place* in the common memory of its members, the same at all ([`places`]). In it lie
+//! [`HEADS`] lines, each a word that says which round this process has published with how many bytes, and up to
+//! [`INLINE`] bytes beside it; [`BODIES`] bodies for longer data; and a word that says up to which round this process has read
+//! all it needs. Rounds use heads and bodies in turn.
+//!
+//! # Invariants
+//! * Rounds are counted alike at all members, and only ever grow, across the communicators that use a place one after the other.
+//! * A head or body is written again only when all members have read what they need of it. A process knows that from the words that
+//!   say so; or, without looking at these, from a round in which all read from all: who has published a round is through with those before it.
+//! * Which collectives go this way depends only on what is the same at all members in a program that is right: the communicator, the
+//!   operation, the bytes.
+//! * What others wrote is checked: lengths against those that are expected, views against the stretch's end.
+//!
+//! Who calls it: `api::coll` and `api::coll_reduce`, for blocking calls. All other collectives go by graphs and messages.
+
+mod moves;
+mod places;
+mod reductions;
+mod rounds;
+
+use std::cell::Cell;
+
+use fabrics::{Fabrics, Stretch};
+use types::Result;
+
+use crate::coll::Planned;
+use crate::graphs::Plan;
+use crate::state::Engine;
+
+pub(crate) use places::{Meeting, Places};
+
+use places::Lease;
+
+/// Distance of lines that are written apart: processors fetch lines in pairs.
+const APART: usize = 128;
+const PAGE: usize = 4096;
+/// Lines to publish in: so many rounds may be under way of collectives that need not wait for all.
+const HEADS: u64 = 8;
+/// Where the word stands that says what was read.
+const READ: usize = HEADS as usize * APART;
+/// Bytes beside a head's word.
+const INLINE: usize = 56;
+/// Bytes of a body: with four of them a process's share of a communicator stays in a second-level cache.
+const BODY: usize = 32 << 10;
+/// Bodies: the writer is up to so many rounds ahead of the slowest reader.
+const BODIES: u64 = 4;
+/// Bytes of a place.
+const PLACE: usize = PAGE + BODIES as usize * BODY;
+/// Places in the common memory of a process: as many communicators are served at a time.
+const PLACES: usize = 64;
+/// Most members: all look at all, which beyond this would take longer than a tree.
+const MOST_MEMBERS: u32 = 16;
+
+const _: () = assert!(READ + APART <= PAGE && PLACES * PLACE <= Fabrics::COMMON);
+/// Bits of a head's word for the bytes, below the number of the round.
+const LENGTH_BITS: u32 = 16;
+const _: () = assert!(BODY < 1 << LENGTH_BITS);
+
+/// A communicator's place, as one member uses it.
+pub(crate) struct Together {
+    /// The members' memory, by rank.
+    members: Box<[Stretch]>,
+    me: usize,
+    /// The last round that was begun.
+    last: Cell<u64>,
+    /// All members have read what they need of the rounds up to this.
+    read: Cell<u64>,
+    lease: Lease,
+}
+
+impl Engine {
+    /// Runs a collective to its end: here if it fits, else by its graph.
+    pub(crate) fn run_planned(&self, name: &'static str, planned: Planned) -> Result<()> {
+        if let Some(way) = self.way_of(name, &planned)? {
+            self.check_whole(&planned.comm, &planned.comm.group)?;
+            return way.run(&planned.plan);
+        }
+        self.run_collective(name, planned.call(self))
+    }
+
+    /// How a collective goes here, if it does.
+    fn way_of<'a>(
+        &'a self,
+        name: &'static str,
+        planned: &'a Planned,
+    ) -> Result<Option<rounds::Way<'a>>> {
+        let Some(place) = self.meeting(name, &planned.comm)? else {
+            return Ok(None);
+        };
+        let way = rounds::Way {
+            engine: self,
+            name,
+            call: planned,
+            place,
+        };
+        Ok(way.fits(&planned.plan).then_some(way))
+    }
+}
+
+impl rounds::Way<'_> {
+    fn run(&self, plan: &Plan) -> Result<()> {
+        match plan {
+            Plan::Barrier(_) => self.barrier(),
+            Plan::Bcast(p) => self.bcast(p),
+            Plan::Gather(p) => self.gather(p),
+            Plan::Scatter(p) => self.scatter(p),
+            Plan::Allgather(p) => self.allgather(p),
+            Plan::Alltoall(p) => self.alltoall(p),
+            Plan::Reduce(p) => self.reduce(p),
+            Plan::Allreduce(p) => self.allreduce(p),
+            Plan::Scan(p) => self.scan(p, true),
+            Plan::Exscan(p) => self.scan(p, false),
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! Collectives that move data, and the barrier.
+
+use cad::{Part, allgather, alltoall, bcast, gather, scatter};
+use layout::Data;
+use types::Result;
+
+use super::BODY;
+use super::rounds::Way;
+use crate::graphs::Plan;
+
+/// Most bytes of a block that goes here; longer ones stream through the pipes, where both sides copy and the pieces are larger.
+pub(super) const MOST: u64 = 64 << 20;
+
+/// How a block is cut into chunks, a round each.
+#[derive(Clone, Copy)]
+pub(super) struct Chunks {
+    bytes: u64,
+    each: u64,
+}
+
+impl Chunks {
+    /// Chunks of at most `most` bytes, and whole elements of `element` bytes.
+    pub fn new(bytes: u64, most: usize, element: u64) -> Chunks {
+        let each = (most as u64 / element * element).max(1);
+        Chunks { bytes, each }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub fn number(&self) -> u64 {
+        self.bytes.div_ceil(self.each)
+    }
+
+    /// Where a chunk begins, and its bytes.
+    pub fn part(&self, chunk: u64) -> (u64, usize) {
+        let start = chunk * self.each;
+        (start, self.each.min(self.bytes - start) as usize)
+    }
+}
+
+/// Bytes of a block.
+fn bytes_of(part: &Part) -> Option<u64> {
+    part.count.checked_mul(part.ty.size)
+}
+
+/// Bytes of a block that both sides know, where one of them may not count.
+fn block_bytes(send: &Part, recv: &Part, counts_sent: bool) -> Option<u64> {
+    bytes_of(if counts_sent { send } else { recv })
+}
+
+impl Way<'_> {
+    /// Whether the collective goes here: the same at all members.
+    pub fn fits(&self, plan: &Plan) -> bool {
+        let bytes = match plan {
+            Plan::Barrier(_) => Some(0),
+            Plan::Bcast(p) => p.count.checked_mul(p.ty.size),
+            Plan::Gather(p) => block_bytes(&p.send, &p.recv, p.team.rank != p.root),
+            Plan::Scatter(p) => block_bytes(&p.send, &p.recv, p.team.rank == p.root),
+            Plan::Allgather(p) => bytes_of(&p.recv),
+            Plan::Alltoall(p) => bytes_of(&p.recv),
+            Plan::Reduce(p) => return self.reduces(p.count),
+            Plan::Allreduce(p) => return self.reduces(p.count),
+            Plan::Scan(p) | Plan::Exscan(p) => return self.reduces(p.count),
+        };
+        bytes.is_some_and(|bytes| bytes <= MOST)
+    }
+
+    pub fn barrier(&self) -> Result<()> {
+        let round = self.place.begin(1);
+        self.page(round, 0)?.publish();
+        self.all(round, 0)?;
+        self.place.saw_all(round);
+        Ok(())
+    }
+
+    pub fn bcast(&self, p: &bcast::Params) -> Result<()> {
+        let Some(data) = self.received(p.count) else {
+            return Ok(());
+        };
+        let chunks = Chunks::new(data.len(), BODY, 1);
+        let first = self.place.begin(chunks.number());
+        for chunk in 0..chunks.number() {
+            let (round, (from, bytes)) = (first + chunk, chunks.part(chunk));
+            if p.team.rank == p.root {
+                let page = self.page(round, bytes)?;
+                page.write(0, &data, from, bytes);
+                page.publish_only();
+            } else {
+                let theirs = self.theirs(p.root as usize, round, bytes)?;
+                theirs.read(0, &data, from, theirs.bytes);
+                self.place.say_read(round);
+            }
+        }
+        Ok(())
+    }
+
+    /// `count` elements of the receive buffer.
+    fn received(&self, count: u64) -> Option<Data> {
+        let ty = self.call.recv_type.as_ref()?;
+        Some(ty.data(self.call.recv, count))
+    }
+
+    /// The block of `rank` in the receive buffer, or the only one.
+    fn block_in(&self, part: &Part, rank: usize) -> Option<Data> {
+        let ty = self.call.recv_type.as_ref()?;
+        Some(ty.data(self.call.recv.offset(part.start(rank as u32)), part.count))
+    }
+
+    /// The same in the send buffer.
+    fn block_out(&self, part: &Part, rank: usize) -> Option<Data> {
+        let ty = self.call.send_type.as_ref()?;
+        Some(ty.data(self.call.send.offset(part.start(rank as u32)), part.count))
+    }
+
+    pub fn gather(&self, p: &gather::Params) -> Result<()> {
+        let (root, me) = (p.root as usize, p.team.rank as usize);
+        let bytes = block_bytes(&p.send, &p.recv, me != root).unwrap_or(0);
+        let chunks = Chunks::new(bytes, BODY, 1);
+        let first = self.place.begin(chunks.number());
+        if me != root {
+            let Some(data) = self.block_out(&p.send, 0) else {
+                return Ok(());
+            };
+            for chunk in 0..chunks.number() {
+                let (from, bytes) = chunks.part(chunk);
+                let page = self.page(first + chunk, bytes)?;
+                page.write(0, &data, from, bytes);
+                page.publish_only();
+            }
+            return Ok(());
+        }
+        if !p.in_place
+            && let (Some(out), Some(block)) =
+                (self.block_out(&p.send, 0), self.block_in(&p.recv, me))
+        {
+            layout::transfer(&out, &block);
+        }
+        for chunk in 0..chunks.number() {
+            let (to, bytes) = chunks.part(chunk);
+            self.read_all(&p.recv, first + chunk, to, bytes)?;
+            self.place.say_read(first + chunk);
+        }
+        Ok(())
+    }
+
+    /// Reads what each of the others has published in a round to its block.
+    fn read_all(&self, recv: &Part, round: u64, to: u64, bytes: usize) -> Result<()> {
+        for rank in self.place.others() {
+            let theirs = self.theirs(rank, round, bytes)?;
+            if let Some(block) = self.block_in(recv, rank) {
+                theirs.read(0, &block, to, theirs.bytes);
+            }
+        }
+        Ok(())
+    }
+
+    pub fn scatter(&self, p: &scatter::Params) -> Result<()> {
+        let (root, me, size) = (p.root as usize, p.team.rank as usize, self.place.size());
+        let bytes = block_bytes(&p.send, &p.recv, me == root).unwrap_or(0);
+        let chunks = Chunks::new(bytes, BODY / size, 1);
+        let first = self.place.begin(chunks.number());
+        if me == root {
+            for chunk in 0..chunks.number() {
+                let (from, bytes) = chunks.part(chunk);
+                let page = self.page(first + chunk, bytes * size)?;
+                for rank in self.place.others() {
+                    if let Some(block) = self.block_out(&p.send, rank) {
+                        page.write(rank * bytes, &block, from, bytes);
+                    }
+                }
+                page.publish_only();
+            }
+            if !p.in_place
+                && let (Some(out), Some(block)) =
+                    (self.block_out(&p.send, me), self.block_in(&p.recv, 0))
+            {
+                layout::transfer(&out, &block);
+            }
+            return Ok(());
+        }
+        let Some(data) = self.block_in(&p.recv, 0) else {
+            return Ok(());
+        };
+        for chunk in 0..chunks.number() {
+            let (to, bytes) = chunks.part(chunk);
+            let theirs = self.theirs_of(root, first + chunk, bytes * size)?;
+            theirs.read(me * bytes, &data, to, bytes);
+            self.place.say_read(first + chunk);
+        }
+        Ok(())
+    }
+
+    /// Rounds in which everybody publishes and reads from everybody: the next one is published before the last is read, so that both
+    /// sides are busy at once.
+    pub(super) fn exchange(
+        &self,
+        rounds: u64,
+        put: impl Fn(u64, u64) -> Result<()>,
+        take: impl Fn(u64, u64) -> Result<()>,
+    ) -> Result<()> {
+        let first = self.place.begin(rounds);
+        if rounds > 0 {
+            put(0, first)?;
+        }
+        for chunk in 0..rounds {
+            let round = first + chunk;
+            if chunk + 1 < rounds {
+                put(chunk + 1, round + 1)?;
+            }
+            take(chunk, round)?;
+            self.place.saw_all(round);
+        }
+        Ok(())
+    }
+
+    pub fn allgather(&self, p: &allgather::Params) -> Result<()> {
+        let me = p.team.rank as usize;
+        let mine = match p.in_place {
+            true => self.block_in(&p.recv, me),
+            false => self.block_out(&p.send, 0),
+        };
+        let Some(mine) = mine else { return Ok(()) };
+        let chunks = Chunks::new(bytes_of(&p.recv).unwrap_or(0), BODY, 1);
+        let put = |chunk, round| {
+            let (from, bytes) = chunks.part(chunk);
+            let page = self.page(round, bytes)?;
+            page.write(0, &mine, from, bytes);
+            page.publish();
+            Ok(())
+        };
+        let take = |chunk, round| {
+            let (to, bytes) = chunks.part(chunk);
+            self.read_all(&p.recv, round, to, bytes)
+        };
+        self.exchange(chunks.number(), put, take)?;
+        if !p.in_place
+            && let Some(block) = self.block_in(&p.recv, me)
+        {
+            layout::transfer(&mine, &block);
+        }
+        Ok(())
+    }
+
+    pub fn alltoall(&self, p: &alltoall::Params) -> Result<()> {
+        let (me, size) = (p.team.rank as usize, self.place.size());
+        let out = |rank| match p.in_place {
+            true => self.block_in(&p.recv, rank),
+            false => self.block_out(&p.send, rank),
+        };
+        let chunks = Chunks::new(bytes_of(&p.recv).unwrap_or(0), BODY / size, 1);
+        let put = |chunk, round| {
+            let (from, bytes) = chunks.part(chunk);
+            let page = self.page(round, bytes * size)?;
+            for rank in self.place.others() {
+                if let Some(block) = out(rank) {
+                    page.write(rank * bytes, &block, from, bytes);
+                }
+            }
+            page.publish();
+            Ok(())
+        };
+        let take = |chunk, round| {
+            let (to, bytes) = chunks.part(chunk);
+            for rank in self.place.others() {
+                let theirs = self.theirs_of(rank, round, bytes * size)?;
+                if let Some(block) = self.block_in(&p.recv, rank) {
+                    theirs.read(me * bytes, &block, to, bytes);
+                }
+            }
+            Ok(())
+        };
+        self.exchange(chunks.number(), put, take)?;
+        if !p.in_place
+            && let (Some(mine), Some(block)) = (out(me), self.block_in(&p.recv, me))
+        {
+            layout::transfer(&mine, &block);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_cover_a_block() {
+        for (bytes, most, element) in [
+            (0, 8, 1),
+            (1, 8, 1),
+            (8, 8, 1),
+            (9, 8, 1),
+            (100, 10, 4),
+            (96, 20, 16),
+        ] {
+            let chunks = Chunks::new(bytes, most, element);
+            let mut next = 0;
+            for chunk in 0..chunks.number() {
+                let (start, part) = chunks.part(chunk);
+                assert_eq!(start, next);
+                assert!((1..=most).contains(&part) && start % element == 0);
+                next += part as u64;
+            }
+            assert_eq!(next, bytes);
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Collectives that compute, with the standard's operations on types whose elements lie side by side.
+//!
+//! # Order
+//! Operands are combined from the highest rank down, whoever does it, so all get the same bits, and in every run the same.
+
+use boundary::UserBuf;
+use cad::{allreduce, reduce, scan};
+use layout::Data;
+use op::Kernel;
+use types::Result;
+
+use super::BODY;
+use super::moves::{Chunks, MOST};
+use super::rounds::Way;
+use crate::ops::Op;
+
+/// From so many bytes of all members together on, each combines a part of the vector for all, which takes a second round.
+const PARTED: usize = 16 << 10;
+
+/// The operands of a reduction, and where its result goes.
+struct Vector {
+    kernel: Kernel,
+    /// Bytes of an element.
+    element: usize,
+    /// This process's operand,
+    from: UserBuf,
+    /// and whether the result overwrites it.
+    in_place: bool,
+    to: UserBuf,
+    chunks: Chunks,
+}
+
+/// A part of a chunk.
+#[derive(Clone, Copy)]
+struct Span {
+    /// Where the chunk begins in the vector,
+    start: u64,
+    /// its bytes,
+    bytes: usize,
+    /// and where in it the part begins and ends.
+    low: usize,
+    high: usize,
+}
+
+impl Span {
+    fn whole((start, bytes): (u64, usize)) -> Span {
+        Span {
+            start,
+            bytes,
+            low: 0,
+            high: bytes,
+        }
+    }
+
+    /// The part that one of `members` combines for all.
+    fn part(self, rank: usize, members: usize, element: usize) -> Span {
+        let each = (self.bytes / element).div_ceil(members) * element;
+        Span {
+            low: (rank * each).min(self.bytes),
+            high: ((rank + 1) * each).min(self.bytes),
+            ..self
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.high - self.low
+    }
+
+    /// Where it lies in a vector at `buf`.
+    fn of(&self, buf: UserBuf) -> UserBuf {
+        buf.offset(self.start as i64 + self.low as i64)
+    }
+}
+
+impl Way<'_> {
+    /// Whether a reduction of `count` elements goes here.
+    pub fn reduces(&self, count: u64) -> bool {
+        let bytes = |size: u64| size.checked_mul(count).is_some_and(|n| n <= MOST);
+        let ty = self.call.recv_type.as_ref();
+        ty.is_some_and(|ty| ty.is_dense() && bytes(ty.size())) && self.kernel().is_some()
+    }
+
+    fn kernel(&self) -> Option<Kernel> {
+        match self.call.op.as_deref()? {
+            Op::Builtin(builtin) => {
+                op::kernel(*builtin, self.call.recv_type.as_ref()?.basic()?.elem)
+            }
+            Op::User { .. } => None,
+        }
+    }
+
+    /// The operands of `count` elements, if it has some.
+    fn vector(&self, count: u64, in_place: bool) -> Option<Vector> {
+        let element = self.call.recv_type.as_ref()?.size();
+        let to = self.call.recv;
+        let vector = Vector {
+            kernel: self.kernel()?,
+            element: element as usize,
+            from: if in_place { to } else { self.call.send },
+            in_place,
+            to,
+            chunks: Chunks::new(count * element, BODY, element),
+        };
+        (count > 0).then_some(vector)
+    }
+
+    /// Writes this process's part of a chunk for a round.
+    fn put(&self, v: &Vector, round: u64, span: Span) -> Result<super::rounds::Page<'_>> {
+        let page = self.page(round, span.bytes)?;
+        page.write(
+            0,
+            &Data::bytes(v.from, v.chunks.bytes()),
+            span.start,
+            span.bytes,
+        );
+        Ok(page)
+    }
+
+    /// Waits for what the first `ranks` ranks, but this one, have published in a round.
+    fn wait_for(&self, ranks: usize, round: u64, bytes: usize) -> Result<()> {
+        let below = |&rank: &usize| rank < ranks;
+        for rank in self.place.others().filter(below) {
+            self.theirs_of(rank, round, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Combines what the first `ranks` ranks have of a part of what they have published in a round.
+    fn combine(&self, v: &Vector, ranks: usize, round: u64, span: Span, to: UserBuf) {
+        let me = self.place.rank();
+        let operand = |rank| match rank == me && !v.in_place {
+            true => span.of(v.from),
+            false => self
+                .published_by(rank, round, span.bytes)
+                .memory(span.low, span.len()),
+        };
+        let count = (span.len() / v.element) as u64;
+        let mut ranks = (0..ranks).rev();
+        if let Some(highest) = ranks.next() {
+            to.copy_from(operand(highest), span.len());
+        }
+        ranks.for_each(|rank| v.kernel.apply(operand(rank), to, count));
+    }
+
+    /// Whether each member combines a part for all.
+    fn is_parted(&self, span: Span) -> bool {
+        let members = self.place.size();
+        members > 2 && span.bytes * members >= PARTED
+    }
+
+    pub fn allreduce(&self, p: &allreduce::Params) -> Result<()> {
+        let Some(v) = self.vector(p.count, p.in_place) else {
+            return Ok(());
+        };
+        if self.is_parted(Span::whole(v.chunks.part(0))) {
+            return self.allreduce_parted(&v);
+        }
+        let all = self.place.size();
+        let put = |chunk, round| {
+            let page = self.put(&v, round, Span::whole(v.chunks.part(chunk)))?;
+            page.publish();
+            Ok(())
+        };
+        let take = |chunk, round| {
+            let span = Span::whole(v.chunks.part(chunk));
+            self.wait_for(all, round, span.bytes)?;
+            self.combine(&v, all, round, span, span.of(v.to));
+            Ok(())
+        };
+        self.exchange(v.chunks.number(), put, take)
+    }
+
+    /// Publishes a chunk and waits for the others': the part that this process combines.
+    fn share(&self, v: &Vector, round: u64, span: Span) -> Result<Span> {
+        self.put(v, round, span)?.publish();
+        self.wait_for(self.place.size(), round, span.bytes)?;
+        Ok(self.part_of(v, span, self.place.rank()))
+    }
+
+    fn part_of(&self, v: &Vector, span: Span, rank: usize) -> Span {
+        span.part(rank, self.place.size(), v.element)
+    }
+
+    fn allreduce_parted(&self, v: &Vector) -> Result<()> {
+        let first = self.place.begin(2 * v.chunks.number());
+        for chunk in 0..v.chunks.number() {
+            let (round, span) = (first + 2 * chunk, Span::whole(v.chunks.part(chunk)));
+            let mine = self.share(v, round, span)?;
+            self.combine(v, self.place.size(), round, mine, mine.of(v.to));
+            self.place.saw_all(round);
+            let page = self.page(round + 1, mine.len())?;
+            page.write(
+                0,
+                &Data::bytes(mine.of(v.to), mine.len() as u64),
+                0,
+                mine.len(),
+            );
+            page.publish();
+            self.read_parts(v, round + 1, span)?;
+            self.place.saw_all(round + 1);
+        }
+        Ok(())
+    }
+
+    /// Reads the parts that the others have combined.
+    fn read_parts(&self, v: &Vector, round: u64, span: Span) -> Result<()> {
+        for rank in self.place.others() {
+            let part = self.part_of(v, span, rank);
+            let theirs = self.theirs_of(rank, round, part.len())?;
+            let to = Data::bytes(part.of(v.to), part.len() as u64);
+            theirs.read(0, &to, 0, part.len());
+        }
+        Ok(())
+    }
+
+    pub fn reduce(&self, p: &reduce::Params) -> Result<()> {
+        let Some(v) = self.vector(p.count, p.in_place) else {
+            return Ok(());
+        };
+        let at_root = p.team.rank == p.root;
+        if self.is_parted(Span::whole(v.chunks.part(0))) {
+            return self.reduce_parted(&v, at_root);
+        }
+        let (all, first) = (self.place.size(), self.place.begin(v.chunks.number()));
+        for chunk in 0..v.chunks.number() {
+            let (round, span) = (first + chunk, Span::whole(v.chunks.part(chunk)));
+            if !at_root {
+                self.put(&v, round, span)?.publish_only();
+                continue;
+            }
+            if v.in_place {
+                // Nobody reads that but this process, after the result has begun to take its place.
+                self.put(&v, round, span)?;
+            }
+            self.wait_for(all, round, span.bytes)?;
+            self.combine(&v, all, round, span, span.of(v.to));
+            self.place.say_read(round);
+        }
+        Ok(())
+    }
+
+    fn reduce_parted(&self, v: &Vector, at_root: bool) -> Result<()> {
+        let all = self.place.size();
+        let first = self.place.begin(2 * v.chunks.number());
+        for chunk in 0..v.chunks.number() {
+            let (round, span) = (first + 2 * chunk, Span::whole(v.chunks.part(chunk)));
+            let mine = self.share(v, round, span)?;
+            if at_root {
+                self.combine(v, all, round, mine, mine.of(v.to));
+                self.place.saw_all(round);
+                self.read_parts(v, round + 1, span)?;
+                self.place.say_read(round + 1);
+            } else {
+                let page = self.page(round + 1, mine.len())?;
+                self.combine(v, all, round, mine, page.memory());
+                self.place.saw_all(round);
+                page.publish_only();
+            }
+        }
+        Ok(())
+    }
+
+    /// A scan, with this process's own operand or without.
+    pub fn scan(&self, p: &scan::Params, inclusive: bool) -> Result<()> {
+        let Some(v) = self.vector(p.count, p.in_place) else {
+            return Ok(());
+        };
+        let ranks = self.place.rank() + usize::from(inclusive);
+        let first = self.place.begin(v.chunks.number());
+        for chunk in 0..v.chunks.number() {
+            let (round, span) = (first + chunk, Span::whole(v.chunks.part(chunk)));
+            self.put(&v, round, span)?.publish();
+            self.wait_for(ranks, round, span.bytes)?;
+            self.combine(&v, ranks, round, span, span.of(v.to));
+            self.place.say_read(round);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cover_a_chunk() {
+        for (bytes, members, element) in [(8, 3, 8), (24, 3, 8), (100, 7, 4), (32, 16, 16)] {
+            let whole = Span::whole((64, bytes));
+            let mut next = 0;
+            for rank in 0..members {
+                let part = whole.part(rank, members, element);
+                assert_eq!(part.low.min(bytes), next);
+                assert!(part.len().is_multiple_of(element));
+                next = part.high;
+            }
+            assert_eq!(next, bytes);
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Rounds: publishing, waiting for what others publish, and saying what was read.
+
+use boundary::UserBuf;
+use fabrics::Stretch;
+use layout::Data;
+use mtmi::slot::Slots;
+use types::{Result, consts, fault};
+
+use super::{APART, BODIES, BODY, HEADS, INLINE, LENGTH_BITS, PAGE, READ, Together};
+use crate::coll::Planned;
+use crate::state::Engine;
+use crate::wait::Waiting;
+
+/// Times that a rank gives way to others who share its processor before it makes progress for everybody: one is enough where all of
+/// them wait for nothing else.
+const GIVES_WAY: u32 = 4;
+
+impl Together {
+    pub(super) fn own(&self) -> &Stretch {
+        &self.members[self.me]
+    }
+
+    pub(super) fn rank(&self) -> usize {
+        self.me
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    /// The ranks of the others, from the next one on.
+    pub(super) fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let (me, size) = (self.me, self.size());
+        (me + 1..size).chain(0..me)
+    }
+
+    /// Begins so many rounds: the number of the first.
+    pub(super) fn begin(&self, rounds: u64) -> u64 {
+        let first = self.last.get() + 1;
+        self.last.set(self.last.get() + rounds);
+        first
+    }
+
+    fn head(round: u64) -> usize {
+        (round % HEADS) as usize * APART
+    }
+
+    /// Where the bytes of a round lie that has so many.
+    fn data_at(round: u64, bytes: usize) -> usize {
+        match bytes {
+            ..=INLINE => Self::head(round) + 8,
+            _ => PAGE + (round % BODIES) as usize * BODY,
+        }
+    }
+
+    /// How many bytes a member has published in a round, if it has.
+    #[inline(always)]
+    fn published(&self, rank: usize, round: u64) -> Option<usize> {
+        let word = self.members[rank].load(Self::head(round));
+        let length = word & ((1 << LENGTH_BITS) - 1);
+        (word >> LENGTH_BITS >= round).then_some(length as usize)
+    }
+
+    /// The rounds that everybody must have read before one can be written that has so many bytes.
+    fn due(round: u64, bytes: usize) -> u64 {
+        let ahead = if bytes <= INLINE { HEADS } else { BODIES };
+        round.saturating_sub(ahead)
+    }
+
+    fn ring_others(&self) {
+        for rank in self.others() {
+            self.members[rank].ring();
+        }
+    }
+
+    /// Says that this process is through with all rounds up to this.
+    pub(super) fn say_read(&self, round: u64) {
+        self.own().store(READ, round);
+        self.ring_others();
+    }
+
+    /// This process has seen all others publish a round in which everybody reads from everybody: they are through with the one before.
+    pub(super) fn saw_all(&self, round: u64) {
+        self.read.set(self.read.get().max(round - 1));
+    }
+}
+
+/// A collective on its way here.
+#[derive(Clone, Copy)]
+pub(super) struct Way<'a> {
+    pub engine: &'a Engine,
+    pub name: &'static str,
+    pub call: &'a Planned,
+    pub place: &'a Together,
+}
+
+/// What a process publishes in a round, of which a number of bytes was written before.
+#[derive(Clone, Copy)]
+pub(super) struct Page<'a> {
+    place: &'a Together,
+    round: u64,
+    bytes: usize,
+}
+
+impl Page<'_> {
+    /// Writes `bytes` packed bytes from byte `from` of `data` on, `at` bytes into the page.
+    #[inline]
+    pub fn write(&self, at: usize, data: &Data, from: u64, bytes: usize) {
+        let at = Together::data_at(self.round, self.bytes) + at;
+        let own = self.place.own();
+        if let Some((buf, _)) = data.contiguous() {
+            return own.write(at, buf.offset(from as i64), bytes);
+        }
+        let mut reader = data.reader();
+        reader.seek(from);
+        let mut done = 0;
+        while let Some((buf, run)) = reader.next_run(bytes - done) {
+            own.write(at + done, buf, run);
+            done += run;
+        }
+    }
+
+    /// Its memory, for this process to write.
+    pub fn memory(&self) -> UserBuf {
+        let at = Together::data_at(self.round, self.bytes);
+        memory(self.place.own(), at, self.bytes)
+    }
+
+    /// Shows it to the others.
+    #[inline]
+    pub fn publish(self) {
+        let own = self.place.own();
+        let word = self.round << LENGTH_BITS | self.bytes as u64;
+        own.store(Together::head(self.round), word);
+        self.place.ring_others();
+        // The next one's line is fetched from those who read it last while this round goes on.
+        own.claim(Together::head(self.round + 1));
+    }
+
+    /// Shows it to the others in a round in which this process reads nothing.
+    pub fn publish_only(self) {
+        self.place.own().store(READ, self.round);
+        self.publish();
+    }
+}
+
+/// Part of a round's bytes, of which there are no more than [`BODY`].
+fn memory(of: &Stretch, at: usize, bytes: usize) -> UserBuf {
+    of.memory(at, bytes).expect("a round's bytes lie inside")
+}
+
+/// What another has published in a round.
+#[derive(Clone, Copy)]
+pub(super) struct Theirs<'a> {
+    from: &'a Stretch,
+    at: usize,
+    pub bytes: usize,
+}
+
+impl Theirs<'_> {
+    /// Reads `bytes` bytes, `at` bytes into it, to where byte `to` of `data` and those behind it lie.
+    #[inline]
+    pub fn read(&self, at: usize, data: &Data, to: u64, bytes: usize) {
+        let at = self.at + at;
+        if let Some((buf, _)) = data.contiguous() {
+            return self.from.read(at, buf.offset(to as i64), bytes);
+        }
+        let mut writer = data.writer();
+        writer.seek(to);
+        let mut done = 0;
+        while let Some((buf, run)) = writer.next_run(bytes - done) {
+            self.from.read(at + done, buf, run);
+            done += run;
+        }
+    }
+
+    /// `bytes` bytes of it as memory that is read at once.
+    #[inline]
+    pub fn memory(&self, at: usize, bytes: usize) -> UserBuf {
+        memory(self.from, self.at + at, bytes)
+    }
+}
+
+impl<'a> Way<'a> {
+    fn waiting(&self, rank: Option<usize>, bytes: usize) -> Waiting {
+        Waiting {
+            call: self.name,
+            peer: rank.map_or(consts::UNDEFINED, |rank| rank as i32),
+            tag: consts::UNDEFINED,
+            bytes: bytes as u64,
+            context: self.call.comm.context(),
+        }
+    }
+
+    /// Waits until nobody is `missing`: a rank that is waited for.
+    #[inline(always)]
+    fn wait(&self, bytes: usize, mut missing: impl FnMut() -> Option<usize>) -> Result<()> {
+        if missing().is_none() {
+            return Ok(());
+        }
+        for _ in 0..self.engine.looks_at_once() {
+            if missing().is_none() {
+                return Ok(());
+            }
+        }
+        self.wait_long(bytes, missing)
+    }
+
+    #[inline(never)]
+    fn wait_long(&self, bytes: usize, mut missing: impl FnMut() -> Option<usize>) -> Result<()> {
+        let engine = self.engine;
+        let shared = engine.transport(Slots::patience).gives_way_at_once();
+        if shared && !engine.is_threaded() {
+            for _ in 0..GIVES_WAY {
+                engine.transport(Slots::give_way);
+                if missing().is_none() {
+                    return Ok(());
+                }
+            }
+        }
+        let Some(rank) = missing() else {
+            return Ok(());
+        };
+        let gone = engine.wait_on(
+            || self.waiting(Some(rank), bytes),
+            None,
+            |_| match missing() {
+                None => Some(None),
+                Some(rank) => self.gone(rank).map(Some),
+            },
+        );
+        match gone.flatten() {
+            None => Ok(()),
+            Some(rank) => Err(engine.lost_rank(&self.call.comm, rank as i32)),
+        }
+    }
+
+    /// The rank because of which it is in vain to wait for `rank`.
+    #[inline]
+    fn gone(&self, rank: usize) -> Option<u32> {
+        match self.engine.has_lost_any() {
+            true => self.engine.gone_for(&self.call.comm, rank as u32),
+            false => None,
+        }
+    }
+
+    /// Waits until a page with so many bytes may be written.
+    #[inline]
+    pub fn page(&self, round: u64, bytes: usize) -> Result<Page<'a>> {
+        let place = self.place;
+        let due = Together::due(round, bytes);
+        if place.read.get() < due {
+            self.wait_for_readers(due)?;
+        }
+        Ok(Page {
+            place,
+            round,
+            bytes,
+        })
+    }
+
+    #[cold]
+    fn wait_for_readers(&self, due: u64) -> Result<()> {
+        let place = self.place;
+        let read = |rank: usize| place.members[rank].load(READ);
+        let missing = || place.others().find(|&rank| read(rank) < due);
+        self.wait(0, missing)?;
+        let all = place.others().map(read).min().unwrap_or(due);
+        place.read.set(place.read.get().max(all));
+        Ok(())
+    }
+
+    /// Waits until `rank` has published a round, of at most `most` bytes.
+    #[inline]
+    pub fn theirs(&self, rank: usize, round: u64, most: usize) -> Result<Theirs<'a>> {
+        let place = self.place;
+        let missing = || match place.published(rank, round) {
+            Some(_) => None,
+            None => Some(rank),
+        };
+        self.wait(most, missing)?;
+        let bytes = place.published(rank, round).unwrap_or(0);
+        if bytes > most {
+            return Err(self.mismatch(rank, bytes, most));
+        }
+        Ok(self.published_by(rank, round, bytes))
+    }
+
+    /// The same of exactly `bytes` bytes.
+    #[inline]
+    pub fn theirs_of(&self, rank: usize, round: u64, bytes: usize) -> Result<Theirs<'a>> {
+        let theirs = self.theirs(rank, round, bytes)?;
+        match theirs.bytes == bytes {
+            true => Ok(theirs),
+            false => Err(self.mismatch(rank, theirs.bytes, bytes)),
+        }
+    }
+
+    /// What a member, this process too, has published in a round that was waited for.
+    pub fn published_by(&self, rank: usize, round: u64, bytes: usize) -> Theirs<'a> {
+        Theirs {
+            from: &self.place.members[rank],
+            at: Together::data_at(round, bytes),
+            bytes,
+        }
+    }
+
+    /// Waits until all have published a round.
+    #[inline(always)]
+    pub fn all(&self, round: u64, bytes: usize) -> Result<()> {
+        let place = self.place;
+        let mut others = place.others();
+        let mut next = others.next();
+        self.wait(bytes, || {
+            while let Some(rank) = next {
+                if place.published(rank, round).is_none() {
+                    return Some(rank);
+                }
+                next = others.next();
+            }
+            None
+        })
+    }
+
+    #[cold]
+    fn mismatch(&self, rank: usize, theirs: usize, ours: usize) -> Box<types::Fault> {
+        let text = format!("rank {rank} has {theirs} bytes where this one has {ours}");
+        fault(consts::ERR_TRUNCATE, text)
+    }
+}
