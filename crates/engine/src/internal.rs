@@ -226,7 +226,7 @@ impl Engine {
     }
 }
 
-fn own_memory(bytes: usize) -> Result<AlignedBuf> {
+pub(crate) fn own_memory(bytes: usize) -> Result<AlignedBuf> {
     AlignedBuf::new(bytes)
         .ok_or_else(|| fault(consts::ERR_NO_MEM, format!("no memory for {bytes} bytes")))
 }

@@ -2,7 +2,7 @@
 //!
 //! No message, no graph, no request: a collective is one *round* or several, and in a round a process publishes at most once and reads what
 //! others have published. So a barrier is a line written and the others' lines read, and where ranks share processors each needs one turn
-//! of a processor for it. Long data go in chunks, a round each.
+//! of a processor for it. Longer data go in chunks, a round each; long ones are read where they lie, if the system allows it ([`direct`]).
 //!
 //! # Memory
 //! A communicator has a *place* in the common memory of its members, the same at all ([`places`]). In it lie
@@ -20,6 +20,7 @@
 //!
 //! Who calls it: `api::coll` and `api::coll_reduce`, for blocking calls. All other collectives go by graphs and messages.
 
+mod direct;
 mod moves;
 mod places;
 mod reductions;
@@ -27,7 +28,8 @@ mod rounds;
 
 use std::cell::Cell;
 
-use fabrics::{Fabrics, Stretch};
+use boundary::AlignedBuf;
+use fabrics::{Fabrics, Foreign, Stretch};
 use types::Result;
 
 use crate::coll::Planned;
@@ -67,11 +69,15 @@ const _: () = assert!(BODY < 1 << LENGTH_BITS);
 pub(crate) struct Together {
     /// The members' memory, by rank.
     members: Box<[Stretch]>,
+    /// Their other memory, if all may read it.
+    foreign: Option<Box<[Foreign]>>,
     me: usize,
     /// The last round that was begun.
     last: Cell<u64>,
     /// All members have read what they need of the rounds up to this.
     read: Cell<u64>,
+    /// Memory for what is combined and not kept.
+    scratch: Cell<AlignedBuf>,
     lease: Lease,
 }
 

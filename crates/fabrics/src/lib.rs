@@ -27,6 +27,6 @@ mod start;
 
 pub use routes::Fabrics;
 pub use selection::Selection;
-pub use shm::{AtOnce, Port, Ports, Stretch};
+pub use shm::{AtOnce, Foreign, Port, Ports, Stretch};
 pub use sleep::{Armed, Sleeper};
 pub use start::{Place, StartError};

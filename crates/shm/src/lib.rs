@@ -28,6 +28,7 @@ mod boards;
 mod connect;
 mod fabric;
 mod failure;
+mod foreign;
 #[cfg(test)]
 mod hostile_tests;
 mod incoming;
@@ -56,6 +57,7 @@ mod waiting;
 mod wire;
 
 pub use connect::{Config, InitError, VERSION};
+pub use foreign::Foreign;
 pub use port::{AtOnce, Port, Ports};
 pub use state::Shm;
 pub use stretch::Stretch;

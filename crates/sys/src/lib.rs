@@ -15,6 +15,7 @@ pub mod copy;
 pub mod cpus;
 pub mod door;
 pub mod doorbell;
+pub mod foreign;
 pub mod knock;
 pub mod lock;
 pub mod memfd;

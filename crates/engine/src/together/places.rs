@@ -6,16 +6,20 @@
 //!
 //! A place comes back when a member gives its communicator up; it is free there when all members have read what this one wrote,
 //! which is sure when they have given it up too.
+//!
+//! With the same messages they find out whether the system lets each read all the others' memory ([`super::direct`]).
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
-use fabrics::Stretch;
+use boundary::UserBuf;
+use fabrics::{Foreign, Stretch};
 use mtmi::Endpoint;
 use types::Result;
 
 use super::{MOST_MEMBERS, PLACE, PLACES, READ, Together};
 use crate::comm::Comm;
+use crate::internal::own_memory;
 use crate::state::Engine;
 
 /// Blocking collectives of a communicator before its members agree on a place: one that is used once needs none.
@@ -101,24 +105,64 @@ pub(crate) struct Meeting {
     place: OnceCell<Together>,
 }
 
-/// What a member says: the places that are free, and the highest round.
-type Offer = [u8; 16];
+/// What a member says.
+#[derive(Clone, Copy)]
+struct Offer {
+    /// The places that are free at it, and the highest round that it has seen.
+    free: u64,
+    highest: u64,
+    /// A proof that its memory can be read: its number, and where in its memory a token lies.
+    pid: i32,
+    at: u64,
+    token: u64,
+}
 
-fn offer(free: u64, highest: u64) -> Offer {
-    let mut offer = [0; 16];
-    offer[..8].copy_from_slice(&free.to_le_bytes());
-    offer[8..].copy_from_slice(&highest.to_le_bytes());
-    offer
+impl Offer {
+    const BYTES: usize = 40;
+
+    fn to_bytes(self) -> [u8; Offer::BYTES] {
+        let words = [
+            self.free,
+            self.highest,
+            self.pid as u64,
+            self.at,
+            self.token,
+        ];
+        let mut bytes = [0; Offer::BYTES];
+        for (out, word) in bytes.chunks_exact_mut(8).zip(words) {
+            out.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Offer {
+        let word = |i: usize| {
+            bytes[8 * i..8 * i + 8]
+                .iter()
+                .rev()
+                .fold(0, |w, &b| w << 8 | u64::from(b))
+        };
+        Offer {
+            free: word(0),
+            highest: word(1),
+            pid: word(2) as i32,
+            at: word(3),
+            token: word(4),
+        }
+    }
+
+    /// Whether its token is found there.
+    fn is_true(&self) -> bool {
+        let mut token = [0; 8];
+        let read = Foreign::new(self.pid).read(self.at, UserBuf::of_array(&mut token), 8);
+        read.is_ok() && u64::from_le_bytes(token) == self.token
+    }
 }
 
 /// The place and the highest round that follow from the members' offers, if any place is free at all.
-fn agreed(offers: &[u8]) -> Option<(u32, u64)> {
-    let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |w, &b| w << 8 | u64::from(b));
-    let (mut free, mut highest) = (u64::MAX, 0);
-    for offer in offers.chunks_exact(16) {
-        free &= word(&offer[..8]);
-        highest = highest.max(word(&offer[8..]));
-    }
+fn agreed(offers: &[Offer]) -> Option<(u32, u64)> {
+    let free = offers.iter().fold(u64::MAX, |all, o| all & o.free);
+    let highest = offers.iter().map(|o| o.highest).max().unwrap_or(0);
     (free != 0 && highest < MOST_ROUNDS).then(|| (free.trailing_zeros(), highest))
 }
 
@@ -173,28 +217,53 @@ impl Engine {
         // Two agreements at a time might choose the same: to the second nothing is free.
         let alone = !places.agreeing.replace(true);
         let free = if alone { places.free() } else { 0 };
-        let mut offers = vec![0; comm.size() as usize * size_of::<Offer>()];
-        let mine = offer(free, places.highest.get());
-        let heard = self.internal_allgather_in(name, comm, &mine, &mut offers);
+        let agreed = self.agree_on(name, comm, free);
         if alone {
             places.agreeing.set(false);
         }
-        heard?;
-        let Some((place, highest)) = agreed(&offers) else {
-            return Ok(None);
+        agreed
+    }
+
+    fn agree_on(&self, name: &'static str, comm: &Rc<Comm>, free: u64) -> Result<Option<Together>> {
+        let places = self.places.clone();
+        let mut memory = own_memory(8)?;
+        let token = sys::clock::cycles() ^ u64::from(std::process::id()) << 32;
+        memory.buf().write(&token.to_le_bytes());
+        let mine = Offer {
+            free,
+            highest: places.highest.get(),
+            pid: std::process::id() as i32,
+            at: memory.buf().addr() as u64,
+            token,
         };
-        let members = comm.group.members().iter();
-        let members: Option<Box<[Stretch]>> = members.map(|&m| self.stretch_of(m, place)).collect();
-        let Some(members) = members else {
+        let mut bytes = vec![0; comm.size() as usize * Offer::BYTES];
+        self.internal_allgather_in(name, comm, &mine.to_bytes(), &mut bytes)?;
+        let offers: Vec<Offer> = bytes
+            .chunks_exact(Offer::BYTES)
+            .map(Offer::from_bytes)
+            .collect();
+        let Some((place, highest)) = agreed(&offers) else {
             return Ok(None);
         };
         places.taken.set(places.taken.get() | 1 << place);
         places.saw(highest);
-        Ok(Some(Together {
+        // All members are asked, and none reads a token after its process has heard from all.
+        let readable = offers.iter().all(Offer::is_true);
+        let mut all = vec![0; comm.size() as usize];
+        self.internal_allgather_in(name, comm, &[u8::from(readable)], &mut all)?;
+        let foreign = all.iter().all(|&readable| readable == 1).then(|| {
+            let pids = offers.iter().map(|offer| Foreign::new(offer.pid));
+            pids.collect()
+        });
+        let members = comm.group.members().iter();
+        let members: Option<Box<[Stretch]>> = members.map(|&m| self.stretch_of(m, place)).collect();
+        Ok(members.map(|members| Together {
             members,
+            foreign,
             me: comm.rank as usize,
             last: Cell::new(highest),
             read: Cell::new(highest),
+            scratch: Cell::default(),
             lease: Lease { place, places },
         }))
     }
@@ -204,14 +273,30 @@ impl Engine {
 mod tests {
     use super::*;
 
+    fn offer(free: u64, highest: u64) -> Offer {
+        Offer {
+            free,
+            highest,
+            pid: -7,
+            at: 3 << 40,
+            token: u64::MAX - 5,
+        }
+    }
+
     #[test]
     fn the_lowest_place_that_is_free_at_all() {
         let offers = [offer(0b1100, 7), offer(0b0110, 9), offer(u64::MAX, 0)];
-        assert_eq!(agreed(&offers.concat()), Some((2, 9)));
-        let offers = [offer(0b1000, 7), offer(0b0110, 9)];
-        assert_eq!(agreed(&offers.concat()), None);
-        let offers = [offer(1, MOST_ROUNDS), offer(1, 9)];
-        assert_eq!(agreed(&offers.concat()), None);
+        assert_eq!(agreed(&offers), Some((2, 9)));
+        assert_eq!(agreed(&[offer(0b1000, 7), offer(0b0110, 9)]), None);
+        assert_eq!(agreed(&[offer(1, MOST_ROUNDS), offer(1, 9)]), None);
+    }
+
+    #[test]
+    fn offers_travel_as_bytes() {
+        let there = Offer::from_bytes(&offer(1 << 63, 5).to_bytes());
+        assert_eq!((there.free, there.highest, there.pid), (1 << 63, 5, -7));
+        assert_eq!((there.at, there.token), (3 << 40, u64::MAX - 5));
+        assert!(!there.is_true());
     }
 
     #[test]

@@ -18,28 +18,35 @@ use crate::ops::Op;
 const PARTED: usize = 16 << 10;
 
 /// The operands of a reduction, and where its result goes.
-struct Vector {
-    kernel: Kernel,
+pub(super) struct Vector {
+    pub kernel: Kernel,
     /// Bytes of an element.
-    element: usize,
+    pub element: usize,
     /// This process's operand,
-    from: UserBuf,
+    pub from: UserBuf,
     /// and whether the result overwrites it.
     in_place: bool,
-    to: UserBuf,
+    pub to: UserBuf,
     chunks: Chunks,
 }
 
-/// A part of a chunk.
+impl Vector {
+    /// All of it.
+    pub fn whole(&self) -> Span {
+        Span::whole((0, self.chunks.bytes() as usize))
+    }
+}
+
+/// A part of a chunk, or of a whole vector.
 #[derive(Clone, Copy)]
-struct Span {
+pub(super) struct Span {
     /// Where the chunk begins in the vector,
-    start: u64,
+    pub start: u64,
     /// its bytes,
-    bytes: usize,
+    pub bytes: usize,
     /// and where in it the part begins and ends.
-    low: usize,
-    high: usize,
+    pub low: usize,
+    pub high: usize,
 }
 
 impl Span {
@@ -62,12 +69,12 @@ impl Span {
         }
     }
 
-    fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.high - self.low
     }
 
     /// Where it lies in a vector at `buf`.
-    fn of(&self, buf: UserBuf) -> UserBuf {
+    pub fn of(&self, buf: UserBuf) -> UserBuf {
         buf.offset(self.start as i64 + self.low as i64)
     }
 }
@@ -152,6 +159,9 @@ impl Way<'_> {
         let Some(v) = self.vector(p.count, p.in_place) else {
             return Ok(());
         };
+        if self.reads_vectors(v.chunks.bytes()) {
+            return self.allreduce_direct(&v);
+        }
         if self.is_parted(Span::whole(v.chunks.part(0))) {
             return self.allreduce_parted(&v);
         }
@@ -177,7 +187,7 @@ impl Way<'_> {
         Ok(self.part_of(v, span, self.place.rank()))
     }
 
-    fn part_of(&self, v: &Vector, span: Span, rank: usize) -> Span {
+    pub(super) fn part_of(&self, v: &Vector, span: Span, rank: usize) -> Span {
         span.part(rank, self.place.size(), v.element)
     }
 
@@ -187,7 +197,7 @@ impl Way<'_> {
             let (round, span) = (first + 2 * chunk, Span::whole(v.chunks.part(chunk)));
             let mine = self.share(v, round, span)?;
             self.combine(v, self.place.size(), round, mine, mine.of(v.to));
-            self.place.saw_all(round);
+            self.place.all_have_read(round - 1);
             let page = self.page(round + 1, mine.len())?;
             page.write(
                 0,
@@ -197,7 +207,7 @@ impl Way<'_> {
             );
             page.publish();
             self.read_parts(v, round + 1, span)?;
-            self.place.saw_all(round + 1);
+            self.place.all_have_read(round);
         }
         Ok(())
     }
@@ -218,6 +228,9 @@ impl Way<'_> {
             return Ok(());
         };
         let at_root = p.team.rank == p.root;
+        if self.reads_other(v.chunks.bytes()) {
+            return self.reduce_direct(&v, at_root);
+        }
         if self.is_parted(Span::whole(v.chunks.part(0))) {
             return self.reduce_parted(&v, at_root);
         }
@@ -247,13 +260,13 @@ impl Way<'_> {
             let mine = self.share(v, round, span)?;
             if at_root {
                 self.combine(v, all, round, mine, mine.of(v.to));
-                self.place.saw_all(round);
+                self.place.all_have_read(round - 1);
                 self.read_parts(v, round + 1, span)?;
                 self.place.say_read(round + 1);
             } else {
                 let page = self.page(round + 1, mine.len())?;
                 self.combine(v, all, round, mine, page.memory());
-                self.place.saw_all(round);
+                self.place.all_have_read(round - 1);
                 page.publish_only();
             }
         }

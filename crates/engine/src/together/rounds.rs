@@ -79,9 +79,10 @@ impl Together {
         self.ring_others();
     }
 
-    /// This process has seen all others publish a round in which everybody reads from everybody: they are through with the one before.
-    pub(super) fn saw_all(&self, round: u64) {
-        self.read.set(self.read.get().max(round - 1));
+    /// All members are known to be through with the rounds up to this: they have published a later one in which everybody reads from
+    /// everybody.
+    pub(super) fn all_have_read(&self, round: u64) {
+        self.read.set(self.read.get().max(round));
     }
 }
 
@@ -117,6 +118,14 @@ impl Page<'_> {
         while let Some((buf, run)) = reader.next_run(bytes - done) {
             own.write(at + done, buf, run);
             done += run;
+        }
+    }
+
+    /// Writes these words, which are all of it and fit beside the head.
+    pub fn write_words(&self, words: &[u64]) {
+        let at = Together::data_at(self.round, self.bytes);
+        for (i, &word) in words.iter().enumerate() {
+            self.place.own().store(at + 8 * i, word);
         }
     }
 
@@ -172,6 +181,11 @@ impl Theirs<'_> {
             self.from.read(at + done, buf, run);
             done += run;
         }
+    }
+
+    /// The word with this number.
+    pub fn word(&self, number: usize) -> u64 {
+        self.from.load(self.at + 8 * number)
     }
 
     /// `bytes` bytes of it as memory that is read at once.
@@ -259,8 +273,9 @@ impl<'a> Way<'a> {
         })
     }
 
+    /// Waits until all have read what they need of the rounds up to this.
     #[cold]
-    fn wait_for_readers(&self, due: u64) -> Result<()> {
+    pub fn wait_for_readers(&self, due: u64) -> Result<()> {
         let place = self.place;
         let read = |rank: usize| place.members[rank].load(READ);
         let missing = || place.others().find(|&rank| read(rank) < due);

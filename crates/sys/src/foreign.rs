@@ -1,0 +1,67 @@
+//! Memory of another process, read by the kernel. Nothing is mapped and the other does nothing for it; the kernel asks for the
+//! rights that a debugger needs.
+
+use std::io;
+
+/// Copies `bytes` bytes from the address `from` of the process `pid` to `to`. What the other writes meanwhile may come in part.
+///
+/// # Errors
+/// What the system says: `EPERM` without the right, `ESRCH` where there is no such process, `EFAULT` where not all of it is memory.
+///
+/// # Safety
+/// `to` is writable for `bytes` bytes.
+pub unsafe fn read(pid: i32, from: u64, to: *mut u8, bytes: usize) -> io::Result<()> {
+    let mut done = 0;
+    while done < bytes {
+        let local = libc::iovec {
+            iov_base: to.wrapping_add(done).cast(),
+            iov_len: bytes - done,
+        };
+        let remote = libc::iovec {
+            iov_base: (from as usize).wrapping_add(done) as *mut libc::c_void,
+            iov_len: bytes - done,
+        };
+        // SAFETY: the local range is inside what the caller promised; the kernel checks the other process's.
+        let read =
+            unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
+        match usize::try_from(read) {
+            Err(_) => return Err(io::Error::last_os_error()),
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => done += n,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process may read itself.
+    fn read_own(from: u64, to: &mut [u8]) -> io::Result<()> {
+        let pid = std::process::id() as i32;
+        // SAFETY: a slice is writable.
+        unsafe { read(pid, from, to.as_mut_ptr(), to.len()) }
+    }
+
+    #[test]
+    fn what_is_there_is_read_and_what_is_not_is_an_error() {
+        let bytes: Vec<u8> = (0..=255).cycle().take(100_000).collect();
+        let mut out = vec![0; bytes.len()];
+        let at = bytes.as_ptr().expose_provenance() as u64;
+        match read_own(at, &mut out) {
+            Ok(()) => assert_eq!(out, bytes),
+            // Where processes are confined, that call is refused.
+            Err(e) => assert_eq!(e.kind(), io::ErrorKind::PermissionDenied),
+        }
+        assert!(read_own(64, &mut out).is_err());
+        assert!(read_own(at, &mut []).is_ok());
+    }
+
+    #[test]
+    fn no_process_has_number_minus_one() {
+        let mut out = [0; 8];
+        // SAFETY: an array is writable.
+        assert!(unsafe { read(-1, 0, out.as_mut_ptr(), 8) }.is_err());
+    }
+}
