@@ -29,6 +29,7 @@ mod run;
 pub mod scan;
 pub mod scatter;
 pub mod shape;
+pub mod together;
 mod tree;
 mod tunables;
 

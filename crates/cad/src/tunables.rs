@@ -3,12 +3,12 @@
 
 use types::Tunable;
 
-use crate::{allgather, allreduce, alltoall, bcast, gather, reduce, reduce_scatter};
+use crate::{allgather, allreduce, alltoall, bcast, gather, reduce, reduce_scatter, together};
 
 const PAPER: &str = "Thakur, Rabenseifner and Gropp, 2005";
 
 /// The tunables of this crate that choose an algorithm.
-pub const TUNABLES: [Tunable; 11] = [
+pub const TUNABLES: [Tunable; 21] = [
     bytes(
         "cad.bcast.whole_message_max",
         bcast::WHOLE_MESSAGE_MAX,
@@ -43,6 +43,57 @@ pub const TUNABLES: [Tunable; 11] = [
         "cad.gather.binomial_max",
         gather::BINOMIAL_MAX,
         "size of an eager message in shared memory",
+    ),
+    Tunable {
+        name: "cad.together.ranks_max",
+        value: together::RANKS_MAX as u64,
+        unit: "ranks",
+        source: "beyond it a tree is shorter than looking at all",
+    },
+    bytes(
+        "cad.together.chunk",
+        together::CHUNK as u64,
+        "four stay in a level-2 cache",
+    ),
+    bytes(
+        "cad.together.chunk_min",
+        together::CHUNK_MIN,
+        "measured with two ranks on processors that share no cache",
+    ),
+    bytes(
+        "cad.together.block_of_two",
+        together::BLOCK_OF_TWO,
+        "measured with two ranks on processors that share no cache",
+    ),
+    bytes(
+        "cad.together.block_for_one",
+        together::BLOCK_FOR_ONE,
+        "measured with four ranks on two processors",
+    ),
+    bytes(
+        "cad.together.vector_of_two",
+        together::VECTOR_OF_TWO,
+        "measured with two ranks on processors that share no cache",
+    ),
+    bytes(
+        "cad.together.vector",
+        together::VECTOR,
+        "measured with four ranks on two processors",
+    ),
+    bytes(
+        "cad.together.pair_min",
+        together::PAIR.start,
+        "measured with two ranks on processors that share no cache",
+    ),
+    bytes(
+        "cad.together.pair_max",
+        together::PAIR.end,
+        "measured with two ranks on processors that share no cache",
+    ),
+    bytes(
+        "cad.together.parted",
+        together::PARTED as u64,
+        "bytes of all ranks that one would combine alone",
     ),
 ];
 

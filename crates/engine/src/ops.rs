@@ -25,11 +25,6 @@ pub enum Op {
 }
 
 impl Op {
-    /// The predefined operation of this handle.
-    pub fn predefined(handle: Handle) -> Option<Op> {
-        op::Builtin::from_handle(handle).map(Op::Builtin)
-    }
-
     /// Whether they are the same: equal ones of the standard's, or one of the program's.
     pub(crate) fn is(self: &Rc<Op>, other: &Rc<Op>) -> bool {
         match (&**self, &**other) {
@@ -92,6 +87,23 @@ impl Op {
                 datatype.name.borrow()
             ),
         ))
+    }
+}
+
+/// The predefined operations, by number.
+pub(crate) struct PredefinedOps(Vec<Rc<Op>>);
+
+impl PredefinedOps {
+    pub fn new() -> PredefinedOps {
+        let all = op::Builtin::all().map(|builtin| Rc::new(Op::Builtin(builtin)));
+        PredefinedOps(all.collect())
+    }
+
+    /// The one with this handle.
+    #[inline]
+    pub fn get(&self, handle: Handle) -> Option<Rc<Op>> {
+        let builtin = op::Builtin::from_handle(handle)?;
+        self.0.get(builtin as usize).cloned()
     }
 }
 

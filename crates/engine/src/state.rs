@@ -17,7 +17,7 @@ use crate::failure::Failures;
 use crate::graphs::Graphs;
 use crate::group::Group;
 use crate::info::Info;
-use crate::ops::Op;
+use crate::ops::{Op, PredefinedOps};
 use crate::request::Request;
 use crate::typeobj::{Predefined, TypeObj};
 use crate::world::World;
@@ -83,6 +83,7 @@ pub struct Engine {
     pub(crate) requests: Pool<Request>,
     pub(crate) messages: Slab<crate::api::probe::Matched>,
     pub(crate) predefined_types: Predefined,
+    pub(crate) predefined_ops: PredefinedOps,
     pub(crate) keyvals: RefCell<Vec<Option<Rc<Keyval>>>>,
     pub(crate) context_ids: ContextIds,
     pub(crate) error_texts: RefCell<ErrorTexts>,
@@ -173,6 +174,7 @@ impl Engine {
             requests: Pool::beside(7, &crate::short::short().requests),
             messages: Slab::new(8),
             predefined_types: Predefined::new(),
+            predefined_ops: PredefinedOps::new(),
             keyvals: RefCell::new(Vec::new()),
             context_ids: ContextIds::new(),
             error_texts: RefCell::new(ErrorTexts::default()),
@@ -302,8 +304,8 @@ impl Engine {
 
     /// The operation that `handle` names.
     pub fn op(&self, handle: Handle) -> Result<Rc<Op>> {
-        Op::predefined(handle)
-            .map(Rc::new)
+        self.predefined_ops
+            .get(handle)
             .or_else(|| self.ops.get(handle.0))
             .ok_or_else(|| {
                 fault(

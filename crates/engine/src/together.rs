@@ -29,6 +29,7 @@ mod rounds;
 use std::cell::Cell;
 
 use boundary::AlignedBuf;
+use cad::together::CHUNK;
 use fabrics::{Fabrics, Foreign, Stretch};
 use types::Result;
 
@@ -49,16 +50,14 @@ const HEADS: u64 = 8;
 const READ: usize = HEADS as usize * APART;
 /// Bytes beside a head's word.
 const INLINE: usize = 56;
-/// Bytes of a body: with four of them a process's share of a communicator stays in a second-level cache.
-const BODY: usize = 32 << 10;
+/// Bytes of a body.
+const BODY: usize = CHUNK;
 /// Bodies: the writer is up to so many rounds ahead of the slowest reader.
 const BODIES: u64 = 4;
 /// Bytes of a place.
 const PLACE: usize = PAGE + BODIES as usize * BODY;
 /// Places in the common memory of a process: as many communicators are served at a time.
 const PLACES: usize = 64;
-/// Most members: all look at all, which beyond this would take longer than a tree.
-const MOST_MEMBERS: u32 = 16;
 
 const _: () = assert!(READ + APART <= PAGE && PLACES * PLACE <= Fabrics::COMMON);
 /// Bits of a head's word for the bytes, below the number of the round.
@@ -105,6 +104,7 @@ impl Engine {
             name,
             call: planned,
             place,
+            kernel: reductions::kernel(planned),
         };
         Ok(way.fits(&planned.plan).then_some(way))
     }

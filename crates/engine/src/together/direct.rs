@@ -7,6 +7,7 @@
 //! Data that have gaps are packed first, so whoever shows some shows bytes that lie side by side.
 
 use boundary::{AlignedBuf, UserBuf};
+use cad::together::{BLOCK_FOR_ONE, BLOCK_OF_TWO, PAIR, VECTOR, VECTOR_OF_TWO};
 use cad::{allgather, alltoall};
 use fabrics::Foreign;
 use layout::{Data, transfer};
@@ -16,17 +17,6 @@ use super::reductions::{Span, Vector};
 use super::rounds::Way;
 use crate::internal::own_memory;
 
-/// From so many bytes on the block of one of two ranks is read where it lies (8 KiB from each: 1.7 us, through common memory 2.4),
-const BLOCK_OF_TWO: u64 = 8 << 10;
-/// and a block that is for one rank of more (of four, 32 KiB for each: 24 us against 26, 64 KiB: 33 against 51; 8 KiB: 14 against 8). What is for
-/// all ranks of more than two is written once and read by many: that is better in common memory at any length.
-const BLOCK_FOR_ONE: u64 = 32 << 10;
-/// From so many bytes on a vector that two ranks combine (64 KiB: 11.4 us against 10 to 12, 1 MiB: 142 against 190),
-const VECTOR_OF_TWO: u64 = 128 << 10;
-/// or more ranks (of four, 1 MiB: 450 us against 500).
-const VECTOR: u64 = 1 << 20;
-/// A vector of two ranks that one of them combines, up to where it is better if both copy at once (64 KiB: 7.1 us against 11).
-const PAIR: std::ops::Range<u64> = 8 << 10..512 << 10;
 /// Bytes that are read at a time where they are combined: each piece is a system call (1 MiB in pieces of 16 KiB: 174 us, of
 /// 128 KiB: 142).
 const PIECE: usize = 128 << 10;
@@ -100,13 +90,21 @@ impl There<'_> {
     fn read(&self, block: usize, from: u64, to: UserBuf, bytes: usize) -> Result<()> {
         let at = self.at.wrapping_add(self.stride.wrapping_mul(block as u64));
         let read = self.process.read(at.wrapping_add(from), to, bytes);
-        read.map_err(|e| {
-            let text = format!(
-                "the memory of rank {} can't be read any more: {e}",
-                self.rank
-            );
-            fault(consts::ERR_OTHER, text)
-        })
+        read.map_err(|e| self.fault(&e))
+    }
+
+    /// The process may have died meanwhile; then this is how its death is heard of first.
+    #[cold]
+    fn fault(&self, error: &std::io::Error) -> Box<types::Fault> {
+        let class = match error.kind() {
+            std::io::ErrorKind::PermissionDenied => consts::ERR_OTHER,
+            _ => consts::ERR_PROC_ABORTED,
+        };
+        let text = format!(
+            "the memory of rank {} can't be read any more: {error}",
+            self.rank
+        );
+        fault(class, text)
     }
 }
 

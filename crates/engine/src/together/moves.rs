@@ -1,10 +1,10 @@
 //! Collectives that move data, and the barrier.
 
+use cad::together::{CHUNK, CHUNK_MIN};
 use cad::{Part, allgather, alltoall, bcast, gather, scatter};
 use layout::{Data, transfer};
 use types::Result;
 
-use super::BODY;
 use super::rounds::Way;
 use crate::graphs::Plan;
 
@@ -25,10 +25,9 @@ impl Chunks {
         Chunks { bytes, each }
     }
 
-    /// Chunks of data that one process has written before another reads them: several, so that both are busy at once (8 KiB: 1.9 us in
-    /// chunks of 4 KiB, 2.2 in one).
+    /// Chunks of data that one process has written before another reads them: several, so that both are busy at once.
     pub fn piped(bytes: u64, most: usize, element: u64) -> Chunks {
-        let each = (bytes / 4).clamp(4 << 10, most as u64);
+        let each = (bytes / 4).clamp(CHUNK_MIN, most as u64);
         Chunks::new(bytes, each as usize, element)
     }
 
@@ -86,7 +85,7 @@ impl Way<'_> {
         let Some(data) = self.received(p.count) else {
             return Ok(());
         };
-        let chunks = Chunks::piped(data.len(), BODY, 1);
+        let chunks = Chunks::piped(data.len(), CHUNK, 1);
         let first = self.place.begin(chunks.number());
         for chunk in 0..chunks.number() {
             let (round, (from, bytes)) = (first + chunk, chunks.part(chunk));
@@ -131,7 +130,7 @@ impl Way<'_> {
         {
             transfer(&out, &block);
         }
-        let chunks = Chunks::new(bytes, BODY, 1);
+        let chunks = Chunks::new(bytes, CHUNK, 1);
         let first = self.place.begin(chunks.number());
         if me != root {
             let Some(data) = self.block_out(&p.send, 0) else {
@@ -167,7 +166,7 @@ impl Way<'_> {
     pub fn scatter(&self, p: &scatter::Params) -> Result<()> {
         let (root, me, size) = (p.root as usize, p.team.rank as usize, self.place.size());
         let bytes = block_bytes(&p.send, &p.recv, me == root).unwrap_or(0);
-        let chunks = Chunks::new(bytes, BODY / size, 1);
+        let chunks = Chunks::new(bytes, CHUNK / size, 1);
         let first = self.place.begin(chunks.number());
         if me == root {
             for chunk in 0..chunks.number() {
@@ -240,7 +239,7 @@ impl Way<'_> {
         if self.reads_blocks(bytes) {
             return self.allgather_direct(p, &mine);
         }
-        let chunks = Chunks::new(bytes, BODY, 1);
+        let chunks = Chunks::new(bytes, CHUNK, 1);
         let put = |chunk, round| {
             let (from, bytes) = chunks.part(chunk);
             let page = self.page(round, bytes)?;
@@ -270,7 +269,7 @@ impl Way<'_> {
         if self.reads_own_blocks(bytes) {
             return self.alltoall_direct(p);
         }
-        let chunks = Chunks::new(bytes, BODY / size, 1);
+        let chunks = Chunks::new(bytes, CHUNK / size, 1);
         let put = |chunk, round| {
             let (from, bytes) = chunks.part(chunk);
             let page = self.page(round, bytes * size)?;

@@ -13,11 +13,12 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
 use boundary::UserBuf;
+use cad::together::RANKS_MAX;
 use fabrics::{Foreign, Stretch};
 use mtmi::Endpoint;
 use types::Result;
 
-use super::{MOST_MEMBERS, PLACE, PLACES, READ, Together};
+use super::{PLACE, PLACES, READ, Together};
 use crate::comm::Comm;
 use crate::internal::own_memory;
 use crate::state::Engine;
@@ -203,7 +204,7 @@ impl Engine {
     /// Whether all members share memory, and are several and few.
     fn can_meet(&self, comm: &Comm) -> bool {
         let members = comm.group.members();
-        let number = 2..=MOST_MEMBERS as usize;
+        let number = 2..=RANKS_MAX as usize;
         number.contains(&members.len()) && members.iter().all(|&m| self.stretch_of(m, 0).is_some())
     }
 

@@ -4,18 +4,16 @@
 //! Operands are combined from the highest rank down, whoever does it, so all get the same bits, and in every run the same.
 
 use boundary::UserBuf;
+use cad::together::{CHUNK, PARTED};
 use cad::{allreduce, reduce, scan};
 use layout::Data;
 use op::Kernel;
 use types::Result;
 
-use super::BODY;
 use super::moves::{Chunks, MOST};
 use super::rounds::Way;
+use crate::coll::Planned;
 use crate::ops::Op;
-
-/// From so many bytes of all members together on, each combines a part of the vector for all, which takes a second round.
-const PARTED: usize = 16 << 10;
 
 /// The operands of a reduction, and where its result goes.
 pub(super) struct Vector {
@@ -79,21 +77,21 @@ impl Span {
     }
 }
 
+/// What combines the elements of a call.
+#[inline]
+pub(super) fn kernel(call: &Planned) -> Option<Kernel> {
+    match call.op.as_deref()? {
+        Op::Builtin(builtin) => op::kernel(*builtin, call.recv_type.as_ref()?.basic()?.elem),
+        Op::User { .. } => None,
+    }
+}
+
 impl Way<'_> {
     /// Whether a reduction of `count` elements goes here.
     pub fn reduces(&self, count: u64) -> bool {
         let bytes = |size: u64| size.checked_mul(count).is_some_and(|n| n <= MOST);
         let ty = self.call.recv_type.as_ref();
-        ty.is_some_and(|ty| ty.is_dense() && bytes(ty.size())) && self.kernel().is_some()
-    }
-
-    fn kernel(&self) -> Option<Kernel> {
-        match self.call.op.as_deref()? {
-            Op::Builtin(builtin) => {
-                op::kernel(*builtin, self.call.recv_type.as_ref()?.basic()?.elem)
-            }
-            Op::User { .. } => None,
-        }
+        ty.is_some_and(|ty| ty.is_dense() && bytes(ty.size())) && self.kernel.is_some()
     }
 
     /// The operands of `count` elements, if it has some.
@@ -101,12 +99,12 @@ impl Way<'_> {
         let element = self.call.recv_type.as_ref()?.size();
         let to = self.call.recv;
         let vector = Vector {
-            kernel: self.kernel()?,
+            kernel: self.kernel?,
             element: element as usize,
             from: if in_place { to } else { self.call.send },
             in_place,
             to,
-            chunks: Chunks::new(count * element, BODY, element),
+            chunks: Chunks::new(count * element, CHUNK, element),
         };
         (count > 0).then_some(vector)
     }

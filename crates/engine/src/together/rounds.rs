@@ -4,6 +4,7 @@ use boundary::UserBuf;
 use fabrics::Stretch;
 use layout::Data;
 use mtmi::slot::Slots;
+use op::Kernel;
 use types::{Result, consts, fault};
 
 use super::{APART, BODIES, BODY, HEADS, INLINE, LENGTH_BITS, PAGE, READ, Together};
@@ -93,6 +94,8 @@ pub(super) struct Way<'a> {
     pub name: &'static str,
     pub call: &'a Planned,
     pub place: &'a Together,
+    /// What combines elements, of a reduction with one of the standard's operations.
+    pub kernel: Option<Kernel>,
 }
 
 /// What a process publishes in a round, of which a number of bytes was written before.

@@ -1,0 +1,27 @@
+//! When a blocking collective of few ranks that share memory goes without a graph, and how: the thresholds. The engine's module of the same name
+//! does it.
+//!
+//! Measured on a Xeon of the fifth generation with 2 ranks on processors that don't share a cache, unless it says otherwise.
+
+use std::ops::Range;
+
+/// Most ranks: all look at all, which beyond this would take longer than a tree.
+pub const RANKS_MAX: u32 = 16;
+/// Bytes of a chunk, of which four are out at a time: a rank's share of a communicator stays in a second-level cache.
+pub const CHUNK: usize = 32 << 10;
+/// Bytes of the least chunk of what one rank writes for others (a broadcast of 8 KiB: 1.9 us in two chunks, 2.2 in one).
+pub const CHUNK_MIN: u64 = 4 << 10;
+/// From so many bytes on the block of one of two ranks is read where it lies (8 KiB from each: 1.7 us, through common memory 2.4),
+pub const BLOCK_OF_TWO: u64 = 8 << 10;
+/// and a block that is for one rank of more (of four on two processors, 32 KiB for each: 24 us against 26, 64 KiB: 33 against 51; 8 KiB: 14
+/// against 8). What is for all ranks of more than two is written once and read by many: that is better in common memory at any
+/// length.
+pub const BLOCK_FOR_ONE: u64 = 32 << 10;
+/// From so many bytes on a vector that two ranks combine is read where it lies (64 KiB: 11.4 us against 10 to 12, 1 MiB: 142 against 190),
+pub const VECTOR_OF_TWO: u64 = 128 << 10;
+/// or of more ranks (of four on two processors, 1 MiB: 450 us against 500).
+pub const VECTOR: u64 = 1 << 20;
+/// The same of a vector of two ranks that one of them combines, up to where it is better if both copy at once (64 KiB: 7.1 us against 11).
+pub const PAIR: Range<u64> = 8 << 10..512 << 10;
+/// From so many bytes of more than two ranks together on, each combines a part of the vector for all, which takes a second round.
+pub const PARTED: usize = 16 << 10;
