@@ -88,9 +88,15 @@ impl Comm {
         }
     }
 
-    /// The member with this distance from this process, around the ring of ranks.
+    /// The member with this distance, at most the number of members, from this process, around the ring of ranks.
+    #[inline]
     pub fn around(&self, distance: u32) -> u32 {
-        let rank = (u64::from(self.rank) + u64::from(distance)) % u64::from(self.size.max(1));
+        // No division: barriers ask for each member.
+        let before = self.size.saturating_sub(distance);
+        let rank = match self.rank.checked_sub(before) {
+            Some(rank) => rank,
+            None => self.rank.saturating_add(distance),
+        };
         self.peer(rank as i32).unwrap_or(0)
     }
 

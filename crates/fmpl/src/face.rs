@@ -7,7 +7,7 @@
 //! will do, and communicators don't disturb each other. Those whose number is too large for the boards use
 //! messages. Each flag is written by one process, only ever grows, and stands in lines of its own.
 
-use mtmi::{Boards, Endpoint};
+use mtmi::{Boards, Endpoint, Watched};
 
 use crate::comm::Comm;
 
@@ -72,6 +72,12 @@ pub fn has_faces(comm: &Comm, below: &impl Boards) -> bool {
 #[inline]
 pub fn load(below: &impl Boards, comm: &Comm, of: u32, flag: Flag) -> u64 {
     below.board_load(Endpoint(of), place(comm) + flag.place())
+}
+
+/// The same, for whoever looks at it many times; `None` where only `load` reads it.
+#[inline]
+pub fn watch<'a, B: Boards>(below: &'a B, comm: &Comm, of: u32, flag: Flag) -> Option<Watched<'a>> {
+    below.board_watch(Endpoint(of), place(comm) + flag.place())
 }
 
 /// Sets a flag of this process.

@@ -15,7 +15,7 @@
 use fmpl_table::code;
 use mtmi::{Boards, Endpoint};
 
-use crate::barrier::{raise, reached};
+use crate::barrier::{of_each, raise, reached};
 use crate::comm::{Comm, Offer};
 use crate::face::{self, Flag, PIECE, PIECES};
 use crate::host::{Host, Waiting};
@@ -27,9 +27,6 @@ use crate::steps::waiting;
 /// a cache take 0.66 us in pieces of 2 KiB, 0.49 in two of 4 KiB.
 const SMALL: u64 = 16 << 10;
 const SMALL_PIECE: usize = 4096;
-
-/// Looks at a child's flag before progress is made for everybody.
-const LOOKS: u32 = 64;
 
 /// How one reduction is cut.
 struct Cut {
@@ -130,9 +127,7 @@ fn take<H: Host>(
     let at_once = matches!(args.func, Func::User { .. });
     for piece in 0..cut.pieces {
         let number = cut.number(piece);
-        if !h.with(|_, below| is_there(below, comm, child, number)) {
-            reached(h, comm, what, &[child], Flag::Offered, number)?;
-        }
+        reached(h, comm, what, &of_each(&[child], Flag::Offered, number))?;
         h.with(|_, below| {
             if piece == 0 && face::length(below, comm, child, cut.first()) != cut.bytes {
                 return Err(code::ERR_TRUNCATE);
@@ -174,17 +169,6 @@ fn take_piece(
     below.board_hand_back(child, at, bytes);
 }
 
-/// Looks for a child's piece for a while.
-fn is_there(below: &impl Boards, comm: &Comm, child: u32, number: u64) -> bool {
-    (0..LOOKS).any(|_| {
-        let there = face::load(below, comm, child, Flag::Offered) >= number;
-        if !there {
-            std::hint::spin_loop();
-        }
-        there
-    })
-}
-
 /// Puts the pieces out for the parent.
 fn offer<H: Host>(
     h: &H,
@@ -200,7 +184,12 @@ fn offer<H: Host>(
         let place = cut.place(piece);
         if let Some(before) = comm.offers[place].get() {
             let taken = Flag::Taken(before.level);
-            reached(h, comm, what, &[before.parent], taken, before.number)?;
+            reached(
+                h,
+                comm,
+                what,
+                &of_each(&[before.parent], taken, before.number),
+            )?;
         }
         h.with(|_, below| {
             let from = args.buf.offset(start);

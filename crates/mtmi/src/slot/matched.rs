@@ -110,6 +110,10 @@ impl<F: Fabric + Slots> Slots for Matched<F> {
         self.fabric.patience()
     }
 
+    fn is_crowded(&mut self) -> bool {
+        self.fabric.is_crowded()
+    }
+
     fn give_way(&mut self) {
         self.fabric.give_way();
     }

@@ -89,6 +89,12 @@ impl Slots for Shm {
         self.patience()
     }
 
+    fn is_crowded(&mut self) -> bool {
+        // Where that is still to be found out, this does it.
+        self.patience();
+        self.shares_processors()
+    }
+
     fn give_way(&mut self) {
         self.give_way();
     }
