@@ -8,6 +8,7 @@
 //! **Messages** (section 5.2's software barrier): in round k each member hears from the one 2^k behind it and tells the
 //! one 2^k ahead, so all have heard of all after log2 p rounds.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use fmpl_table::code;
@@ -29,6 +30,9 @@ const LOOKS: u32 = 64;
 /// and where members outnumber processors: who looks keeps those from running who would raise them. 8 on 2 processors take 5 us
 /// for a flat barrier with 1 to 4 looks between turns, 6 with 16, 10 with 64.
 const LOOKS_CROWDED: u32 = 2;
+
+/// Of all that a goal names.
+const ALL: Range<usize> = 0..usize::MAX;
 
 /// `fmpl_barrier`.
 #[inline]
@@ -61,7 +65,7 @@ fn begin<B: Below>(core: &Core, below: &mut B, comm: i32) -> Result<Begun, i32> 
         return Ok(Begun::Otherwise(comm.clone()));
     }
     let number = arrive(comm, below);
-    Ok(match soon(below, comm, &all(comm, number), &mut 0) {
+    Ok(match soon(below, comm, &all(comm, number), &mut { ALL }) {
         true => Begun::Over,
         false => Begun::Raised(comm.clone(), number),
     })
@@ -124,16 +128,18 @@ fn all(comm: &Comm, number: u64) -> Goal<impl Fn(usize) -> Option<u32>> {
     }
 }
 
-/// Looks, so many times more than once. Flags only grow: those before `seen` have reached the value.
+/// Looks, so many times more than once. Flags only grow: those before `seen.start` have reached the value.
 #[inline]
 fn look<B: Below, P: Fn(usize) -> Option<u32>>(
     below: &B,
     comm: &Comm,
     goal: &Goal<P>,
-    seen: &mut usize,
+    seen: &mut Range<usize>,
     mut more: u32,
 ) -> bool {
-    while let Some(peer) = (goal.peers)(*seen) {
+    while seen.start < seen.end
+        && let Some(peer) = (goal.peers)(seen.start)
+    {
         let watched = face::watch(below, comm, peer, goal.flag);
         let load = || match watched {
             Some(watched) => watched.load(),
@@ -146,24 +152,30 @@ fn look<B: Below, P: Fn(usize) -> Option<u32>>(
             more -= 1;
             std::hint::spin_loop();
         }
-        *seen += 1;
+        seen.start += 1;
     }
     true
 }
 
 /// Looks for a while.
 #[inline]
-pub(crate) fn soon<B: Below, P: Fn(usize) -> Option<u32>>(
+fn soon<B: Below, P: Fn(usize) -> Option<u32>>(
     below: &mut B,
     comm: &Comm,
     goal: &Goal<P>,
-    seen: &mut usize,
+    seen: &mut Range<usize>,
 ) -> bool {
-    let looks = match below.is_crowded() {
+    let looks = looks(below);
+    look(below, comm, goal, seen, looks - 1)
+}
+
+/// How many looks at flags are worth while before others are let in.
+#[inline]
+pub(crate) fn looks(below: &mut impl Below) -> u32 {
+    match below.is_crowded() {
         true => LOOKS_CROWDED,
         false => LOOKS,
-    };
-    look(below, comm, goal, seen, looks - 1)
+    }
 }
 
 /// Waits until the flags have reached the value.
@@ -173,10 +185,21 @@ pub(crate) fn reached<H: Host, P: Fn(usize) -> Option<u32>>(
     what: Waiting,
     goal: &Goal<P>,
 ) -> Result<(), i32> {
-    let mut seen = 0;
-    match h.with(|_, below| soon(below, comm, goal, &mut seen)) {
+    reached_some(h, comm, what, goal, ALL)
+}
+
+/// Waits until some of the flags have reached the value. It is in vain if any process from there on is gone that has not raised its
+/// own.
+pub(crate) fn reached_some<H: Host, P: Fn(usize) -> Option<u32>>(
+    h: &H,
+    comm: &Comm,
+    what: Waiting,
+    goal: &Goal<P>,
+    mut some: Range<usize>,
+) -> Result<(), i32> {
+    match h.with(|_, below| soon(below, comm, goal, &mut some)) {
         true => Ok(()),
-        false => reached_later(h, comm, what, goal, seen),
+        false => reached_later(h, comm, what, goal, some),
     }
 }
 
@@ -186,17 +209,27 @@ fn reached_later<H: Host, P: Fn(usize) -> Option<u32>>(
     comm: &Comm,
     what: Waiting,
     goal: &Goal<P>,
-    mut seen: usize,
+    mut seen: Range<usize>,
 ) -> Result<(), i32> {
+    wait_on(h, what, |core, below| {
+        if look(below, comm, goal, &mut seen, 0) {
+            return Some(Ok(()));
+        }
+        let missing =
+            |peer| core.has_failed(peer) && face::load(below, comm, peer, goal.flag) < goal.value;
+        let mut rest = (seen.start..).map_while(&goal.peers);
+        (core.has_failures() && rest.any(missing)).then_some(Err(code::ERR_PEER))
+    })
+}
+
+/// Waits for ever, after many looks.
+pub(crate) fn wait_on<H: Host, R>(
+    h: &H,
+    what: Waiting,
+    mut look: impl FnMut(&mut Core, &mut H::Below) -> Option<R>,
+) -> R {
     loop {
-        let found = h.wait_on(what, None, |core, below| {
-            if look(below, comm, goal, &mut seen, 0) {
-                return Some(Ok(()));
-            }
-            let gone = (goal.peers)(seen).is_some_and(|peer| core.has_failed(peer));
-            gone.then_some(Err(code::ERR_PEER))
-        });
-        if let Some(found) = found {
+        if let Some(found) = h.wait_on(what, None, &mut look) {
             return found;
         }
     }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use crate::face::PIECES;
+use crate::face::{Flag, PIECES};
 
 /// Communicators that may exist at a time; their numbers are below this. Each has slots of its own; the table of all
 /// takes some 200 KB for each pair that uses any.
@@ -47,9 +47,9 @@ pub struct Offer {
     /// Its number.
     pub number: u64,
     /// Who takes it,
-    pub parent: u32,
-    /// from which of its children.
-    pub level: u32,
+    pub to: u32,
+    /// and by which flag it says so.
+    pub taken: Flag,
 }
 
 impl Comm {

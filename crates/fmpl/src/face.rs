@@ -18,13 +18,13 @@ pub const PIECE: usize = 8192;
 /// and how many of a member's lie on its board.
 pub const PIECES: usize = 8;
 /// Most levels of a tree of pieces: more members than that has no machine.
-pub const LEVELS: u32 = 27;
+pub const LEVELS: u32 = 26;
 const PAGE: usize = 4096;
 const STRIDE: usize = PAGE + 2 * FACE + PIECES * PIECE;
 /// Distance of flags: processors fetch lines in pairs.
 const APART: usize = 128;
 
-const _: () = assert!((5 + LEVELS as usize) * APART <= PAGE);
+const _: () = assert!((6 + LEVELS as usize) * APART <= PAGE);
 
 /// The flags of a member.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +39,8 @@ pub enum Flag {
     Passed,
     /// Pieces of reductions that it has put out.
     Offered,
+    /// Reductions of which it has taken all members' parts.
+    Gathered,
     /// Pieces that it has taken from its child of this level.
     Taken(u32),
 }
@@ -53,7 +55,8 @@ impl Flag {
             Flag::Published => 2,
             Flag::Passed => 3,
             Flag::Offered => 4,
-            Flag::Taken(level) => 5 + level.min(LEVELS - 1) as usize,
+            Flag::Gathered => 5,
+            Flag::Taken(level) => 6 + level.min(LEVELS - 1) as usize,
         };
         number * APART
     }
@@ -95,6 +98,7 @@ pub fn lower(comm: &Comm, below: &mut impl Boards) {
             Flag::Published,
             Flag::Passed,
             Flag::Offered,
+            Flag::Gathered,
         ] {
             store(below, comm, flag, 0);
         }
