@@ -119,6 +119,7 @@ impl Slots for Fabrics {
         self.shm.patience()
     }
 
+    #[inline]
     fn is_crowded(&mut self) -> bool {
         self.shm.is_crowded()
     }

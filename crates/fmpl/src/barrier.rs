@@ -129,7 +129,7 @@ fn all(comm: &Comm, number: u64) -> Goal<impl Fn(usize) -> Option<u32>> {
 }
 
 /// Looks, so many times more than once. Flags only grow: those before `seen.start` have reached the value.
-#[inline]
+#[inline(always)]
 fn look<B: Below, P: Fn(usize) -> Option<u32>>(
     below: &B,
     comm: &Comm,

@@ -92,10 +92,10 @@ impl Comm {
     #[inline]
     pub fn around(&self, distance: u32) -> u32 {
         // No division: barriers ask for each member.
-        let before = self.size.saturating_sub(distance);
-        let rank = match self.rank.checked_sub(before) {
-            Some(rank) => rank,
-            None => self.rank.saturating_add(distance),
+        let rank = self.rank.wrapping_add(distance);
+        let rank = match rank >= self.size {
+            true => rank.wrapping_sub(self.size),
+            false => rank,
         };
         self.peer(rank as i32).unwrap_or(0)
     }

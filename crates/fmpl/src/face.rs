@@ -24,6 +24,8 @@ const STRIDE: usize = PAGE + 2 * FACE + PIECES * PIECE;
 /// Distance of flags: processors fetch lines in pairs.
 const APART: usize = 128;
 
+// A flag, and a length for each place.
+const _: () = assert!(8 + PIECES * 8 <= APART);
 const _: () = assert!((6 + LEVELS as usize) * APART <= PAGE);
 
 /// The flags of a member.
@@ -116,10 +118,9 @@ pub fn piece(comm: &Comm, at: usize) -> usize {
     place(comm) + PAGE + 2 * FACE + at % PIECES * PIECE
 }
 
-/// Where the length of the reduction whose first piece is there stands: in the line of [`Flag::Offered`], for the first
-/// place and the one in the middle.
+/// Where the length of the reduction whose first piece is in a place stands: beside [`Flag::Offered`].
 fn length_at(comm: &Comm, first: usize) -> usize {
-    place(comm) + Flag::Offered.place() + if first == 0 { 8 } else { 16 }
+    place(comm) + Flag::Offered.place() + 8 + first % PIECES * 8
 }
 
 /// The length of a reduction of a process.

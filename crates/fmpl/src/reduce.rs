@@ -116,10 +116,10 @@ impl Tree<'_> {
     /// The process of a rank that is counted from the root.
     #[inline]
     pub fn member(&self, relative: u32) -> u32 {
-        let before = self.comm.size - self.root;
-        let rank = match relative.checked_sub(before) {
-            Some(rank) => rank,
-            None => relative + self.root,
+        // Both are numbers of members, of which there are far fewer than 2^31.
+        let rank = match relative + self.root {
+            rank if rank >= self.comm.size => rank - self.comm.size,
+            rank => rank,
         };
         self.comm.peer(rank as i32).unwrap_or(0)
     }

@@ -131,6 +131,12 @@ mod tests {
         assert_eq!(shm.board_load(me, BOARD), 0);
         assert_eq!(shm.board_load(me, 3), 0);
         assert_eq!(shm.board_load(other, 0), 0);
+        assert_eq!(shm.board_watch(me, BOARD - 8).map(Watched::load), Some(7));
+        assert!(shm.board_watch(me, BOARD).is_none() && shm.board_watch(me, 3).is_none());
+        // Members are named by their rank in the job, which may be another's place here.
+        assert!(
+            shm.board_watch(Endpoint(2), 0).is_some() && shm.board_watch(Endpoint(0), 0).is_none()
+        );
         let mut bytes = *b"echo";
         let buf = UserBuf::of_array(&mut bytes);
         shm.board_write(BOARD - 4, buf, 4);

@@ -110,6 +110,7 @@ impl<F: Fabric + Slots> Slots for Matched<F> {
         self.fabric.patience()
     }
 
+    #[inline]
     fn is_crowded(&mut self) -> bool {
         self.fabric.is_crowded()
     }

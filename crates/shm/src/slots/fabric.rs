@@ -89,9 +89,12 @@ impl Slots for Shm {
         self.patience()
     }
 
+    #[inline]
     fn is_crowded(&mut self) -> bool {
-        // Where that is still to be found out, this does it.
-        self.patience();
+        if !self.settled {
+            // Finds it out, if that can be.
+            self.patience();
+        }
         self.shares_processors()
     }
 
