@@ -12,7 +12,7 @@
 
 use std::time::Instant;
 
-use mtmi::slot::wait_until;
+use mtmi::slot::{Slots, wait_until};
 use mtmi::{Completion, Endpoint, Sleeper, Transport};
 use types::{Result, consts, fault};
 
@@ -52,6 +52,11 @@ const SPINS: u32 = 64;
 const SPINS_LONG: u32 = 2;
 /// Most bytes of a short message.
 const SHORT: u64 = 64;
+/// Where processes outnumber processors, polls before the first turn is given away: who polls keeps those from running that it
+/// waits for,
+const SPINS_CROWDED: u32 = 2;
+/// and turns that are given away before a sleep, which costs more than many of them.
+const TURNS: u32 = 32;
 
 impl Engine {
     /// Sets the extension; there is one, for as long as MPI runs.
@@ -109,7 +114,7 @@ impl Engine {
     }
 
     /// Waits until `look` finds something, or the deadline passes. It spins on what `look` looks at, then makes progress
-    /// for everybody, then sleeps as all waits do.
+    /// for everybody, gives its processor to others where there are too few, then sleeps as all waits do.
     #[inline]
     pub fn wait_beside<R>(
         &self,
@@ -118,6 +123,7 @@ impl Engine {
         mut look: impl FnMut(&mut Fabric) -> Option<R>,
     ) -> Option<R> {
         let spins = match what().bytes {
+            _ if self.transport(Slots::is_crowded) => SPINS_CROWDED,
             ..=SHORT => SPINS,
             _ => SPINS_LONG,
         };
@@ -138,6 +144,7 @@ impl Engine {
         deadline: Option<Instant>,
         mut look: impl FnMut(&mut Fabric) -> Option<R>,
     ) -> Option<R> {
+        let mut turns = 0;
         let mut told = false;
         let found = loop {
             let found = self.transport(&mut look);
@@ -149,6 +156,11 @@ impl Engine {
             }
             lock().relax();
             if self.progress() {
+                continue;
+            }
+            if turns < TURNS && self.transport(Slots::is_crowded) {
+                turns += 1;
+                self.transport(Slots::give_way);
                 continue;
             }
             if !std::mem::replace(&mut told, true) {

@@ -1,7 +1,7 @@
 //! Boards: those of shared memory, whoever is reached otherwise has none.
 
 use boundary::UserBuf;
-use mtmi::{Boards, Endpoint};
+use mtmi::{Boards, Endpoint, Watched};
 
 use crate::routes::Fabrics;
 
@@ -17,6 +17,11 @@ impl Boards for Fabrics {
     #[inline]
     fn board_load(&self, of: Endpoint, at: usize) -> u64 {
         self.shm.board_load(of, at)
+    }
+
+    #[inline]
+    fn board_watch(&self, of: Endpoint, at: usize) -> Option<Watched<'_>> {
+        self.shm.board_watch(of, at)
     }
 
     #[inline]

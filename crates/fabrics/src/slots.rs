@@ -119,6 +119,11 @@ impl Slots for Fabrics {
         self.shm.patience()
     }
 
+    #[inline]
+    fn is_crowded(&mut self) -> bool {
+        self.shm.is_crowded()
+    }
+
     fn give_way(&mut self) {
         self.shm.give_way();
     }

@@ -14,7 +14,7 @@ use boundary::UserBuf;
 use fmpl_table::code;
 use mtmi::Boards;
 
-use crate::barrier::{raise, reached};
+use crate::barrier::{of_each, raise, reached};
 use crate::comm::Comm;
 use crate::core::Lane;
 use crate::face::{self, FACE, Flag};
@@ -70,7 +70,7 @@ fn publish<H: Host>(h: &H, comm: &Comm, buf: UserBuf, size: u64) -> Result<(), i
         let chunk = comm.chunks.get();
         let face = &comm.faces[(chunk % 2) as usize];
         if face.get() > 0 {
-            reached(h, comm, what, &others, Flag::Passed, face.get())?;
+            reached(h, comm, what, &of_each(&others, Flag::Passed, face.get()))?;
         }
         let bytes = (size - done).min(FACE as u64);
         h.with(|_, below| {
@@ -96,7 +96,7 @@ fn read<H: Host>(h: &H, comm: &Comm, buf: UserBuf, size: u64, root: u32) -> Resu
     let mut done = 0;
     loop {
         let chunk = comm.chunks.get();
-        reached(h, comm, what, &from, Flag::Published, chunk + 1)?;
+        reached(h, comm, what, &of_each(&from, Flag::Published, chunk + 1))?;
         let bytes = (size - done).min(FACE as u64);
         h.with(|_, below| {
             let to = buf.offset(done as i64);

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use crate::face::PIECES;
+use crate::face::{Flag, PIECES};
 
 /// Communicators that may exist at a time; their numbers are below this. Each has slots of its own; the table of all
 /// takes some 200 KB for each pair that uses any.
@@ -47,9 +47,9 @@ pub struct Offer {
     /// Its number.
     pub number: u64,
     /// Who takes it,
-    pub parent: u32,
-    /// from which of its children.
-    pub level: u32,
+    pub to: u32,
+    /// and by which flag it says so.
+    pub taken: Flag,
 }
 
 impl Comm {
@@ -88,9 +88,15 @@ impl Comm {
         }
     }
 
-    /// The member with this distance from this process, around the ring of ranks.
+    /// The member with this distance, at most the number of members, from this process, around the ring of ranks.
+    #[inline]
     pub fn around(&self, distance: u32) -> u32 {
-        let rank = (u64::from(self.rank) + u64::from(distance)) % u64::from(self.size.max(1));
+        // No division: barriers ask for each member.
+        let rank = self.rank.wrapping_add(distance);
+        let rank = match rank >= self.size {
+            true => rank.wrapping_sub(self.size),
+            false => rank,
+        };
         self.peer(rank as i32).unwrap_or(0)
     }
 

@@ -9,6 +9,7 @@ use mtmi::{Completion, Context, Cookie, Endpoint};
 
 use crate::area::{Area, At, refused};
 use crate::comm::{Comm, IDS, UsedIds};
+use crate::flat::Scratch;
 use crate::host::Below;
 
 /// First of the names of FMPL's slot tables ("FMP" and a number).
@@ -60,6 +61,7 @@ pub struct Core {
     under_way: HashMap<u64, Option<Completion>>,
     next_cookie: u64,
     failed: Vec<u32>,
+    pub(crate) scratch: Scratch,
 }
 
 impl Core {
@@ -78,6 +80,7 @@ impl Core {
             under_way: HashMap::new(),
             next_cookie: 0,
             failed: Vec::new(),
+            scratch: Scratch::default(),
         }
     }
 
@@ -248,6 +251,11 @@ impl Core {
         for area in self.areas.iter_mut().flatten() {
             area.peer_failed(peer);
         }
+    }
+
+    /// Whether any is.
+    pub(crate) fn has_failures(&self) -> bool {
+        !self.failed.is_empty()
     }
 
     /// Whether a process is gone.

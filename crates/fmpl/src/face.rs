@@ -7,7 +7,7 @@
 //! will do, and communicators don't disturb each other. Those whose number is too large for the boards use
 //! messages. Each flag is written by one process, only ever grows, and stands in lines of its own.
 
-use mtmi::{Boards, Endpoint};
+use mtmi::{Boards, Endpoint, Watched};
 
 use crate::comm::Comm;
 
@@ -18,13 +18,15 @@ pub const PIECE: usize = 8192;
 /// and how many of a member's lie on its board.
 pub const PIECES: usize = 8;
 /// Most levels of a tree of pieces: more members than that has no machine.
-pub const LEVELS: u32 = 27;
+pub const LEVELS: u32 = 26;
 const PAGE: usize = 4096;
 const STRIDE: usize = PAGE + 2 * FACE + PIECES * PIECE;
 /// Distance of flags: processors fetch lines in pairs.
 const APART: usize = 128;
 
-const _: () = assert!((5 + LEVELS as usize) * APART <= PAGE);
+// A flag, and a length for each place.
+const _: () = assert!(8 + PIECES * 8 <= APART);
+const _: () = assert!((6 + LEVELS as usize) * APART <= PAGE);
 
 /// The flags of a member.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +41,8 @@ pub enum Flag {
     Passed,
     /// Pieces of reductions that it has put out.
     Offered,
+    /// Reductions of which it has taken all members' parts.
+    Gathered,
     /// Pieces that it has taken from its child of this level.
     Taken(u32),
 }
@@ -53,7 +57,8 @@ impl Flag {
             Flag::Published => 2,
             Flag::Passed => 3,
             Flag::Offered => 4,
-            Flag::Taken(level) => 5 + level.min(LEVELS - 1) as usize,
+            Flag::Gathered => 5,
+            Flag::Taken(level) => 6 + level.min(LEVELS - 1) as usize,
         };
         number * APART
     }
@@ -74,6 +79,12 @@ pub fn load(below: &impl Boards, comm: &Comm, of: u32, flag: Flag) -> u64 {
     below.board_load(Endpoint(of), place(comm) + flag.place())
 }
 
+/// The same, for whoever looks at it many times; `None` where only `load` reads it.
+#[inline]
+pub fn watch<'a, B: Boards>(below: &'a B, comm: &Comm, of: u32, flag: Flag) -> Option<Watched<'a>> {
+    below.board_watch(Endpoint(of), place(comm) + flag.place())
+}
+
 /// Sets a flag of this process.
 #[inline]
 pub fn store(below: &mut impl Boards, comm: &Comm, flag: Flag, value: u64) {
@@ -89,6 +100,7 @@ pub fn lower(comm: &Comm, below: &mut impl Boards) {
             Flag::Published,
             Flag::Passed,
             Flag::Offered,
+            Flag::Gathered,
         ] {
             store(below, comm, flag, 0);
         }
@@ -106,10 +118,9 @@ pub fn piece(comm: &Comm, at: usize) -> usize {
     place(comm) + PAGE + 2 * FACE + at % PIECES * PIECE
 }
 
-/// Where the length of the reduction whose first piece is there stands: in the line of [`Flag::Offered`], for the first
-/// place and the one in the middle.
+/// Where the length of the reduction whose first piece is in a place stands: beside [`Flag::Offered`].
 fn length_at(comm: &Comm, first: usize) -> usize {
-    place(comm) + Flag::Offered.place() + if first == 0 { 8 } else { 16 }
+    place(comm) + Flag::Offered.place() + 8 + first % PIECES * 8
 }
 
 /// The length of a reduction of a process.

@@ -31,6 +31,7 @@ mod comm;
 mod core;
 mod face;
 pub mod finish;
+mod flat;
 mod host;
 mod ops;
 pub mod p2p;

@@ -10,15 +10,16 @@
 //! # Lengths
 //! The pieces of a reduction begin at the first place or in the middle, in turn, and its length stands where that says. So a
 //! parent that has another length than its child notices at the first piece, and says so to all its children, which then
-//! wait for nothing.
+//! wait for nothing, and to its own parent by a length that nobody has. The root says so to all members.
 
 use fmpl_table::code;
 use mtmi::{Boards, Endpoint};
 
-use crate::barrier::{raise, reached};
+use crate::barrier::{looks, of_each, raise, reached, wait_on};
 use crate::comm::{Comm, Offer};
 use crate::face::{self, Flag, PIECE, PIECES};
-use crate::host::{Host, Waiting};
+use crate::flat;
+use crate::host::{Below, Host, Waiting};
 use crate::ops::Func;
 use crate::reduce::{Args, Tree};
 use crate::steps::waiting;
@@ -28,8 +29,29 @@ use crate::steps::waiting;
 const SMALL: u64 = 16 << 10;
 const SMALL_PIECE: usize = 4096;
 
-/// Looks at a child's flag before progress is made for everybody.
-const LOOKS: u32 = 64;
+/// The number of a piece of a reduction.
+pub(crate) fn number(reduction: u64, piece: u64) -> u64 {
+    reduction << 32 | (piece + 1)
+}
+
+/// A number as large as that of any piece of a reduction.
+fn last(reduction: u64) -> u64 {
+    reduction << 32 | u64::from(u32::MAX)
+}
+
+/// The place of a reduction's first piece.
+pub(crate) fn first_place(reduction: u64) -> usize {
+    (reduction % 2) as usize * (PIECES / 2)
+}
+
+/// How a reduction's length stands on the board: no other that may stand there looks like it, be it of another reduction, or of
+/// one that goes the other way (`flat`). Arrays are shorter than 2^47 bytes.
+pub(crate) fn length(reduction: u64, bytes: u64, flat: bool) -> u64 {
+    bytes ^ (reduction << 49 >> 1) ^ (u64::from(flat) << 63)
+}
+
+/// No reduction's.
+const NONE: u64 = u64::MAX;
 
 /// How one reduction is cut.
 struct Cut {
@@ -61,17 +83,17 @@ impl Cut {
 
     /// The number of a piece.
     fn number(&self, piece: u64) -> u64 {
-        self.reduction << 32 | (piece + 1)
+        number(self.reduction, piece)
     }
 
-    /// A number as large as that of any piece.
-    fn last(&self) -> u64 {
-        self.reduction << 32 | u64::from(u32::MAX)
+    /// Its length, as it stands on the board.
+    fn length(&self) -> u64 {
+        length(self.reduction, self.bytes, false)
     }
 
     /// The place of the first piece.
     fn first(&self) -> usize {
-        (self.reduction % 2) as usize * (PIECES / 2)
+        first_place(self.reduction)
     }
 
     fn place(&self, piece: u64) -> usize {
@@ -99,21 +121,42 @@ pub(crate) fn run<H: Host>(
     comm.reductions.set(reduction);
     let cut = Cut::new(reduction, bytes, u64::from(args.func.size()));
     let tree = Tree::new(comm, root);
+    let parent = tree.parent();
+    let mut taken = Ok(());
     for (child, level) in tree.children() {
         let what = waiting(call, child, bytes);
-        if let Err(code) = take(h, what, comm, args, &cut, (child, level)) {
-            // What children have put out, and may yet, will not be taken.
-            h.with(|_, below| {
-                for (child, level) in tree.children() {
-                    raise(below, comm, Flag::Taken(level), cut.last(), &[child]);
-                }
-            });
-            return Err(code);
+        taken = take(h, what, comm, args, &cut, (child, level));
+        if taken.is_err() {
+            h.with(|_, below| refuse(below, &tree, reduction));
+            break;
         }
     }
-    match tree.parent() {
-        None => Ok(()),
-        Some(parent) => offer(h, waiting(call, parent.0, bytes), comm, args, &cut, parent),
+    let Some((parent, level)) = parent else {
+        return taken;
+    };
+    let offer = Offer {
+        number: 0,
+        to: parent,
+        taken: Flag::Taken(level),
+    };
+    let what = waiting(call, parent, bytes);
+    if taken.is_err() {
+        // The parent is told, which else would wait.
+        give_up(h, what, &tree, &cut, offer)?;
+        return taken;
+    }
+    put_out(h, what, args, &tree, &cut, offer)
+}
+
+/// What the children of this process have put out, and may yet, will not be taken. A root says so to all members, of which some may
+/// believe that they are its children.
+pub(crate) fn refuse(below: &mut impl Below, tree: &Tree<'_>, reduction: u64) {
+    let last = last(reduction);
+    for (child, level) in tree.children() {
+        raise(below, tree.comm, Flag::Taken(level), last, &[child]);
+    }
+    if tree.parent().is_none() {
+        flat::tell(below, tree, last);
     }
 }
 
@@ -130,11 +173,9 @@ fn take<H: Host>(
     let at_once = matches!(args.func, Func::User { .. });
     for piece in 0..cut.pieces {
         let number = cut.number(piece);
-        if !h.with(|_, below| is_there(below, comm, child, number)) {
-            reached(h, comm, what, &[child], Flag::Offered, number)?;
-        }
+        reached(h, comm, what, &of_each(&[child], Flag::Offered, number))?;
         h.with(|_, below| {
-            if piece == 0 && face::length(below, comm, child, cut.first()) != cut.bytes {
+            if piece == 0 && face::length(below, comm, child, cut.first()) != cut.length() {
                 return Err(code::ERR_TRUNCATE);
             }
             take_piece(below, comm, args, cut, (child, piece), !at_once);
@@ -174,47 +215,88 @@ fn take_piece(
     below.board_hand_back(child, at, bytes);
 }
 
-/// Looks for a child's piece for a while.
-fn is_there(below: &impl Boards, comm: &Comm, child: u32, number: u64) -> bool {
-    (0..LOOKS).any(|_| {
-        let there = face::load(below, comm, child, Flag::Offered) >= number;
-        if !there {
-            std::hint::spin_loop();
-        }
-        there
-    })
-}
-
 /// Puts the pieces out for the parent.
-fn offer<H: Host>(
+fn put_out<H: Host>(
     h: &H,
     what: Waiting,
-    comm: &Comm,
     args: &Args,
+    tree: &Tree<'_>,
     cut: &Cut,
-    (parent, level): (u32, u32),
+    offer: Offer,
 ) -> Result<(), i32> {
+    let comm = tree.comm;
     for piece in 0..cut.pieces {
         let number = cut.number(piece);
         let (start, bytes) = cut.part(piece);
         let place = cut.place(piece);
-        if let Some(before) = comm.offers[place].get() {
-            let taken = Flag::Taken(before.level);
-            reached(h, comm, what, &[before.parent], taken, before.number)?;
-        }
+        freed(h, what, comm, place)?;
         h.with(|_, below| {
             let from = args.buf.offset(start);
             below.board_write(face::piece(comm, place), from, bytes);
             if piece == 0 {
-                face::set_length(below, comm, cut.first(), cut.bytes);
+                face::set_length(below, comm, cut.first(), cut.length());
             }
-            comm.offers[place].set(Some(Offer {
-                number,
-                parent,
-                level,
-            }));
-            raise(below, comm, Flag::Offered, number, &[parent]);
+            comm.offers[place].set(Some(Offer { number, ..offer }));
+            raise(below, comm, Flag::Offered, number, &[offer.to]);
+            if piece == 0 {
+                // A root that takes from all at once, as it has another length, sees that we do not.
+                below.ring(Endpoint(tree.member(0)));
+            }
         });
     }
     Ok(())
+}
+
+/// Has the parent notice that nothing comes.
+fn give_up<H: Host>(
+    h: &H,
+    what: Waiting,
+    tree: &Tree<'_>,
+    cut: &Cut,
+    offer: Offer,
+) -> Result<(), i32> {
+    let comm = tree.comm;
+    freed(h, what, comm, cut.first())?;
+    let number = last(cut.reduction);
+    h.with(|_, below| {
+        face::set_length(below, comm, cut.first(), NONE);
+        comm.offers[cut.first()].set(Some(Offer { number, ..offer }));
+        raise(
+            below,
+            comm,
+            Flag::Offered,
+            number,
+            &[offer.to, tree.member(0)],
+        );
+    });
+    Ok(())
+}
+
+/// Waits until what this process last put into a place has been taken, or never will be.
+pub(crate) fn freed<H: Host>(h: &H, what: Waiting, comm: &Comm, place: usize) -> Result<(), i32> {
+    let Some(before) = comm.offers[place].get() else {
+        return Ok(());
+    };
+    let is_free = |below: &H::Below| {
+        let reached = |flag, value| face::load(below, comm, before.to, flag) >= value;
+        reached(before.taken, before.number)
+            // Who has put out something of its own, and has not taken this, never will.
+            || reached(Flag::Offered, number(before.number >> 32, 0))
+    };
+    let soon = h.with(|_, below| {
+        (0..looks(below)).any(|_| {
+            let free = is_free(below);
+            if !free {
+                std::hint::spin_loop();
+            }
+            free
+        })
+    });
+    if soon {
+        return Ok(());
+    }
+    wait_on(h, what, |core, below| match is_free(below) {
+        true => Some(Ok(())),
+        false => core.has_failed(before.to).then_some(Err(code::ERR_PEER)),
+    })
 }

@@ -1,5 +1,5 @@
-//! Reductions, along a binomial tree: of pieces on boards inside a machine (see [`crate::pieces`]), of messages elsewhere
-//! (section 5.2: the paper's hardware has no help to give here).
+//! Reductions, along a binomial tree: of pieces on boards inside a machine (see [`crate::pieces`]), which the root goes through alone where it
+//! is small (see [`crate::flat`]), of messages elsewhere (section 5.2: the paper's hardware has no help to give here).
 //!
 //! # The order
 //! Ranks are counted from the root: v = (rank - root) mod p. A member combines what its children v + 1, v + 2, v + 4, …
@@ -16,6 +16,7 @@ use crate::bcast;
 use crate::comm::Comm;
 use crate::core::Lane;
 use crate::face::{self, PIECE};
+use crate::flat;
 use crate::host::Host;
 use crate::ops::Func;
 use crate::p2p::code_of;
@@ -86,6 +87,7 @@ fn run<H: Host>(
     let boards = args.func.size() as usize <= PIECE
         && h.with(|core, below| !core.software && face::has_faces(comm, below));
     match boards {
+        true if flat::is_small(comm, args, bytes) => flat::run(h, call, comm, args, bytes, root),
         true => pieces::run(h, call, comm, args, bytes, root),
         false => messages(h, call, comm, args, bytes, root),
     }
@@ -93,7 +95,8 @@ fn run<H: Host>(
 
 /// A member's place in the tree.
 pub(crate) struct Tree<'a> {
-    comm: &'a Comm,
+    /// Whose.
+    pub comm: &'a Comm,
     root: u32,
     /// Its rank, counted from the root.
     relative: u32,
@@ -110,8 +113,14 @@ impl Tree<'_> {
         }
     }
 
-    fn member(&self, relative: u32) -> u32 {
-        let rank = (u64::from(relative) + u64::from(self.root)) % u64::from(self.comm.size);
+    /// The process of a rank that is counted from the root.
+    #[inline]
+    pub fn member(&self, relative: u32) -> u32 {
+        // Both are numbers of members, of which there are far fewer than 2^31.
+        let rank = match relative + self.root {
+            rank if rank >= self.comm.size => rank - self.comm.size,
+            rank => rank,
+        };
         self.comm.peer(rank as i32).unwrap_or(0)
     }
 

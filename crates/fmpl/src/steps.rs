@@ -19,10 +19,15 @@ impl Entered {
     /// Enters a collective on the communicator of a number.
     pub fn new<H: Host>(h: &H, comm: i32) -> Result<Entered, i32> {
         let comm = h.with(|core, _| core.comm(comm).cloned())?;
-        if comm.busy.replace(true) {
-            return Err(code::ERR_REENTERED);
+        Entered::of(comm)
+    }
+
+    /// The same, on one that has been found.
+    pub fn of(comm: Rc<Comm>) -> Result<Entered, i32> {
+        match comm.busy.replace(true) {
+            true => Err(code::ERR_REENTERED),
+            false => Ok(Entered(comm)),
         }
-        Ok(Entered(comm))
     }
 }
 

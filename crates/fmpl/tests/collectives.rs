@@ -47,7 +47,9 @@ fn everybody_gets_what_the_roots_have() {
 #[test]
 fn nobody_leaves_a_barrier_before_all_are_in() {
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-    for (manner, size) in MANNERS.iter().flat_map(|&m| SIZES.map(|s| (m, s))) {
+    // The last two: looked at by everybody, and a tree.
+    let sizes = [1, 2, 3, 4, 5, 8, 11, 16, 17];
+    for (manner, size) in MANNERS.iter().flat_map(|&m| sizes.map(|s| (m, s))) {
         let inside = AtomicU32::new(0);
         job(size, manner, 1, |h, me| {
             for round in 1..20 {
@@ -155,8 +157,23 @@ fn reduce_many(h: &Rank, me: u32, root: u32, n: usize) -> (i32, Vec<u8>) {
 #[test]
 fn reductions_of_many_pieces_in_a_row() {
     // One piece, several, as many as there are places, and many more; nothing at all between them.
-    let lens = [3, 2500, 16_384, 0, 70_001, 0, 1, 33_000];
-    for (manner, size) in MANNERS.iter().flat_map(|&m| [2, 3, 6].map(|s| (m, s))) {
+    for (manner, size) in MANNERS.iter().flat_map(|&m| [2, 3, 6, 8].map(|s| (m, s))) {
+        // As much as the root takes from all at once, and more.
+        let limit = (64 << 10) / 4 / size as usize;
+        let lens = [
+            3,
+            2500,
+            16_384,
+            0,
+            70_001,
+            0,
+            1,
+            33_000,
+            limit,
+            limit + 1,
+            limit,
+            5,
+        ];
         job(size, manner, 1, |h, me| {
             for (i, n) in (0..).zip(lens) {
                 let root = i % size;
@@ -174,18 +191,134 @@ fn reductions_of_many_pieces_in_a_row() {
 #[test]
 fn lengths_that_differ_are_noticed_and_do_no_harm() {
     // Places for pieces hold less than the longer of these.
-    for (long, short) in [(40_000, 7), (7, 40_000), (3000, 0), (0, 3000)] {
-        job(3, Manner::SHARED, 1, |h, me| {
-            for _ in 0..3 {
-                let n = if me == 0 { short } else { long };
+    let lengths = [(40_000, 7), (7, 40_000), (3000, 0), (0, 3000)];
+    for (size, (most, one)) in [3, 8].iter().flat_map(|&s| lengths.map(|l| (s, l))) {
+        job(size, Manner::SHARED, 1, |h, me| {
+            for other in 0..size {
+                let n = if me == other { one } else { most };
                 let (done, _) = reduce_many(h, me, 0, n);
-                assert!(me != 0 || done == code::ERR_TRUNCATE);
+                assert!(me != 0 || done == code::ERR_TRUNCATE, "{other} of {size}");
                 // Ranks that go on have not lost count.
-                let (done, b) = reduce_many(h, me, 1, 100);
-                let mut sum: Vec<i32> = (0..100).map(|i| i * 15 + 3).collect();
-                assert_eq!(done, code::SUCCESS);
-                assert!(me != 1 || b == ints(&mut sum));
+                for n in [100, 9000] {
+                    let (done, b) = reduce_many(h, me, 1, n);
+                    let (p, all) = (size as i32, (0..size as i32).sum::<i32>());
+                    let mut sum: Vec<i32> = (0..n as i32).map(|i| i * 5 * p + all).collect();
+                    assert_eq!(done, code::SUCCESS);
+                    assert!(me != 1 || b == ints(&mut sum), "{other} of {size}");
+                }
             }
+        });
+    }
+}
+
+/// A reduction of all functions that are there, of elements that differ, to this root, into arrays; by messages or not.
+fn reduce_all_kinds(h: &Rank, me: u32, root: u32, n: usize, software: bool) -> Vec<Vec<u8>> {
+    assert_eq!(barrier::barrier(h, 0), 0);
+    h.with(|core, _| core.set_software(software));
+    let numbers = (0..80).filter_map(|number| Func::builtin(number).ok());
+    numbers
+        .map(|func| {
+            // As numbers of any type: small ones, the sums of which are rounded.
+            let len = n * func.size() as usize;
+            let mut b: Vec<u8> = (0..len as u32)
+                .map(|i| match i % 4 {
+                    3 => 0x3f + (i / 4 * 7 + me * 3) as u8 % 3,
+                    _ => (i * 31 + me * 77 + i / 97) as u8,
+                })
+                .collect();
+            let mut work = vec![0; len];
+            let args = Args {
+                buf: UserBuf::of_array(&mut b),
+                count: n as i64,
+                func,
+                comm: 0,
+                work: UserBuf::of_array(&mut work),
+            };
+            assert_eq!(reduce::reduce(h, &args, root as i32), code::SUCCESS);
+            b
+        })
+        .collect()
+}
+
+#[test]
+fn bits_are_the_same_by_any_way() {
+    for size in [3, 4, 5, 7, 8, 13, 16, 17] {
+        job(size, Manner::SHARED, 1, |h, me| {
+            // One step, several with a rest, and more than fits.
+            for (i, n) in (0..).zip([1, 64, 350, 700, 1500]) {
+                let root = (i * 3 + 1) % size;
+                let flags = reduce_all_kinds(h, me, root, n, false);
+                let messages = reduce_all_kinds(h, me, root, n, true);
+                assert!(me != root || flags == messages, "{n} of {size}");
+            }
+            assert_eq!(barrier::barrier(h, 0), 0);
+        });
+    }
+}
+
+/// What rank `dead` misses, which the others call when it is gone and before it is known to be.
+fn without_one(dead: u32, call: impl Fn(&Rank, u32) -> Option<i32> + Sync) {
+    use testkit::World;
+    let world = World::new(5, Manner::SHARED);
+    std::thread::scope(|scope| {
+        for rank in (0..5).filter(|&r| r != dead) {
+            let (world, call) = (world.clone(), &call);
+            scope.spawn(move || {
+                let h = &Rank::new(mtmi::Matched::new(world.join(rank)), 1);
+                if rank == (dead + 1) % 5 {
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                    world.kill(dead);
+                }
+                for _ in 0..4 {
+                    if let Some(code) = call(h, rank) {
+                        assert_eq!(code, code::ERR_PEER, "{rank} without {dead}");
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn nobody_waits_for_the_dead() {
+    for dead in [0, 2, 4] {
+        without_one(dead, |h, _| Some(barrier::barrier(h, 0)));
+        let root = (dead + 1) % 5;
+        // From all at once; a root has to miss it, others need not.
+        without_one(dead, |h, me| {
+            let (done, _) = reduce_many(h, me, root, 100);
+            (me == root).then_some(done)
+        });
+    }
+    // Whoever has put out for a dead root finds no place for more.
+    without_one(3, |h, me| {
+        let codes = [0; 9].map(|_| reduce_many(h, me, 3, 100).0);
+        assert!(codes.iter().all(|&c| c == 0 || c == code::ERR_PEER));
+        Some(codes[8])
+    });
+}
+
+#[test]
+fn flags_may_be_anything() {
+    use mtmi::Boards;
+    for value in [u64::MAX, 1 << 63, 1 << 32 | 1] {
+        job(4, Manner::SHARED, 1, |h, me| {
+            // All are in the job.
+            assert_eq!(barrier::barrier(h, 0), 0);
+            h.with(|core, _| core.set_software(true));
+            assert_eq!(barrier::barrier(h, 0), 0);
+            if me == 2 {
+                // The page of flags of the communicator of all.
+                let flags = (0..4096).step_by(8);
+                h.with(|_, below| flags.for_each(|at| below.board_store(at, value)));
+            }
+            assert_eq!(barrier::barrier(h, 0), 0);
+            h.with(|core, _| core.set_software(false));
+            if me != 2 {
+                let (done, _) = reduce_many(h, me, 1, 100);
+                assert!(me != 1 || done == code::ERR_TRUNCATE);
+            }
+            h.with(|core, _| core.set_software(true));
         });
     }
 }
@@ -193,11 +326,16 @@ fn lengths_that_differ_are_noticed_and_do_no_harm() {
 #[test]
 fn the_order_is_the_documented_one() {
     // Doubles of very different size: the sum depends on the order.
-    let values = [1e16, 1.0, -1e16, 3.0, 1e-3, 7e15, -2.0];
-    for size in [2, 3, 5, 7u32] {
-        for root in 0..size {
+    let values: Vec<f64> = [1e16, 1.0, -1e16, 3.0, 1e-3, 7e15, -2.0, -7e15, 0.3]
+        .into_iter()
+        .cycle()
+        .take(17)
+        .collect();
+    let sizes = [2, 3, 5, 7, 8, 16, 17u32];
+    for (manner, size) in MANNERS[..2].iter().flat_map(|&m| sizes.map(|s| (m, s))) {
+        for root in (0..size).step_by(size as usize / 6 + 1) {
             let expected = expect(&values[..size as usize], root);
-            job(size, MANNERS[1], 1, |h, me| {
+            job(size, manner, 1, |h, me| {
                 let mut b = f64::to_ne_bytes(values[me as usize]);
                 let mut work = [0; 8];
                 let args = Args {

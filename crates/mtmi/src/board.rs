@@ -4,11 +4,31 @@
 //! was stored before it); the rest is bytes that a flag says are there. Who writes a flag that somebody may sleep for
 //! rings that process's doorbell afterwards.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use boundary::UserBuf;
 
 use crate::fabric::Fabric;
 use crate::matched::Matched;
 use crate::words::Endpoint;
+
+/// A word of a board that somebody looks at over and over.
+#[derive(Clone, Copy, Debug)]
+pub struct Watched<'a>(&'a AtomicU64);
+
+impl<'a> Watched<'a> {
+    /// One that looks at this word.
+    #[inline]
+    pub fn new(word: &'a AtomicU64) -> Watched<'a> {
+        Watched(word)
+    }
+
+    /// What it is; what was written before it was stored is seen after this.
+    #[inline]
+    pub fn load(self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+}
 
 /// Boards.
 ///
@@ -23,6 +43,9 @@ pub trait Boards {
 
     /// The word at `at` (a multiple of 8) of a board; what was written before it was stored is seen after this.
     fn board_load(&self, of: Endpoint, at: usize) -> u64;
+
+    /// The same word, for whoever looks at it many times: it is found once. `None` where only `board_load` reads it.
+    fn board_watch(&self, of: Endpoint, at: usize) -> Option<Watched<'_>>;
 
     /// Stores a word of this process's board; what was written before is seen by who loads it.
     fn board_store(&mut self, at: usize, value: u64);
@@ -57,6 +80,11 @@ impl<F: Fabric + Boards> Boards for Matched<F> {
     #[inline]
     fn board_load(&self, of: Endpoint, at: usize) -> u64 {
         self.fabric.board_load(of, at)
+    }
+
+    #[inline]
+    fn board_watch(&self, of: Endpoint, at: usize) -> Option<Watched<'_>> {
+        self.fabric.board_watch(of, at)
     }
 
     #[inline]

@@ -30,7 +30,7 @@ pub mod slot;
 mod transport;
 mod words;
 
-pub use board::Boards;
+pub use board::{Boards, Watched};
 pub use exchange::{Exchange, ExchangeError};
 pub use fabric::{Fabric, Outgoing};
 pub use matched::Matched;

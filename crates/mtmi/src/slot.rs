@@ -200,6 +200,9 @@ pub trait Slots {
     /// How long to poll before sleeping.
     fn patience(&mut self) -> Patience;
 
+    /// Whether processes outnumber processors, or nobody knows yet: then who polls keeps others from running.
+    fn is_crowded(&mut self) -> bool;
+
     /// Gives the processor to a peer that needs it, while this process polls.
     fn give_way(&mut self);
 }

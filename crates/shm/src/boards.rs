@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use boundary::UserBuf;
-use mtmi::{Boards, Endpoint};
+use mtmi::{Boards, Endpoint, Watched};
 
 use crate::Shm;
 use crate::ring::CELL;
@@ -11,7 +11,12 @@ use crate::segment::BOARD;
 
 impl Shm {
     /// The place of a process in the segment, if it is a member.
+    #[inline]
     fn board_of(&self, of: Endpoint) -> Option<u32> {
+        // On one machine all are members.
+        if self.members.get(of.index()) == Some(&of.0) {
+            return Some(of.0);
+        }
         let place = self.members.binary_search(&of.0).ok()?;
         u32::try_from(place).ok()
     }
@@ -38,10 +43,13 @@ impl Boards for Shm {
 
     #[inline]
     fn board_load(&self, of: Endpoint, at: usize) -> u64 {
-        let word = self
-            .board_of(of)
-            .and_then(|member| self.segment.board_word(member, at));
-        word.map_or(0, |word| word.load(Ordering::Acquire))
+        self.board_watch(of, at).map_or(0, Watched::load)
+    }
+
+    #[inline]
+    fn board_watch(&self, of: Endpoint, at: usize) -> Option<Watched<'_>> {
+        let word = self.segment.board_word(self.board_of(of)?, at);
+        word.map(Watched::new)
     }
 
     #[inline]
@@ -123,6 +131,12 @@ mod tests {
         assert_eq!(shm.board_load(me, BOARD), 0);
         assert_eq!(shm.board_load(me, 3), 0);
         assert_eq!(shm.board_load(other, 0), 0);
+        assert_eq!(shm.board_watch(me, BOARD - 8).map(Watched::load), Some(7));
+        assert!(shm.board_watch(me, BOARD).is_none() && shm.board_watch(me, 3).is_none());
+        // Members are named by their rank in the job, which may be another's place here.
+        assert!(
+            shm.board_watch(Endpoint(2), 0).is_some() && shm.board_watch(Endpoint(0), 0).is_none()
+        );
         let mut bytes = *b"echo";
         let buf = UserBuf::of_array(&mut bytes);
         shm.board_write(BOARD - 4, buf, 4);

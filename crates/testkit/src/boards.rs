@@ -1,7 +1,7 @@
 //! A simulated process: boards, which are seen where news in slots are seen at once, as in shared memory.
 
 use boundary::UserBuf;
-use mtmi::{Boards, Endpoint};
+use mtmi::{Boards, Endpoint, Watched};
 
 use crate::fabric::Sim;
 
@@ -33,6 +33,11 @@ impl Boards for Sim {
             word.try_into().ok().map(u64::from_ne_bytes)
         };
         self.board(of, load).flatten().unwrap_or(0)
+    }
+
+    fn board_watch(&self, _: Endpoint, _: usize) -> Option<Watched<'_>> {
+        // Boards are behind a lock.
+        None
     }
 
     fn board_store(&mut self, at: usize, value: u64) {

@@ -346,6 +346,10 @@ impl Slots for Sim {
         }
     }
 
+    fn is_crowded(&mut self) -> bool {
+        true
+    }
+
     fn give_way(&mut self) {
         std::thread::yield_now();
     }

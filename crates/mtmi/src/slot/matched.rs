@@ -110,6 +110,11 @@ impl<F: Fabric + Slots> Slots for Matched<F> {
         self.fabric.patience()
     }
 
+    #[inline]
+    fn is_crowded(&mut self) -> bool {
+        self.fabric.is_crowded()
+    }
+
     fn give_way(&mut self) {
         self.fabric.give_way();
     }

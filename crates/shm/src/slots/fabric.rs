@@ -89,6 +89,15 @@ impl Slots for Shm {
         self.patience()
     }
 
+    #[inline]
+    fn is_crowded(&mut self) -> bool {
+        if !self.settled {
+            // Finds it out, if that can be.
+            self.patience();
+        }
+        self.shares_processors()
+    }
+
     fn give_way(&mut self) {
         self.give_way();
     }

@@ -120,6 +120,10 @@ impl Slots for Tcp {
         }
     }
 
+    fn is_crowded(&mut self) -> bool {
+        self.crowded
+    }
+
     fn give_way(&mut self) {
         rustix::thread::sched_yield();
     }
