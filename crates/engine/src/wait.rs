@@ -60,7 +60,7 @@ impl Engine {
                 continue;
             }
             passes += 1;
-            if passes == PASSES_SHARED && self.transport(Slots::patience).gives_way_at_once() {
+            if passes == PASSES_SHARED && self.transport(Slots::is_crowded) {
                 most = PASSES_SHARED;
             }
             if passes < most {

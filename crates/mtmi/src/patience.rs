@@ -17,11 +17,6 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// Whether it is best not to spin at all, as others need the processor.
-    pub fn gives_way_at_once(&self) -> bool {
-        self.spin.is_zero()
-    }
-
     /// Polls until `state` is ready or the deadline passes (`true`), or it is time to sleep. `give_way` lets
     /// others have the processor if that helps.
     pub fn poll<S>(
@@ -31,7 +26,7 @@ impl Patience {
         mut give_way: impl FnMut(&mut S),
         deadline: Option<Instant>,
     ) -> bool {
-        if !self.gives_way_at_once() && self.spins(state, &mut ready, deadline) {
+        if !self.spin.is_zero() && self.spins(state, &mut ready, deadline) {
             return true;
         }
         for _ in 0..self.rounds {

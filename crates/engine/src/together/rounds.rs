@@ -226,7 +226,7 @@ impl<'a> Way<'a> {
     #[inline(never)]
     fn wait_long(&self, bytes: usize, mut missing: impl FnMut() -> Option<usize>) -> Result<()> {
         let engine = self.engine;
-        let shared = engine.transport(Slots::patience).gives_way_at_once();
+        let shared = engine.transport(Slots::is_crowded);
         if shared && !engine.is_threaded() {
             for _ in 0..GIVES_WAY {
                 engine.transport(Slots::give_way);
