@@ -1,6 +1,6 @@
 //! The memory of one direction between two processes: a ring of cells and a pipe of chunks.
 //!
-//! A lane is one page of ring, then the credit words, the headers of the chunks and the words of a split copy, each on
+//! A lane is one page of ring, as many lines for payload that does not fit into a cell, then the credit words, the headers of the chunks and the words of a split copy, each on
 //! lines of its own; the chunks lie elsewhere in the segment. All `unsafe` of the data path is here.
 //!
 //! Invariants: a lane's pointers stay valid while its segment lives; the protocol gives each byte to
@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use boundary::UserBuf;
 use mtmi::TagSel;
 
-use crate::ring::{CELL, CELLS, Hostile, RingMemory, STEP, cell};
+use crate::ring::{CELL, CELLS, Hostile, RingMemory, cell};
 use crate::split::Words;
-use crate::wire::{EAGER, HEADER, Header, INLINE, Kind, cells, pack, unpack};
+use crate::wire::{EAGER, HEADER, Header, INLINE, Kind, pack, unpack};
 
 /// Bytes of a chunk: with four of them both cores copy at full speed inside their caches.
 pub(crate) const CHUNK: usize = 32 * 1024;
@@ -29,13 +29,15 @@ const PLAY: usize = 4096;
 pub(crate) const PIPE: usize = CHUNKS as usize * (CHUNK + PLAY);
 
 const RING: usize = CELLS as usize * CELL;
+/// The lines for payload, one for each cell of the ring, behind it.
+const LINES: usize = RING;
 /// The words of a header, behind the sequence word.
 const KIND_AND_LENGTH: usize = 1;
 const TAG: usize = 2;
 const CONTEXT: usize = 3;
-const CREDIT: usize = RING;
-const DRAINED: usize = RING + 2 * CELL;
-const CHUNK_HEADERS: usize = RING + 4 * CELL;
+const CREDIT: usize = LINES + RING;
+const DRAINED: usize = CREDIT + 2 * CELL;
+const CHUNK_HEADERS: usize = CREDIT + 4 * CELL;
 const SPLIT: usize = CHUNK_HEADERS + CHUNKS as usize * CELL;
 
 /// One direction's memory.
@@ -172,13 +174,17 @@ impl Lane {
         unsafe { sys::copy::copy_few(to.as_mut_ptr(), self.ring.add(at).add(HEADER), len) }
     }
 
-    /// Where `len` bytes of payload of the message numbered `number` lie: behind its header, and
-    /// from the ring's start on where they go round.
+    /// Where `len` bytes of payload of the message numbered `number` lie: behind its header, or from the line of its cell on, and
+    /// from the first line on where they go round. No cell of the ring ever holds payload where others look for a number, so
+    /// nobody has to clear what was read.
     #[inline]
     fn spans(number: u32, len: usize) -> [(usize, usize); 2] {
-        let at = cell(number) as usize * CELL + HEADER;
+        let at = cell(number) as usize * CELL;
+        if len <= INLINE {
+            return [(at + HEADER, len), (LINES, 0)];
+        }
         let first = len.min(RING - at);
-        [(at, first), (0, len - first)]
+        [(LINES + at, first), (LINES, len - first)]
     }
 
     /// The payload of a message that is being written.
@@ -186,7 +192,7 @@ impl Lane {
     pub fn payload_mut(&mut self, number: u32, len: usize) -> [&mut [u8]; 2] {
         assert!(len <= EAGER);
         Self::spans(number, len).map(|(at, n)| {
-            // SAFETY: inside the ring; the cells are ours until published, and the two spans do not
+            // SAFETY: inside the ring or the lines; the cells and theirs are ours until published, and the two spans do not
             // overlap as `EAGER` is shorter than the ring.
             unsafe { std::slice::from_raw_parts_mut(self.ring.add(at), n) }
         })
@@ -197,18 +203,29 @@ impl Lane {
     pub fn payload(&self, number: u32, len: usize) -> [&[u8]; 2] {
         assert!(len <= EAGER);
         Self::spans(number, len).map(|(at, n)| {
-            // SAFETY: inside the ring; ours until it is consumed.
+            // SAFETY: inside the ring or the lines; ours until it is consumed.
             unsafe { std::slice::from_raw_parts(self.ring.add(at), n) }
         })
     }
 
-    /// Asks for what the message numbered `number` has in the lines behind its first. They are as far away as that was: asked for
+    /// Asks for what the message numbered `number` has in lines of its own. They are as far away as its cell was: asked for
     /// together, and before anybody looks for the receive, they cost one way and not one each.
     #[inline]
     pub fn prefetch_payload(&self, number: u32, len: usize) {
-        for i in 1..cells(len) {
-            let at = cell(number.wrapping_add(i * STEP)) as usize * CELL;
-            sys::copy::prefetch(self.ring.wrapping_add(at));
+        for (at, n) in Self::spans(number, len) {
+            for line in (0..n).step_by(CELL) {
+                sys::copy::prefetch(self.ring.wrapping_add(at + line));
+            }
+        }
+    }
+
+    /// Asks for the lines of the message numbered `number`, to be written: if it gets as long as the one before, the consumer's
+    /// cache has given them up by then.
+    #[inline]
+    pub fn own_payload(&self, number: u32, len: usize) {
+        sys::copy::own(self.ring.wrapping_add(cell(number) as usize * CELL), CELL);
+        for (at, n) in Self::spans(number, len) {
+            sys::copy::own(self.ring.wrapping_add(at), n);
         }
     }
 

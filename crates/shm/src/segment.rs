@@ -19,7 +19,7 @@ use sys::memfd::{Mapping, create_sealed, open_sealed};
 use crate::lane::{Lane, PIPE};
 
 /// "ymbkshm" and the layout's number.
-const MAGIC: u64 = u64::from_be_bytes(*b"ymbkshm\x04");
+const MAGIC: u64 = u64::from_be_bytes(*b"ymbkshm\x05");
 /// Bytes for the version's name.
 pub(crate) const VERSION: usize = 48;
 const HEADER: usize = 4096;
