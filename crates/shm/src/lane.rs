@@ -17,14 +17,16 @@ use crate::ring::{CELL, CELLS, Hostile, RingMemory, cell};
 use crate::split::Words;
 use crate::wire::{EAGER, HEADER, Header, INLINE, Kind, pack, unpack};
 
-/// Bytes of a chunk: with four of them both cores copy at full speed inside their caches.
+/// Most bytes of a chunk: with four of them both cores copy at full speed inside their caches.
 pub(crate) const CHUNK: usize = 32 * 1024;
-/// Chunks of a pipe.
+/// So many of these a pipe holds, wherever they begin.
 pub(crate) const CHUNKS: u32 = 4;
 /// Bytes that a whole pipe holds.
 pub(crate) const WINDOW: usize = CHUNKS as usize * CHUNK;
-/// A chunk's data begin anywhere in its first so many bytes.
-const PLAY: usize = 4096;
+/// Chunks that are out at a time.
+pub(crate) const CHUNK_HEADERS: u32 = 64;
+/// What decides where chunks begin: data begin at any place of so many bytes.
+pub(crate) const PLAY: usize = 4096;
 /// Bytes of a pipe's memory.
 pub(crate) const PIPE: usize = CHUNKS as usize * (CHUNK + PLAY);
 
@@ -37,8 +39,8 @@ const TAG: usize = 2;
 const CONTEXT: usize = 3;
 const CREDIT: usize = LINES + RING;
 const DRAINED: usize = CREDIT + 2 * CELL;
-const CHUNK_HEADERS: usize = CREDIT + 4 * CELL;
-const SPLIT: usize = CHUNK_HEADERS + CHUNKS as usize * CELL;
+const HEADERS: usize = CREDIT + 4 * CELL;
+const SPLIT: usize = HEADERS + CHUNK_HEADERS as usize * CELL;
 
 /// One direction's memory.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +52,7 @@ pub(crate) struct Lane {
 /// A chunk's header, as read: start and length are bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkHeader {
-    /// Where in the chunk its bytes begin.
+    /// Where in the pipe its bytes begin.
     pub start: usize,
     pub len: usize,
     pub target: u64,
@@ -164,6 +166,37 @@ impl Lane {
         }
     }
 
+    /// Writes all of a message of more than `INLINE` and at most `EAGER` bytes, but for the sequence word.
+    #[inline]
+    pub fn send_lines(&mut self, number: u32, context: u32, tag: i32, from: UserBuf, len: usize) {
+        let header = Header {
+            kind: Kind::Eager,
+            len,
+            tag,
+            context,
+        };
+        self.write_header(number, &header);
+        let mut at = 0;
+        for to in self.payload_mut(number, len) {
+            // SAFETY: the maker of `from` vouched for `len` bytes, which is what both parts are together; no caller's buffer lies
+            // in a lane.
+            unsafe { sys::copy::copy_away(to.as_mut_ptr(), from.as_mut_ptr().add(at), to.len()) }
+            at += to.len();
+        }
+    }
+
+    /// Copies the payload of a message out.
+    #[inline]
+    pub fn read_lines(&self, number: u32, to: UserBuf, len: usize) {
+        let mut at = 0;
+        for from in self.payload(number, len) {
+            // SAFETY: the maker of `to` vouched for `len` bytes, which is what both parts are together; no caller's buffer lies
+            // in a lane.
+            unsafe { sys::copy::copy(to.as_mut_ptr().add(at), from.as_ptr(), from.len()) }
+            at += from.len();
+        }
+    }
+
     /// Copies the payload of a one-cell message out.
     #[inline(always)]
     pub fn read_inline(&self, number: u32, to: UserBuf, len: usize) {
@@ -257,7 +290,7 @@ impl Lane {
     }
 
     fn chunk_header(chunk: u32) -> usize {
-        CHUNK_HEADERS + (chunk % CHUNKS) as usize * CELL
+        HEADERS + (chunk % CHUNK_HEADERS) as usize * CELL
     }
 
     /// Whether chunk number `chunk` was published.
@@ -279,7 +312,7 @@ impl Lane {
             )
         };
         let (start, len) = (start as usize, len as usize);
-        if len == 0 || len > CHUNK || start >= PLAY {
+        if len == 0 || len > CHUNK || start > PIPE - len {
             return Err(Hostile);
         }
         Ok(ChunkHeader { start, len, target })
@@ -301,30 +334,33 @@ impl Lane {
             .store(chunk.wrapping_add(1), Ordering::Release);
     }
 
-    #[inline]
-    fn chunk(&self, chunk: u32) -> *mut u8 {
-        // SAFETY: the number is reduced, so it is inside the pipe.
-        unsafe { self.pipe.add((chunk % CHUNKS) as usize * (CHUNK + PLAY)) }
-    }
-
-    /// Copies the next `len` bytes of `from` into a chunk that is being written; where in it they begin.
+    /// Where in a page of the pipe the next bytes of `from` begin best, if they lie side by side.
     ///
     /// That is half a page away from where they come from, modulo a page: processors hold up loads for earlier stores to the
     /// same place of another page, and `rep movsb` gets slower by ten times and more on some where the destination is that
     /// way just behind the source. Buffers of two ranks mostly begin at the same place of a page, so this suits the
     /// receiver's copy too.
-    pub fn fill_chunk(&mut self, chunk: u32, len: usize, from: &mut layout::Reader) -> usize {
-        assert!(len <= CHUNK);
-        let base = self.chunk(chunk);
-        let start = from.contiguous().map_or(0, |(buf, _)| {
-            (buf.addr() + PLAY / 2).wrapping_sub(base.addr()) % PLAY
-        });
-        // SAFETY: inside the chunk, as `start` is less than what it is longer than `CHUNK`; ours until published.
-        fill(
-            unsafe { std::slice::from_raw_parts_mut(base.add(start), len) },
-            from,
-        );
-        start
+    #[inline]
+    pub fn place(&self, from: &layout::Reader) -> Option<usize> {
+        let (buf, _) = from.contiguous()?;
+        Some((buf.addr() + PLAY / 2).wrapping_sub(self.pipe.addr()) % PLAY)
+    }
+
+    /// Copies the next `len` bytes of `from` into a chunk that is being written and begins at `start`.
+    #[inline]
+    pub fn fill_chunk(&mut self, start: usize, len: usize, from: &mut layout::Reader) {
+        assert!(len <= CHUNK && start <= PIPE - len);
+        // SAFETY: inside the pipe; ours until published.
+        let to = unsafe { std::slice::from_raw_parts_mut(self.pipe.add(start), len) };
+        fill(to, from);
+    }
+
+    /// Asks for `len` bytes of the pipe from `start` on, and the header of chunk number `chunk`, to be written.
+    #[inline]
+    pub fn own_chunk(&self, chunk: u32, start: usize, len: usize) {
+        let header = Self::chunk_header(chunk);
+        sys::copy::own(self.ring.wrapping_add(header), CELL);
+        sys::copy::own(self.pipe.wrapping_add(start), len);
     }
 
     /// Gives the bytes of a chunk that was published to us to `take`, at once: a copy of a whole chunk is one `rep movsb`, which
@@ -333,12 +369,10 @@ impl Lane {
     /// The lines stay as they are. To write every line that was read, so that the producer finds it in one cache only, is what
     /// some processors want (an EPYC of the fourth generation did); on one of the fifth it made messages of 64 KiB slower by a tenth to a
     /// sixth, between near and distant cores alike.
-    pub fn drain_chunk(&self, chunk: u32, header: ChunkHeader, take: impl FnOnce(&[u8])) {
-        assert!(header.len <= CHUNK && header.start < PLAY);
-        // SAFETY: inside the chunk, which is ours until drained.
-        take(unsafe {
-            std::slice::from_raw_parts(self.chunk(chunk).add(header.start), header.len)
-        });
+    pub fn drain_chunk(&self, header: ChunkHeader, take: impl FnOnce(&[u8])) {
+        assert!(header.len <= CHUNK && header.start <= PIPE - header.len);
+        // SAFETY: inside the pipe; ours until drained.
+        take(unsafe { std::slice::from_raw_parts(self.pipe.add(header.start), header.len) });
     }
 }
 

@@ -84,9 +84,8 @@ impl Shm {
             fill(tail, &mut reader);
         }
         self.publish(to, cells(len));
-        let tx = &self.ports[to].tx;
-        if len > INLINE && tx.room() >= cells(len) {
-            lane.own_payload(tx.next(), len);
+        if len > INLINE {
+            self.ports[to].own_lines(len);
         }
     }
 

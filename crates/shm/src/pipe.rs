@@ -3,42 +3,53 @@
 use mtmi::{Outcome, Queues};
 
 use crate::Shm;
-use crate::lane::{CHUNK, CHUNKS, ChunkHeader, drain};
+use crate::lane::{CHUNK, ChunkHeader, drain};
 use crate::ring::Hostile;
+use crate::space::length;
 use crate::state::{Sending, Sink};
 
 /// The target of chunks that come with an announcement.
 const EARLY: u64 = u64::MAX;
-/// Smallest chunk. Messages that fit into a pipe go in as many chunks as that has, so that both sides copy at once.
-pub(crate) const CHUNK_MIN: u64 = 4 << 10;
+/// Chunks of a message that fits into a pipe, so that both sides copy at once,
+const PARTS: u64 = 8;
+/// unless they got shorter than this.
+pub(crate) const CHUNK_MIN: u64 = 2 << 10;
+/// So much of the pipe is asked for ahead of the next message, which is supposed to be like the one before.
+const AHEAD: usize = 8 << 10;
 /// Chunks moved for one peer before the next peer gets its turn.
 const TURN: u32 = 16;
 
 /// Bytes of a chunk of a message of `total` bytes.
 pub(crate) fn chunk(total: u64) -> u64 {
-    let part = total.div_ceil(CHUNKS.into()).next_multiple_of(64);
+    let part = total.div_ceil(PARTS).next_multiple_of(64);
     part.clamp(CHUNK_MIN, CHUNK as u64)
 }
 
 impl Shm {
-    /// Free chunks of the pipe to a peer.
-    #[inline]
-    fn free_chunks(&self, to: u32) -> Result<u32, Hostile> {
-        let used = self.peers[to as usize]
-            .produced
-            .wrapping_sub(self.ports[to].lane.drained());
-        CHUNKS.checked_sub(used).ok_or(Hostile)
+    /// Takes up what a peer gave back of the pipe to it. Returns whether it is one that keeps to the protocol.
+    fn refresh_space(&mut self, to: u32) -> bool {
+        let drained = self.ports[to].lane.drained();
+        let known = self.peers[to as usize].space.refresh(drained);
+        if known.is_err() {
+            self.suspect(to);
+        }
+        known.is_ok()
     }
 
     /// Whether nothing is in the pipe to a peer, and nothing waits for it.
-    pub(crate) fn pipe_idle(&self, to: u32) -> bool {
-        self.peers[to as usize].streams.is_empty() && self.free_chunks(to) == Ok(CHUNKS)
+    pub(crate) fn pipe_idle(&mut self, to: u32) -> bool {
+        let drained = self.ports[to].lane.drained();
+        let peer = &mut self.peers[to as usize];
+        // Who says anything impossible is found out by what has to wait for it.
+        peer.streams.is_empty() && peer.space.refresh(drained).is_ok() && peer.space.is_idle()
     }
 
     /// Whether a stream to a peer can go on.
     #[inline]
     pub(crate) fn stream_ready(&self, to: u32) -> bool {
-        !self.peers[to as usize].streams.is_empty() && self.free_chunks(to) != Ok(0)
+        let peer = &self.peers[to as usize];
+        !peer.streams.is_empty()
+            && (!peer.blocked || self.ports[to].lane.drained() != peer.space.drained())
     }
 
     /// Whether a chunk from a peer has come.
@@ -48,26 +59,43 @@ impl Shm {
         peer.due > 0 && peer.inward.chunk_ready(peer.consumed)
     }
 
-    /// Copies the next bytes of a send into the next chunk and publishes it.
-    fn push_chunk(&mut self, id: u64, to: u32, target: u64, until: u64) {
+    /// Copies the next bytes of a send, up to byte `until`, into the next chunk and publishes it. False: there is no room for it now.
+    fn push_chunk(&mut self, id: u64, to: u32, target: u64, until: u64) -> bool {
         let (Some(send), Some(peer)) = (self.sends.get(id), self.peers.get_mut(to as usize)) else {
-            return;
+            return false;
         };
-        let len = (until - send.sent).min(send.chunk) as usize;
         let reader = send.reader.get_or_insert_with(|| send.data.reader());
         let mut lane = self.ports[to].lane;
-        let start = lane.fill_chunk(peer.produced, len, reader);
+        let place = lane.place(reader);
+        let len = length(until - send.sent, send.chunk, place.unwrap_or(0));
+        let Some(start) = peer.space.find(place, len) else {
+            return false;
+        };
+        lane.fill_chunk(start, len, reader);
         send.sent += len as u64;
         let header = ChunkHeader { start, len, target };
-        lane.publish_chunk(peer.produced, header);
-        peer.produced = peer.produced.wrapping_add(1);
+        lane.publish_chunk(peer.space.next(), header);
+        peer.space.take(start, len);
         self.ports[to].bell.get().ring();
+        true
     }
 
     /// Sends the first `early` bytes of a send through the idle pipe, where they fit.
     pub(crate) fn push_early(&mut self, id: u64, to: u32, early: u64) {
+        self.peers[to as usize].space.begin(early as usize);
         while self.sends.get(id).is_some_and(|s| s.sent < early) {
-            self.push_chunk(id, to, EARLY, early);
+            if !self.push_chunk(id, to, EARLY, early) {
+                return;
+            }
+        }
+    }
+
+    /// Asks for what a message as long as the one before, of `bytes`, will have first of the pipe.
+    pub(crate) fn own_pipe(&self, to: u32, bytes: usize) {
+        let space = &self.peers[to as usize].space;
+        let len = bytes.min(AHEAD);
+        if let Some(start) = space.ahead(len) {
+            self.ports[to].lane.own_chunk(space.next(), start, len);
         }
     }
 
@@ -78,24 +106,24 @@ impl Shm {
             let Some(&id) = self.peers[to as usize].streams.front() else {
                 break;
             };
-            match self.free_chunks(to) {
-                Ok(0) => break,
-                Ok(_) => {}
-                Err(Hostile) => {
-                    self.suspect(to);
-                    break;
-                }
+            if !self.refresh_space(to) {
+                break;
             }
-            moved = true;
             if let Some(send) = self.sends.get(id)
                 && let Sending::Streams { target, until } = send.state
                 && send.sent < until
             {
-                self.push_chunk(id, to, target, until);
+                let pushed = self.push_chunk(id, to, target, until);
+                self.peers[to as usize].blocked = !pushed;
+                if !pushed {
+                    break;
+                }
+                moved = true;
                 if self.sends.get(id).is_some_and(|s| s.sent < until) {
                     continue;
                 }
             }
+            moved = true;
             self.peers[to as usize].streams.pop_front();
             self.end_send(queues, id, Outcome::Done);
         }
@@ -164,12 +192,11 @@ impl Shm {
             return Err(Hostile);
         }
         let sink = &mut message.sink;
-        peer.inward
-            .drain_chunk(peer.consumed, header, |bytes| match sink {
-                Sink::Heap(buffer) => buffer.extend_from_slice(bytes),
-                Sink::User { writer, .. } => drain(bytes, writer),
-                Sink::Drop => {}
-            });
+        peer.inward.drain_chunk(header, |bytes| match sink {
+            Sink::Heap(buffer) => buffer.extend_from_slice(bytes),
+            Sink::User { writer, .. } => drain(bytes, writer),
+            Sink::Drop => {}
+        });
         message.arrived += len;
         peer.due -= len;
         if early && message.arrived == message.early {

@@ -154,7 +154,10 @@ impl Shm {
         };
         // First the announcement: the receiver can match while the first chunk is copied.
         self.push_words(to, kind, words);
-        self.push_early(id, to, early);
+        if early > 0 {
+            self.push_early(id, to, early);
+            self.own_pipe(to, early as usize);
+        }
         if whole && !synchronous {
             match self.sends.remove(id) {
                 Some(send) => Started::Complete(send.completion(Outcome::Done)),

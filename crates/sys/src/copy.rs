@@ -294,7 +294,9 @@ pub fn own(addr: *mut u8, n: usize) {
     for at in (0..n).step_by(LINE) {
         let line = addr.wrapping_add(at);
         // SAFETY: a prefetch never faults, whatever the address, and changes nothing.
-        unsafe { asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly)) };
+        unsafe {
+            asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly))
+        };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (addr, n);
