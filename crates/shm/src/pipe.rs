@@ -1,11 +1,13 @@
 //! Through the pipe: long messages, chunk by chunk, out and in.
 
+use layout::Reader;
 use mtmi::{Outcome, Queues};
 
 use crate::Shm;
 use crate::lane::{CHUNK, ChunkHeader, drain};
+use crate::port::Port;
 use crate::ring::Hostile;
-use crate::space::length;
+use crate::space::{Space, length};
 use crate::state::{Sending, Sink};
 
 /// The target of chunks that come with an announcement.
@@ -18,11 +20,33 @@ pub(crate) const CHUNK_MIN: u64 = 2 << 10;
 const AHEAD: usize = 8 << 10;
 /// Chunks moved for one peer before the next peer gets its turn.
 const TURN: u32 = 16;
+/// Looks for the next chunk of a message whose sender is copying it: about what it takes to copy one.
+const LOOKS: u32 = 32;
 
 /// Bytes of a chunk of a message of `total` bytes.
 pub(crate) fn chunk(total: u64) -> u64 {
     let part = total.div_ceil(PARTS).next_multiple_of(64);
     part.clamp(CHUNK_MIN, CHUNK as u64)
+}
+
+/// Copies the next bytes of `reader` into the next chunk and publishes it: how many. `left` are to be sent with this target, in chunks of
+/// `chunk` bytes. `None`: there is no room for it now.
+#[inline]
+fn push(
+    port: &Port,
+    space: &mut Space,
+    reader: &mut Reader,
+    (left, chunk, target): (u64, u64, u64),
+) -> Option<u64> {
+    let mut lane = port.lane;
+    let place = lane.place(reader);
+    let len = length(left, chunk, place.unwrap_or(0));
+    let start = space.find(place, len)?;
+    lane.fill_chunk(start, len, reader);
+    lane.publish_chunk(space.next(), ChunkHeader { start, len, target });
+    space.take(start, len);
+    port.bell.get().ring();
+    Some(len as u64)
 }
 
 impl Shm {
@@ -65,37 +89,26 @@ impl Shm {
             return false;
         };
         let reader = send.reader.get_or_insert_with(|| send.data.reader());
-        let mut lane = self.ports[to].lane;
-        let place = lane.place(reader);
-        let len = length(until - send.sent, send.chunk, place.unwrap_or(0));
-        let Some(start) = peer.space.find(place, len) else {
-            return false;
-        };
-        lane.fill_chunk(start, len, reader);
-        send.sent += len as u64;
-        let header = ChunkHeader { start, len, target };
-        lane.publish_chunk(peer.space.next(), header);
-        peer.space.take(start, len);
-        self.ports[to].bell.get().ring();
-        true
+        let chunk = (until - send.sent, send.chunk, target);
+        let pushed = push(&self.ports[to], &mut peer.space, reader, chunk);
+        send.sent += pushed.unwrap_or(0);
+        pushed.is_some()
     }
 
-    /// Sends the first `early` bytes of a send through the idle pipe, where they fit.
-    pub(crate) fn push_early(&mut self, id: u64, to: u32, early: u64) {
-        self.peers[to as usize].space.begin(early as usize);
-        while self.sends.get(id).is_some_and(|s| s.sent < early) {
-            if !self.push_chunk(id, to, EARLY, early) {
-                return;
-            }
+    /// Sends the `early` bytes that are next in `reader` through the idle pipe, where they fit, in chunks of `chunk` bytes.
+    pub(crate) fn push_early(&mut self, to: u32, reader: &mut Reader, early: u64, chunk: u64) {
+        let (port, space) = (&self.ports[to], &mut self.peers[to as usize].space);
+        space.begin(early as usize);
+        let mut left = early;
+        while left > 0
+            && let Some(pushed) = push(port, space, reader, (left, chunk, EARLY))
+        {
+            left -= pushed;
         }
-    }
-
-    /// Asks for what a message as long as the one before, of `bytes`, will have first of the pipe.
-    pub(crate) fn own_pipe(&self, to: u32, bytes: usize) {
-        let space = &self.peers[to as usize].space;
-        let len = bytes.min(AHEAD);
+        // The next message is supposed to be one like this.
+        let len = (early as usize).min(AHEAD);
         if let Some(start) = space.ahead(len) {
-            self.ports[to].lane.own_chunk(space.next(), start, len);
+            port.lane.own_chunk(space.next(), start, len);
         }
     }
 
@@ -137,11 +150,27 @@ impl Shm {
         }
     }
 
+    /// Whether a chunk from a peer has come, or comes within a moment, as the rest of an early message does that somebody waits for.
+    fn chunk_comes(&mut self, from: u32) -> bool {
+        if self.chunk_ready(from) {
+            return true;
+        }
+        let first = self.peers[from as usize].early.front();
+        let first = first.and_then(|&id| self.announced.get(id));
+        let awaited = first.is_some_and(|m| matches!(m.sink, Sink::User { .. }));
+        awaited
+            && !self.shares_processors()
+            && (0..LOOKS).any(|_| {
+                sys::copy::pause();
+                self.chunk_ready(from)
+            })
+    }
+
     /// Takes the chunks that a peer's pipe holds. Returns whether there were any.
     pub(crate) fn drain_pipe(&mut self, queues: &mut Queues, from: u32) -> Result<bool, Hostile> {
         let mut moved = false;
         for _ in 0..TURN {
-            if !self.chunk_ready(from) {
+            if !self.chunk_comes(from) {
                 break;
             }
             let peer = &mut self.peers[from as usize];

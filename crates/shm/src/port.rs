@@ -18,7 +18,7 @@ use boundary::UserBuf;
 use mtmi::{Context, Endpoint, TagSel};
 
 use crate::lane::Lane;
-use crate::ring::{Rx, Tx};
+use crate::ring::{CELL, CELLS, Rx, Tx};
 use crate::segment::{BellRef, Segment};
 use crate::wire::{EAGER, INLINE, Kind, cells};
 
@@ -116,9 +116,9 @@ impl Port {
     /// Asks for what the next message will write, if that is one like the last, of `len` bytes in lines of their own.
     #[inline]
     pub(crate) fn own_lines(&self, len: usize) {
-        if self.tx.room() >= cells(len) {
-            self.lane.own_payload(self.tx.next(), len);
-        }
+        // Of two of the longest, one begins in the lines of the other's end.
+        let most = (CELLS - cells(len)) as usize * CELL;
+        self.lane.own_payload(self.tx.next(), len.min(most));
     }
 
     /// Whether the ring, which seemed full, has room after all.
