@@ -71,6 +71,9 @@ impl Shm {
                 context: context.0,
             },
         );
+        if len > INLINE {
+            lane.own_payload(number, len);
+        }
         let [mut head, tail] = lane.payload_mut(number, len);
         if !front.is_empty() {
             let at;

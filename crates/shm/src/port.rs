@@ -118,6 +118,7 @@ impl Port {
     pub(crate) fn own_lines(&self, len: usize) {
         // Of two of the longest, one begins in the lines of the other's end.
         let most = (CELLS - cells(len)) as usize * CELL;
+        self.lane.own_cell(self.tx.next());
         self.lane.own_payload(self.tx.next(), len.min(most));
     }
 

@@ -112,6 +112,7 @@ impl Shm {
         self.push_words(to, (Kind::Announce, address.0, address.1), words);
         let mut reader = message.data.reader();
         self.push_early(to, &mut reader, total, pipe::chunk(total));
+        self.own_ahead(to, total);
         true
     }
 
@@ -190,6 +191,9 @@ impl Shm {
         }
         if let Some(send) = self.sends.get(id) {
             send.reader = Some(reader);
+        }
+        if whole {
+            self.own_ahead(to, early);
         }
         if whole && !synchronous {
             match self.sends.remove(id) {

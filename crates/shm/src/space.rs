@@ -7,6 +7,8 @@
 //!
 //! Invariants: chunks that were not given back do not overlap; one that is taken when none is out always fits.
 
+use std::ops::Range;
+
 use crate::lane::{CHUNK, CHUNK_HEADERS, PIPE, PLAY, WINDOW};
 use crate::ring::{CELL, Hostile};
 
@@ -27,6 +29,8 @@ pub(crate) struct Space {
     head: usize,
     /// Bytes that went through, up to `WARM`.
     passed: u64,
+    /// What was asked for ahead.
+    owned: Range<usize>,
 }
 
 impl Space {
@@ -38,6 +42,7 @@ impl Space {
             starts: [0; CHUNK_HEADERS as usize],
             head: 0,
             passed: 0,
+            owned: 0..0,
         }
     }
 
@@ -69,9 +74,14 @@ impl Space {
     /// Makes sure, in an idle pipe, that the next `bytes` (at most `WINDOW`) lie one behind the other.
     pub fn begin(&mut self, bytes: usize) {
         debug_assert!(self.is_idle() && bytes <= WINDOW);
-        if self.passed < WARM || self.head + PLAY + bytes > PIPE {
+        if self.restarts(bytes) {
             self.head = 0;
         }
+    }
+
+    /// Whether so many bytes begin where the pipe does.
+    fn restarts(&self, bytes: usize) -> bool {
+        self.passed < WARM || self.head + PLAY + bytes > PIPE
     }
 
     /// Where the next chunk of `len` bytes begins, at `place` modulo `PLAY` or where a line does; `None` if there is no room for it
@@ -101,17 +111,30 @@ impl Space {
         (at + len <= end && (end == PIPE || at + len < end)).then_some(at)
     }
 
-    /// Where the next message of `len` bytes would probably begin; `None` where that is not yet given back.
-    pub fn ahead(&self, len: usize) -> Option<usize> {
-        if self.passed < WARM {
+    /// Where the first `len` bytes of the next message will be, if that is one of `bytes` from where the last one came from: to be asked
+    /// for now, if they were given back.
+    pub fn own_ahead(&mut self, bytes: usize, len: usize) -> Option<usize> {
+        let place = self.head.wrapping_sub(bytes) % PLAY;
+        let start = match self.restarts(bytes) {
+            true => place,
+            false => self.head + place.wrapping_sub(self.head) % PLAY,
+        };
+        let tail = self.starts[(self.drained % CHUNK_HEADERS) as usize] as usize;
+        let (before, behind) = (start + len < tail, start >= self.head);
+        let given_back = match tail < self.head {
+            true => before || behind,
+            false => before && behind,
+        };
+        if self.passed < WARM || !(given_back || self.is_idle()) {
             return None;
         }
-        let at = if self.head + len <= PIPE {
-            self.head
-        } else {
-            0
-        };
-        self.find(Some(at % PLAY), len)
+        self.owned = start..start + len;
+        Some(start)
+    }
+
+    /// Whether a chunk was asked for ahead.
+    pub fn is_owned(&self, start: usize, len: usize) -> bool {
+        self.owned.start <= start && start + len <= self.owned.end
     }
 
     /// Takes what was found.
@@ -119,6 +142,9 @@ impl Space {
         self.starts[(self.produced % CHUNK_HEADERS) as usize] = start as u32;
         self.produced = self.produced.wrapping_add(1);
         self.head = start + len;
+        if self.head >= self.owned.end {
+            self.owned = 0..0;
+        }
         self.passed = WARM.min(self.passed + len as u64);
     }
 }
@@ -154,7 +180,7 @@ mod tests {
         let mut out: VecDeque<(usize, usize)> = VecDeque::new();
         let (mut refused, mut wrapped) = (0, 0);
         for _ in 0..200_000 {
-            if below(3) == 0 {
+            if below(8) == 0 {
                 out.drain(..below(out.len() + 1));
                 space
                     .refresh(space.produced.wrapping_sub(out.len() as u32))
@@ -193,9 +219,10 @@ mod tests {
             (None, WINDOW - 1000),
             (Some(2064), 100_000),
         ];
+        let mut foreseen = 0;
         for (place, bytes) in sends.repeat(20) {
             space.begin(bytes);
-            let (mut left, mut place) = (bytes as u64, place);
+            let (begun, mut left, mut place) = (place, bytes as u64, place);
             while left > 0 {
                 let len = length(left, crate::pipe::chunk(bytes as u64), place.unwrap_or(0));
                 let start = space.find(place, len).unwrap();
@@ -203,8 +230,17 @@ mod tests {
                 left -= len as u64;
                 place = place.map(|_| (start + len) % PLAY);
             }
+            let ahead = space.own_ahead(bytes, 4096);
             space.refresh(space.produced).unwrap();
+            if let (Some(start), Some(place)) = (ahead, begun) {
+                let owned = (space.is_owned(start, 4096), space.is_owned(start + 1, 4096));
+                assert_eq!(owned, (true, false));
+                space.begin(bytes);
+                assert_eq!(space.find(Some(place), 4096), Some(start));
+                foreseen += 1;
+            }
         }
+        assert!(foreseen > 20, "{foreseen}");
         assert_eq!(space.refresh(space.produced.wrapping_add(1)), Err(Hostile));
     }
 
