@@ -229,10 +229,14 @@ impl Short {
         Some(room.send(context, m.tag, m.buf, m.bytes()))
     }
 
-    /// The same where there was no room, if there is after a look.
+    /// The same where there was no room, if there is after a look, or of a message that takes more than a cell.
     #[inline(always)]
     pub fn send_plain_again(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
-        let (port, _) = self.checked(m, Port::MOST, 0)?;
+        let (port, _) = self.checked(m, Port::LONGEST, 0)?;
+        if m.bytes() > Port::MOST {
+            let match_bits = (Context(self.context.get()), m.tag);
+            return port.send_lines(match_bits, m.buf, m.bytes(), ready);
+        }
         if !port.look() {
             return None;
         }
@@ -252,7 +256,7 @@ impl Short {
         Some(received(m.peer, taken))
     }
 
-    /// What is done after that: of any tag too, and for a message that comes within a moment. A turn that was counted there is not
+    /// What is done after that: of any tag too, of a message that takes more than a cell, and for one that comes within a moment. A turn that was counted there is not
     /// counted again.
     #[inline(always)]
     pub fn recv_plain_again(&self, m: &Plain) -> Option<Status> {
@@ -264,7 +268,9 @@ impl Short {
         }
         let context = Context(self.context.get());
         let looks = || self.all.get().map_or(0, |ways| ways.ports.looks());
-        let taken = port.receive(context, tag, m.buf, m.bytes(), looks)?;
+        let taken = port
+            .receive(context, tag, m.buf, m.bytes(), looks)
+            .or_else(|| port.receive_lines(context, tag, m.buf, m.bytes()))?;
         Some(received(m.peer, taken))
     }
 

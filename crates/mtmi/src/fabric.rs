@@ -66,8 +66,8 @@ pub trait Fabric {
     /// Sends a message to another process.
     fn send(&mut self, queues: &mut Queues, message: Outgoing) -> Submit;
 
-    /// As [`Transport::send_at_once`](crate::Transport::send_at_once), where no request has `message`'s cookie. A fabric whose short
-    /// messages go another way, before they come here, need not.
+    /// As [`Transport::send_at_once`](crate::Transport::send_at_once), where no request has `message`'s cookie. A fabric need not, also
+    /// where its short messages go another way before they come here.
     fn send_at_once(&mut self, _queues: &mut Queues, _message: &Outgoing) -> bool {
         false
     }

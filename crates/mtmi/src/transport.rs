@@ -82,7 +82,7 @@ pub trait Transport {
         cookie: Cookie,
     ) -> Submit;
 
-    /// Sends a short message in standard mode, if it leaves this process within the call: `true`, and it is complete. Else nothing
+    /// Sends a message in standard mode, if it leaves this process within the call: `true`, and it is complete. Else nothing
     /// was done. It saves its caller a request where nothing is there to be waited for.
     fn send_at_once(&mut self, to: Endpoint, context: Context, tag: i32, data: Data) -> bool;
 

@@ -48,6 +48,11 @@ impl Fabric for Shm {
         self.start_send(message)
     }
 
+    #[inline]
+    fn send_at_once(&mut self, _queues: &mut Queues, message: &Outgoing) -> bool {
+        self.send_whole(message)
+    }
+
     fn cancel_send(&mut self, queues: &mut Queues, cookie: Cookie) -> bool {
         self.cancel_sent(queues, cookie)
     }

@@ -61,9 +61,7 @@ impl Shm {
         let header = lane.read_header(number)?;
         if header.kind == Kind::Eager {
             if header.len > INLINE {
-                lane.prefetch_payload(number, header.len);
-                // Whoever gets something long mostly answers with the like.
-                self.ports[peer].lane.prefetch_returned();
+                self.ports[peer].prefetch_lines(number, header.len);
             }
             self.take_eager(queues, peer, lane, number, &header);
         } else {

@@ -1,6 +1,6 @@
 //! The memory of one direction between two processes: a ring of cells and a pipe of chunks.
 //!
-//! A lane is one page of ring, then the credit words, the headers of the chunks and the words of a split copy, each on
+//! A lane is one page of ring, as many lines for payload that does not fit into a cell, then the credit words, the headers of the chunks and the words of a split copy, each on
 //! lines of its own; the chunks lie elsewhere in the segment. All `unsafe` of the data path is here.
 //!
 //! Invariants: a lane's pointers stay valid while its segment lives; the protocol gives each byte to
@@ -13,30 +13,37 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use boundary::UserBuf;
 use mtmi::TagSel;
 
-use crate::ring::{CELL, CELLS, Hostile, RingMemory, STEP, cell};
+use crate::ring::{CELL, CELLS, Hostile, RingMemory, cell};
 use crate::split::Words;
-use crate::wire::{EAGER, HEADER, Header, INLINE, Kind, cells, pack, unpack};
+use crate::wire::{EAGER, HEADER, Header, INLINE, Kind, pack, unpack};
 
-/// Bytes of a chunk: with four of them both cores copy at full speed inside their caches.
+/// Most bytes of a chunk: with four of them both cores copy at full speed inside their caches.
 pub(crate) const CHUNK: usize = 32 * 1024;
-/// Chunks of a pipe.
+/// So many of these a pipe holds, wherever they begin.
 pub(crate) const CHUNKS: u32 = 4;
 /// Bytes that a whole pipe holds.
 pub(crate) const WINDOW: usize = CHUNKS as usize * CHUNK;
-/// A chunk's data begin anywhere in its first so many bytes.
-const PLAY: usize = 4096;
-/// Bytes of a pipe's memory.
-pub(crate) const PIPE: usize = CHUNKS as usize * (CHUNK + PLAY);
+/// Chunks that are out at a time.
+pub(crate) const CHUNK_HEADERS: u32 = 64;
+/// What decides where chunks begin: data begin at any place of so many bytes.
+pub(crate) const PLAY: usize = 4096;
+/// Bytes of a pipe's memory: messages of up to 100 KiB go through more than twice as much as they have, and long streams have a few
+/// more chunks under way (256 KiB take 20 microseconds in place of 23, measured on a Xeon of the fifth generation).
+pub(crate) const PIPE: usize = 256 << 10;
+
+const _: () = assert!(CHUNKS as usize * (CHUNK + PLAY) <= PIPE);
 
 const RING: usize = CELLS as usize * CELL;
+/// The lines for payload, one for each cell of the ring, behind it.
+const LINES: usize = RING;
 /// The words of a header, behind the sequence word.
 const KIND_AND_LENGTH: usize = 1;
 const TAG: usize = 2;
 const CONTEXT: usize = 3;
-const CREDIT: usize = RING;
-const DRAINED: usize = RING + 2 * CELL;
-const CHUNK_HEADERS: usize = RING + 4 * CELL;
-const SPLIT: usize = CHUNK_HEADERS + CHUNKS as usize * CELL;
+const CREDIT: usize = LINES + RING;
+const DRAINED: usize = CREDIT + 2 * CELL;
+const HEADERS: usize = CREDIT + 4 * CELL;
+const SPLIT: usize = HEADERS + CHUNK_HEADERS as usize * CELL;
 
 /// One direction's memory.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +55,7 @@ pub(crate) struct Lane {
 /// A chunk's header, as read: start and length are bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkHeader {
-    /// Where in the chunk its bytes begin.
+    /// Where in the pipe its bytes begin.
     pub start: usize,
     pub len: usize,
     pub target: u64,
@@ -162,6 +169,38 @@ impl Lane {
         }
     }
 
+    /// Writes all of a message of more than `INLINE` and at most `EAGER` bytes, but for the sequence word.
+    #[inline]
+    pub fn send_lines(&mut self, number: u32, context: u32, tag: i32, from: UserBuf, len: usize) {
+        let header = Header {
+            kind: Kind::Eager,
+            len,
+            tag,
+            context,
+        };
+        self.write_header(number, &header);
+        self.own_payload(number, len);
+        let mut at = 0;
+        for to in self.payload_mut(number, len) {
+            // SAFETY: the maker of `from` vouched for `len` bytes, which is what both parts are together; no caller's buffer lies
+            // in a lane.
+            unsafe { sys::copy::copy(to.as_mut_ptr(), from.as_mut_ptr().add(at), to.len()) }
+            at += to.len();
+        }
+    }
+
+    /// Copies the payload of a message out.
+    #[inline]
+    pub fn read_lines(&self, number: u32, to: UserBuf, len: usize) {
+        let mut at = 0;
+        for from in self.payload(number, len) {
+            // SAFETY: the maker of `to` vouched for `len` bytes, which is what both parts are together; no caller's buffer lies
+            // in a lane.
+            unsafe { sys::copy::copy(to.as_mut_ptr().add(at), from.as_ptr(), from.len()) }
+            at += from.len();
+        }
+    }
+
     /// Copies the payload of a one-cell message out.
     #[inline(always)]
     pub fn read_inline(&self, number: u32, to: UserBuf, len: usize) {
@@ -172,13 +211,17 @@ impl Lane {
         unsafe { sys::copy::copy_few(to.as_mut_ptr(), self.ring.add(at).add(HEADER), len) }
     }
 
-    /// Where `len` bytes of payload of the message numbered `number` lie: behind its header, and
-    /// from the ring's start on where they go round.
+    /// Where `len` bytes of payload of the message numbered `number` lie: behind its header, or from the line of its cell on, and
+    /// from the first line on where they go round. No cell of the ring ever holds payload where others look for a number, so
+    /// nobody has to clear what was read.
     #[inline]
     fn spans(number: u32, len: usize) -> [(usize, usize); 2] {
-        let at = cell(number) as usize * CELL + HEADER;
+        let at = cell(number) as usize * CELL;
+        if len <= INLINE {
+            return [(at + HEADER, len), (LINES, 0)];
+        }
         let first = len.min(RING - at);
-        [(at, first), (0, len - first)]
+        [(LINES + at, first), (LINES, len - first)]
     }
 
     /// The payload of a message that is being written.
@@ -186,7 +229,7 @@ impl Lane {
     pub fn payload_mut(&mut self, number: u32, len: usize) -> [&mut [u8]; 2] {
         assert!(len <= EAGER);
         Self::spans(number, len).map(|(at, n)| {
-            // SAFETY: inside the ring; the cells are ours until published, and the two spans do not
+            // SAFETY: inside the ring or the lines; the cells and theirs are ours until published, and the two spans do not
             // overlap as `EAGER` is shorter than the ring.
             unsafe { std::slice::from_raw_parts_mut(self.ring.add(at), n) }
         })
@@ -197,18 +240,27 @@ impl Lane {
     pub fn payload(&self, number: u32, len: usize) -> [&[u8]; 2] {
         assert!(len <= EAGER);
         Self::spans(number, len).map(|(at, n)| {
-            // SAFETY: inside the ring; ours until it is consumed.
+            // SAFETY: inside the ring or the lines; ours until it is consumed.
             unsafe { std::slice::from_raw_parts(self.ring.add(at), n) }
         })
     }
 
-    /// Asks for what the message numbered `number` has in the lines behind its first. They are as far away as that was: asked for
+    /// Asks for what the message numbered `number` has in lines of its own. They are as far away as its cell was: asked for
     /// together, and before anybody looks for the receive, they cost one way and not one each.
     #[inline]
     pub fn prefetch_payload(&self, number: u32, len: usize) {
-        for i in 1..cells(len) {
-            let at = cell(number.wrapping_add(i * STEP)) as usize * CELL;
-            sys::copy::prefetch(self.ring.wrapping_add(at));
+        for (at, n) in Self::spans(number, len) {
+            for line in (0..n).step_by(CELL) {
+                sys::copy::prefetch(self.ring.wrapping_add(at + line));
+            }
+        }
+    }
+
+    /// Asks for the lines of the message numbered `number`, to be written.
+    #[inline]
+    pub fn own_payload(&self, number: u32, len: usize) {
+        for (at, n) in Self::spans(number, len) {
+            sys::copy::own(self.ring.wrapping_add(at), n);
         }
     }
 
@@ -239,8 +291,14 @@ impl Lane {
         unsafe { &*self.ring.add(SPLIT).cast::<Words>() }
     }
 
+    /// Asks for the cell of the message numbered `number`, to be written.
+    #[inline]
+    pub fn own_cell(&self, number: u32) {
+        sys::copy::own(self.ring.wrapping_add(cell(number) as usize * CELL), CELL);
+    }
+
     fn chunk_header(chunk: u32) -> usize {
-        CHUNK_HEADERS + (chunk % CHUNKS) as usize * CELL
+        HEADERS + (chunk % CHUNK_HEADERS) as usize * CELL
     }
 
     /// Whether chunk number `chunk` was published.
@@ -262,7 +320,7 @@ impl Lane {
             )
         };
         let (start, len) = (start as usize, len as usize);
-        if len == 0 || len > CHUNK || start >= PLAY {
+        if len == 0 || len > CHUNK || start > PIPE - len {
             return Err(Hostile);
         }
         Ok(ChunkHeader { start, len, target })
@@ -284,30 +342,33 @@ impl Lane {
             .store(chunk.wrapping_add(1), Ordering::Release);
     }
 
-    #[inline]
-    fn chunk(&self, chunk: u32) -> *mut u8 {
-        // SAFETY: the number is reduced, so it is inside the pipe.
-        unsafe { self.pipe.add((chunk % CHUNKS) as usize * (CHUNK + PLAY)) }
-    }
-
-    /// Copies the next `len` bytes of `from` into a chunk that is being written; where in it they begin.
+    /// Where in a page of the pipe the next bytes of `from` begin best, if they lie side by side.
     ///
     /// That is half a page away from where they come from, modulo a page: processors hold up loads for earlier stores to the
     /// same place of another page, and `rep movsb` gets slower by ten times and more on some where the destination is that
     /// way just behind the source. Buffers of two ranks mostly begin at the same place of a page, so this suits the
     /// receiver's copy too.
-    pub fn fill_chunk(&mut self, chunk: u32, len: usize, from: &mut layout::Reader) -> usize {
-        assert!(len <= CHUNK);
-        let base = self.chunk(chunk);
-        let start = from.contiguous().map_or(0, |(buf, _)| {
-            (buf.addr() + PLAY / 2).wrapping_sub(base.addr()) % PLAY
-        });
-        // SAFETY: inside the chunk, as `start` is less than what it is longer than `CHUNK`; ours until published.
-        fill(
-            unsafe { std::slice::from_raw_parts_mut(base.add(start), len) },
-            from,
-        );
-        start
+    #[inline]
+    pub fn place(&self, from: &layout::Reader) -> Option<usize> {
+        let (buf, _) = from.contiguous()?;
+        Some((buf.addr() + PLAY / 2).wrapping_sub(self.pipe.addr()) % PLAY)
+    }
+
+    /// Copies the next `len` bytes of `from` into a chunk that is being written and begins at `start`.
+    #[inline]
+    pub fn fill_chunk(&mut self, start: usize, len: usize, from: &mut layout::Reader) {
+        assert!(len <= CHUNK && start <= PIPE - len);
+        // SAFETY: inside the pipe; ours until published.
+        let to = unsafe { std::slice::from_raw_parts_mut(self.pipe.add(start), len) };
+        fill(to, from);
+    }
+
+    /// Asks for `len` bytes of the pipe from `start` on, and the header of chunk number `chunk`, to be written.
+    #[inline]
+    pub fn own_chunk(&self, chunk: u32, start: usize, len: usize) {
+        let header = Self::chunk_header(chunk);
+        sys::copy::own(self.ring.wrapping_add(header), CELL);
+        sys::copy::own(self.pipe.wrapping_add(start), len);
     }
 
     /// Gives the bytes of a chunk that was published to us to `take`, at once: a copy of a whole chunk is one `rep movsb`, which
@@ -316,12 +377,10 @@ impl Lane {
     /// The lines stay as they are. To write every line that was read, so that the producer finds it in one cache only, is what
     /// some processors want (an EPYC of the fourth generation did); on one of the fifth it made messages of 64 KiB slower by a tenth to a
     /// sixth, between near and distant cores alike.
-    pub fn drain_chunk(&self, chunk: u32, header: ChunkHeader, take: impl FnOnce(&[u8])) {
-        assert!(header.len <= CHUNK && header.start < PLAY);
-        // SAFETY: inside the chunk, which is ours until drained.
-        take(unsafe {
-            std::slice::from_raw_parts(self.chunk(chunk).add(header.start), header.len)
-        });
+    pub fn drain_chunk(&self, header: ChunkHeader, take: impl FnOnce(&[u8])) {
+        assert!(header.len <= CHUNK && header.start <= PIPE - header.len);
+        // SAFETY: inside the pipe; ours until drained.
+        take(unsafe { std::slice::from_raw_parts(self.pipe.add(header.start), header.len) });
     }
 }
 
@@ -331,7 +390,7 @@ pub(crate) fn fill(to: &mut [u8], from: &mut layout::Reader) {
         Some((buf, left)) if left >= to.len() as u64 => {
             // SAFETY: the buffer's maker vouched for `left` bytes; `to` is part of a lane, where no
             // caller's buffer lies.
-            unsafe { sys::copy::copy_away(to.as_mut_ptr(), buf.as_mut_ptr(), to.len()) }
+            unsafe { sys::copy::copy(to.as_mut_ptr(), buf.as_mut_ptr(), to.len()) }
             from.seek(from.position() + to.len() as u64);
         }
         _ => {

@@ -2,8 +2,8 @@
 //!
 //! # How a message travels
 //! * Up to 48 bytes: one cache line of the pair's ring, header and data together.
-//! * Up to 2 KiB: consecutive lines of the ring.
-//! * Above: announced in the ring; the data stream through the pair's pipe of four 32 KiB chunks, with
+//! * Up to 2 KiB: a cell of the ring, and consecutive lines beside it for the data.
+//! * Above: announced in the ring; the data stream through the pair's pipe of 256 KiB in chunks of up to 32 KiB, with
 //!   both sides copying at once. If the pipe is idle, what fits into it goes with the announcement;
 //!   the rest waits until the receiver has matched the message and asks for it. So whatever is in a
 //!   pipe can be drained at once (unmatched data go to the heap, at most one pipe's worth per
@@ -47,6 +47,7 @@ mod ring_loom;
 mod segment;
 mod send;
 mod slots;
+mod space;
 mod split;
 #[cfg(all(test, loom))]
 mod split_loom;

@@ -10,7 +10,7 @@ use crate::lane::fill;
 use crate::ring::RingMemory;
 use crate::send::Started;
 use crate::state::Queued;
-use crate::wire::{Header, Kind, WORDS, Words, cells, encode};
+use crate::wire::{Header, INLINE, Kind, WORDS, Words, cells, encode};
 
 impl Shm {
     /// Whether the ring to `to` has room for `cells` cells, after a look at the credit. The peer
@@ -71,10 +71,13 @@ impl Shm {
                 context: context.0,
             },
         );
+        if len > INLINE {
+            lane.own_payload(number, len);
+        }
         let [mut head, tail] = lane.payload_mut(number, len);
         if !front.is_empty() {
             let at;
-            // A header's cell never ends within the first words of its payload.
+            // Neither a cell nor a line ends within the first words of a payload.
             (at, head) = head.split_at_mut(front.len());
             at.copy_from_slice(front);
         }
@@ -84,6 +87,9 @@ impl Shm {
             fill(tail, &mut reader);
         }
         self.publish(to, cells(len));
+        if len > INLINE {
+            self.ports[to].own_lines(len);
+        }
     }
 
     /// A control message, for which there is room.

@@ -18,9 +18,9 @@ use boundary::UserBuf;
 use mtmi::{Context, Endpoint, TagSel};
 
 use crate::lane::Lane;
-use crate::ring::{Rx, Tx};
+use crate::ring::{CELL, CELLS, Rx, Tx};
 use crate::segment::{BellRef, Segment};
-use crate::wire::INLINE;
+use crate::wire::{EAGER, INLINE, Kind, cells};
 
 /// Of so many looks at the credit one is left to the ordinary way, which makes progress for others too.
 const TURN: u32 = 32;
@@ -55,8 +55,10 @@ pub struct Port {
 const _: () = assert!(size_of::<Port>() == 64);
 
 impl Port {
-    /// Longest message that goes here.
+    /// Longest message that goes here in one cell,
     pub const MOST: usize = INLINE;
+    /// and at all.
+    pub const LONGEST: usize = EAGER;
 
     pub(crate) fn new(lane: Lane, inward: Lane, bell: BellRef) -> Port {
         Port {
@@ -89,19 +91,52 @@ impl Port {
         (!self.tx.is_full()).then_some(Room(self))
     }
 
+    /// Sends `len` bytes at `buf`, more than [`MOST`](Port::MOST) and at most [`LONGEST`](Port::LONGEST), at once: what is
+    /// [done last](sys::doorbell::Doorbell::ring_last). `None`: nothing was done; the ordinary way has to do it. `ready` is asked last.
+    #[inline]
+    pub fn send_lines(
+        &self,
+        (context, tag): (Context, i32),
+        buf: UserBuf,
+        len: usize,
+        ready: impl FnOnce() -> bool,
+    ) -> Option<i32> {
+        let cells = cells(len);
+        if (self.tx.room() < cells && !self.look_for(cells)) || !ready() {
+            return None;
+        }
+        let (mut lane, number) = (self.lane, self.tx.next());
+        lane.send_lines(number, context.0, tag, buf, len);
+        self.tx.publish(&lane, cells);
+        let code = self.bell.get().ring_last();
+        self.own_lines(len);
+        Some(code)
+    }
+
+    /// Asks for what the next message will write, if that is one like the last, of `len` bytes in lines of their own.
+    #[inline]
+    pub(crate) fn own_lines(&self, len: usize) {
+        // Of two of the longest, one begins in the lines of the other's end.
+        let most = (CELLS - cells(len)) as usize * CELL;
+        self.lane.own_cell(self.tx.next());
+        self.lane.own_payload(self.tx.next(), len.min(most));
+    }
+
     /// Whether the ring, which seemed full, has room after all.
     #[cold]
     #[inline(never)]
     pub fn look(&self) -> bool {
-        if !self.tx.is_full() {
-            return false;
-        }
+        self.tx.is_full() && self.look_for(1)
+    }
+
+    /// Whether the ring has so many free cells after all.
+    fn look_for(&self, cells: u32) -> bool {
         let looks = self.looks.get().wrapping_add(1);
         self.looks.set(looks);
         !self.shut.get()
             && !u32::from(looks).is_multiple_of(TURN)
             && self.tx.refresh(&self.lane).is_ok()
-            && !self.tx.is_full()
+            && self.tx.room() >= cells
     }
 
     /// Takes the next message into `to`, if it is (or is within as many looks as `looks` says) one of a cell with this context and tag that fits. No
@@ -131,6 +166,45 @@ impl Port {
             self.bell.get().ring();
         }
         Some(AtOnce { tag, bytes })
+    }
+
+    /// Takes the next message into `to`, if it is there and has lines of its own; else as [`receive`](Port::receive).
+    #[inline]
+    pub fn receive_lines(
+        &self,
+        context: Context,
+        tag: TagSel,
+        to: UserBuf,
+        capacity: usize,
+    ) -> Option<AtOnce> {
+        let (lane, number) = (self.inward, self.rx.next());
+        if !self.known.get() || !Rx::ready_at(&lane, number) {
+            return None;
+        }
+        let header = lane.read_header(number).ok()?;
+        let bytes = header.len;
+        if header.kind != Kind::Eager || bytes <= INLINE {
+            return None;
+        }
+        self.prefetch_lines(number, bytes);
+        let wanted = matches!(tag, TagSel::Any) || tag == TagSel::Exact(header.tag);
+        if header.context != context.0 || !wanted || bytes > capacity {
+            return None;
+        }
+        lane.read_lines(number, to, bytes);
+        if self.rx.consume_at(&lane, number, cells(bytes)) {
+            self.bell.get().ring();
+        }
+        let tag = header.tag;
+        Some(AtOnce { tag, bytes })
+    }
+
+    /// Asks for the lines of the message numbered `number`, and for what the next message this long the other way has to know, as whoever
+    /// gets something long mostly answers with the like.
+    #[inline]
+    pub(crate) fn prefetch_lines(&self, number: u32, len: usize) {
+        self.inward.prefetch_payload(number, len);
+        self.lane.prefetch_returned();
     }
 
     /// Looks so many times more whether a message is there.

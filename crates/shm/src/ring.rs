@@ -4,8 +4,9 @@
 //! carries a sequence word, and the message is there when that word equals the number the consumer
 //! expects: one load and one compare, nothing to clear, no second line. Numbers are odd (where a cell
 //! is in the endless sequence of their bytes, plus one), so the zero of fresh or cleared memory is
-//! none, and some of a number's bits say where in the ring its cell is. Cells behind the first hold raw payload; their sequence words are cleared by the consumer
-//! before it gives the cells back, so that payload is never taken for a number.
+//! none, and some of a number's bits say where in the ring its cell is. Cells behind the first stand for
+//! payload, which lies elsewhere; they keep their old numbers. These would come again after all `u32` have been used, so
+//! the consumer clears them during two rounds of each half of that: see [`sweeps`].
 //!
 //! Credit flows back as one word, the number of the next cell to be consumed less one, stored when
 //! at least [`BATCH`] cells were consumed since. Therefore a producer always gets
@@ -52,6 +53,16 @@ pub(crate) struct Hostile;
 #[inline(always)]
 pub(crate) fn cell(number: u32) -> u32 {
     number / STEP % CELLS
+}
+
+/// Numbers after which there is a sweep.
+const HALF: u32 = 1 << 31;
+
+/// Whether the cells behind message `number` are to be cleared. In the second of two such rounds every cell gets a number or is cleared, as no
+/// message is longer than a round.
+#[inline(always)]
+fn sweeps(number: u32) -> bool {
+    number % HALF < 2 * SPAN
 }
 
 /// The producing side.
@@ -183,8 +194,10 @@ impl Rx {
     /// The same for a caller that has [`next`](Rx::next) at hand.
     #[inline(always)]
     pub fn consume_at(&self, memory: &impl RingMemory, next: u32, cells: u32) -> bool {
-        for i in 1..cells {
-            memory.set_sequence(cell(next.wrapping_add(i * STEP)), 0);
+        if cells > 1 && sweeps(next) {
+            for i in 1..cells {
+                memory.set_sequence(cell(next.wrapping_add(i * STEP)), 0);
+            }
         }
         let next = next.wrapping_add(cells * STEP);
         self.next.set(next);
@@ -228,24 +241,26 @@ mod tests {
         }
     }
 
-    /// Messages of all lengths, around the ring and across the wrap of the numbers, with payload
-    /// that looks like sequence numbers.
+    /// Both sides, where message `start` is next.
+    fn sides(memory: &Plain, start: u32) -> (Tx, Rx) {
+        memory.set_credit(start.wrapping_sub(1));
+        let tx = Tx {
+            next: Cell::new(start),
+            room: Cell::new(0),
+            credit: Cell::new(start.wrapping_sub(1)),
+        };
+        let rx = Rx {
+            next: Cell::new(start),
+            returned: Cell::new(start),
+        };
+        (tx, rx)
+    }
+
+    /// Messages of all lengths, around the ring and across the wrap of the numbers.
     #[test]
     fn every_length_goes_round() {
         let memory = ring();
-        let start = 1u32.wrapping_sub(3000 * STEP);
-        let (tx, rx) = (
-            Tx {
-                next: Cell::new(start),
-                room: Cell::new(0),
-                credit: Cell::new(start.wrapping_sub(1)),
-            },
-            Rx {
-                next: Cell::new(start),
-                returned: Cell::new(start),
-            },
-        );
-        memory.set_credit(start.wrapping_sub(1));
+        let (tx, rx) = sides(&memory, 1u32.wrapping_sub(3000 * STEP));
         for round in 0..5000u32 {
             let cells = 1 + round * 7 % LONGEST;
             tx.refresh(&memory).unwrap();
@@ -253,16 +268,36 @@ mod tests {
                 tx.room() >= cells,
                 "a drained ring takes the longest message"
             );
-            for i in 1..cells {
-                let number = tx.next().wrapping_add(i * STEP);
-                // Payload that looks like what is expected here next time round.
-                memory.set_sequence(cell(number), number.wrapping_add(SPAN));
-            }
             assert!(!rx.ready(&memory));
             tx.publish(&memory, cells);
             assert!(rx.ready(&memory));
             rx.consume(&memory, cells);
             assert!(!rx.ready(&memory));
+        }
+    }
+
+    /// Whatever the lengths, no cell keeps a number until that is due again.
+    #[test]
+    fn old_numbers_are_cleared() {
+        for (half, cells) in [(0, 2), (0, LONGEST), (HALF, 2), (HALF, 7), (HALF, LONGEST)] {
+            let memory = ring();
+            let begin = half.wrapping_sub(2 * SPAN).wrapping_add(1);
+            for number in (0..CELLS).map(|i| begin.wrapping_add(i * STEP)) {
+                memory.set_sequence(cell(number), number.wrapping_sub(SPAN));
+            }
+            let (tx, rx) = sides(&memory, begin);
+            while rx.next().wrapping_sub(begin) < 6 * SPAN {
+                tx.refresh(&memory).unwrap();
+                tx.publish(&memory, cells);
+                rx.consume(&memory, cells);
+            }
+            for i in 0..CELLS {
+                let number = memory.sequence(i);
+                assert!(
+                    number == 0 || number.wrapping_sub(begin) >= 2 * SPAN,
+                    "{half} {cells} {i}"
+                );
+            }
         }
     }
 

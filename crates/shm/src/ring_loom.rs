@@ -57,10 +57,6 @@ impl Memory {
             let number = tx.next() + STEP * i;
             // SAFETY: the cells are the producer's until published; loom checks exactly that.
             self.payload[cell(number) as usize].with_mut(|p| unsafe { *p = value + i });
-            if i > 0 {
-                // Raw payload that looks like the number expected here next time round.
-                self.sequence[cell(number) as usize].store(number + STEP * CELLS, Relaxed);
-            }
         }
         tx.publish(self, cells);
         self.ring(1);

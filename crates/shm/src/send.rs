@@ -86,6 +86,36 @@ impl Shm {
         Submit::Pending
     }
 
+    /// Sends a message that needs no entry: one in standard mode that goes into the ring or the idle pipe as a whole.
+    pub(crate) fn send_whole(&mut self, message: &Outgoing) -> bool {
+        let (to, total) = (message.to.0, message.data.len());
+        let address = (message.context, message.tag);
+        let Some(peer) = self.peers.get(to as usize) else {
+            return false;
+        };
+        // Shorter ones go by the port, if they can.
+        if total <= INLINE as u64 || total > WINDOW as u64 || !peer.queue.is_empty() {
+            return false;
+        }
+        if total <= EAGER as u64 {
+            let room = self.room(to, cells(total as usize));
+            if room {
+                self.push_data(to, (Kind::Eager, address.0, address.1), &[], &message.data);
+            }
+            return room;
+        }
+        if !self.room(to, 1) || !self.pipe_idle(to) {
+            return false;
+        }
+        // Nobody will ask for more of it, so it has no name.
+        let words = [u64::MAX, total, total, 0];
+        self.push_words(to, (Kind::Announce, address.0, address.1), words);
+        let mut reader = message.data.reader();
+        self.push_early(to, &mut reader, total, pipe::chunk(total));
+        self.own_ahead(to, total);
+        true
+    }
+
     /// Puts the first message of a send into the ring, if there is room.
     pub(crate) fn start(&mut self, id: u64) -> Started {
         let Some(send) = self.sends.get(id) else {
@@ -152,9 +182,19 @@ impl Shm {
             true => Sending::AwaitsMatch,
             false => Sending::AwaitsClear,
         };
+        let (mut reader, chunk) = (send.data.reader(), send.chunk);
+        send.sent = early;
         // First the announcement: the receiver can match while the first chunk is copied.
         self.push_words(to, kind, words);
-        self.push_early(id, to, early);
+        if early > 0 {
+            self.push_early(to, &mut reader, early, chunk);
+        }
+        if let Some(send) = self.sends.get(id) {
+            send.reader = Some(reader);
+        }
+        if whole {
+            self.own_ahead(to, early);
+        }
         if whole && !synchronous {
             match self.sends.remove(id) {
                 Some(send) => Started::Complete(send.completion(Outcome::Done)),

@@ -14,6 +14,7 @@ use crate::places::Mover;
 use crate::port::{Port, Ports};
 use crate::segment::{Segment, SendersRef};
 use crate::slots::{Area, SlotState};
+use crate::space::Space;
 use crate::waiting::SHARED;
 use crate::wire::{Kind, Words};
 
@@ -58,8 +59,10 @@ pub(crate) struct Peer {
     pub queue: VecDeque<Queued>,
     /// Sends that stream through the pipe, one after the other.
     pub streams: VecDeque<u64>,
-    /// Chunks published in the pipe to the peer.
-    pub produced: u32,
+    /// The pipe to the peer.
+    pub space: Space,
+    /// Whether the first of the streams waits for room in that.
+    pub blocked: bool,
     /// Messages of the peer whose early data are on their way, in order.
     pub early: VecDeque<u64>,
     /// Chunks consumed from the peer's pipe.
@@ -211,7 +214,8 @@ impl Shm {
             .map(|from| Peer {
                 queue: VecDeque::new(),
                 streams: VecDeque::new(),
-                produced: 0,
+                space: Space::new(),
+                blocked: false,
                 early: VecDeque::new(),
                 consumed: 0,
                 due: 0,

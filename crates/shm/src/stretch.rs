@@ -43,7 +43,7 @@ impl Stretch {
     #[inline(always)]
     pub fn claim(&self, at: usize) {
         if let Some(start) = self.range(at, 1) {
-            sys::copy::prefetch_to_write(start);
+            sys::copy::own(start, 1);
         }
     }
 

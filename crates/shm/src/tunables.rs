@@ -27,16 +27,16 @@ pub const TUNABLES: [Tunable; 9] = [
         "measured: both cores copy inside their caches",
     ),
     tunable(
-        "shm.pipe.chunks",
-        lane::CHUNKS as u64,
-        "chunks",
-        "measured with the size of a chunk",
+        "shm.pipe.bytes",
+        lane::PIPE as u64,
+        "bytes",
+        "measured: more than what a core has just read",
     ),
     tunable(
         "shm.pipe.chunk_min",
         pipe::CHUNK_MIN,
         "bytes",
-        "a page; messages that fit into a pipe use all its chunks down to this",
+        "measured; messages that fit into a pipe go in 16 chunks down to this",
     ),
     tunable(
         "shm.mapped.sent_max",

@@ -120,15 +120,18 @@ impl Engine {
         Some(Handle(handle))
     }
 
-    /// Sends a short message over the network at once, if that is possible: `true`.
+    /// Sends a message at once that is too long for a cell or goes over the network, if that is possible: `true`.
     pub(crate) fn send_at_once(&self, m: &Args) -> bool {
         // Threads that sleep would have to be woken.
-        if !short().has_network() || m.tag < 0 || self.sleeping.get() > 0 {
+        if m.tag < 0 || self.sleeping.get() > 0 {
             return false;
         }
         let Some(b) = self.way_of_any(m) else {
             return false;
         };
+        if b.bytes <= Port::MOST && !short().has_network() {
+            return false;
+        }
         let data = Data::bytes(m.buf, b.bytes as u64);
         self.transport(|t| t.send_at_once(b.peer, b.context, m.tag, data))
     }

@@ -11,13 +11,22 @@ use super::line::{LONGEST, Landing, Way};
 use super::receive::{outcome, place};
 use super::table::{Flow, Pipe, Place, Receiving, Sink, number};
 use crate::Shm;
-use crate::lane::{CHUNKS, ChunkHeader, Lane, drain};
-use crate::pipe;
+use crate::lane::{CHUNK, CHUNKS, ChunkHeader, Lane, PLAY, drain};
+use crate::pipe::OWNED;
 use crate::ring::Hostile;
 use crate::wire::Kind;
 
 /// Chunks moved for one peer before others get their turn.
 const TURN: u32 = 64;
+
+/// Smallest chunk.
+const CHUNK_MIN: u64 = 4 << 10;
+
+/// Bytes of a chunk of a delivery of `bytes`: what fits into a pipe goes in as many as that has, so that both sides copy at once.
+fn chunk(bytes: u64) -> u64 {
+    let part = bytes.div_ceil(CHUNKS.into()).next_multiple_of(64);
+    part.clamp(CHUNK_MIN, CHUNK as u64)
+}
 
 /// What a chunk calls its slot.
 fn target(name: u32, index: u32) -> u64 {
@@ -96,7 +105,7 @@ impl Shm {
             target,
             reader: data.reader(),
             bytes,
-            chunk: pipe::chunk(bytes),
+            chunk: chunk(bytes),
         };
         let link = &mut self.slots.links[peer as usize];
         link.flows.push_back(flow);
@@ -150,7 +159,11 @@ impl Shm {
         }
         let left = flow.bytes - flow.reader.position();
         let len = left.min(flow.chunk) as usize;
-        let start = pipe.lane.fill_chunk(pipe.passed, len, &mut flow.reader);
+        let place = pipe.lane.place(&flow.reader).unwrap_or(0);
+        // Each has its own part of the pipe, and begins anywhere in that part's first page.
+        let start = (pipe.passed % CHUNKS) as usize * (CHUNK + PLAY) + place;
+        pipe.lane.own_chunk(pipe.passed, start, len.min(OWNED));
+        pipe.lane.fill_chunk(start, len, &mut flow.reader);
         Some((start, len))
     }
 
@@ -255,7 +268,7 @@ impl Shm {
         if len as u64 > sink.bytes - sink.arrived {
             return Err(Hostile);
         }
-        pipe.lane.drain_chunk(pipe.passed, header, |bytes| {
+        pipe.lane.drain_chunk(header, |bytes| {
             drain(bytes, &mut sink.writer);
         });
         sink.arrived += len as u64;
