@@ -194,6 +194,7 @@ impl Engine {
         if let Some(extension) = self.extension.take() {
             extension.ended();
         }
+        self.report_in_calls(world.rank);
         self.stop_kernel();
         self.stop_softirq(world.rank);
         self.report_bound(world.rank);

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use cad_softirq::client::{Client, NAME, VARIABLE};
+use cad_softirq::client::{Client, NAME, NotOpen, VARIABLE};
 use cad_softirq::layout::DATA_MAX;
 use types::Tunable;
 
@@ -240,6 +240,13 @@ fn daemon() -> String {
     let name = std::env::var_os(VARIABLE).filter(|name| !name.is_empty());
     match Client::new(name.as_ref().map_or(NAME, |name| name.as_encoded_bytes())) {
         Ok(_) => "usable".to_owned(),
+        Err(why @ NotOpen::Absent(_)) => {
+            let could = match cad_softirq::usable() {
+                Ok(()) => "one can be started: yamabiko kaccd".to_owned(),
+                Err(why) => format!("and none can be started: {why}"),
+            };
+            format!("not usable here: {why}; {could}")
+        }
         Err(why) => format!("not usable here: {why}"),
     }
 }
