@@ -52,7 +52,7 @@ const VARIABLES: [(&str, &str); 15] = [
     ),
     (
         "YAMABIKO_CAD_REPORT",
-        "set, each rank says in MPI_Finalize what the kernel ran of its collectives",
+        "set, each rank says in MPI_Finalize where its non-blocking and persistent collectives ran",
     ),
     (
         "YAMABIKO_KACCD",
@@ -228,7 +228,7 @@ fn executors() -> [(String, String); 3] {
         (
             "softirq".to_owned(),
             format!(
-                "in its receive path, on one machine: Ibarrier, Ibcast, Ireduce and Iallreduce up to {DATA_MAX} bytes, others inline; not for libcad: {}",
+                "in its receive path, on one machine: Ibarrier, Ibcast, Ireduce and Iallreduce up to {DATA_MAX} bytes, also persistent, others inline; not for libcad: {}",
                 daemon()
             ),
         ),

@@ -14,9 +14,10 @@ use super::imb::{self, Amount};
 use super::job::{Job, tail};
 use super::{Options, Tally, ctests, mpi4py, peers};
 use crate::spec::root;
-use crate::{Result, build};
+use crate::{Result, build, process};
 use kaccd::Kaccd;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 /// Who runs collectives.
@@ -103,11 +104,11 @@ const ORACLES: [Program; 4] = [
     Program {
         name: "coll_oracle",
         args: &["1100"],
-        ranks: &[2, 5],
+        ranks: &[2, 4],
     },
     Program {
         name: "coll_reduce",
-        args: &["1100", "all", "inner"],
+        args: &["260", "all", "inner"],
         ranks: &[3, 8],
     },
     Program {
@@ -122,7 +123,13 @@ const ORACLES: [Program; 4] = [
     },
 ];
 
-const PROGRAMS: [&str; 4] = ["coll_oracle", "coll_reduce", "coll_persist", "coll_stress"];
+const PROGRAMS: [&str; 5] = [
+    "coll_oracle",
+    "coll_reduce",
+    "coll_persist",
+    "coll_stress",
+    "coll_softirq",
+];
 
 /// How many collectives of the stress.
 const STRESS: &str = "400";
@@ -212,7 +219,7 @@ impl Stage<'_> {
     fn mpi4py(&self, tally: &mut Tally, executor: Executor, variables: &Variables) {
         let ranks = match self.options.soak {
             true => &[2, 3, 4, 5, 8][..],
-            false => &[3][..],
+            false => &[2][..],
         };
         let mut variables = variables.clone();
         // The ring serves programs in which only the main thread calls.
@@ -266,6 +273,27 @@ impl Stage<'_> {
         }
     }
 
+    /// Ranks compute while the network loses what they say, and the kernel says it again for them.
+    fn loses_packets(&self) -> Result {
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.current_dir(root()).args(["build", "--quiet"]);
+        process::run(cargo.args(["-p", "cad-softirq", "--example", "lossy"]))?;
+        let lossy = build::target().join("debug/examples/lossy");
+        let mut job = Job::new(lossy).args([&self.ground.launcher]);
+        job = job.args(self.ground.start(4));
+        for (name, value) in variables(Executor::Softirq, None) {
+            job = job.args(["-genv", name]).args([value]);
+        }
+        let job = job
+            .args([self.bin.join("coll_softirq")])
+            .args(["computing"]);
+        let job = job
+            .env("LD_LIBRARY_PATH", &self.ground.library)
+            .limit_s(180);
+        let done = job.passes(&["; said again by the kernel ".to_owned()])?;
+        ran(Executor::Softirq, 4, &done.output).map(drop)
+    }
+
     /// kaccd is killed while a job uses it: that goes on, and nothing is left.
     fn kaccd_is_killed(&self) -> Result {
         let before = left::all();
@@ -310,6 +338,10 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
         stage.stress(tally, executor, &variables);
         stage.imb(tally, executor, &variables)?;
         stage.mpi4py(tally, executor, &variables);
+    }
+    let name = "execs/softirq/packets are lost while ranks compute";
+    if kaccd.is_some() && options.wants(name) {
+        tally.test(name, || stage.loses_packets());
     }
     let name = "execs/softirq/kaccd is killed in the middle";
     if options.soak && options.wants(name) {

@@ -357,10 +357,14 @@ impl Engine {
 
     /// Starts a persistent collective if it is one of the kernel's; `None` if not.
     pub(super) fn restart_handed(&self, handle: Handle, request: &Request) -> Option<Result<()>> {
+        if let Some(started) = self.restart_small(handle, request) {
+            return Some(started);
+        }
         let (plan, channel) = match &*request.body.borrow() {
             Body::Handed(handed) => (handed.plan.clone(), handed.channel),
             _ => {
                 self.kernel.count_in_calls();
+                self.softirq.count_other();
                 return None;
             }
         };
