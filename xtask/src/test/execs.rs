@@ -96,30 +96,30 @@ struct Stage<'a> {
 struct Program {
     name: &'static str,
     args: &'static [&'static str],
+    /// In the long form.
+    long: &'static [&'static str],
     ranks: &'static [u32],
 }
 
 /// Our tests of collectives, of which the stage `c` runs those for the other two. With few bytes, as only such are for `softirq`.
-const ORACLES: [Program; 4] = [
+const ORACLES: [Program; 3] = [
     Program {
         name: "coll_oracle",
-        args: &["1100"],
+        args: &["60", "world"],
+        long: &["1100"],
         ranks: &[2, 4],
     },
     Program {
         name: "coll_reduce",
-        args: &["260", "all", "inner"],
+        args: &["60", "world"],
+        long: &["1100", "all", "inner"],
         ranks: &[3, 8],
     },
     Program {
         name: "coll_persist",
         args: &["together"],
+        long: &["together"],
         ranks: &[2, 5],
-    },
-    Program {
-        name: "coll_persist",
-        args: &["alone"],
-        ranks: &[4],
     },
 ];
 
@@ -158,9 +158,18 @@ impl Stage<'_> {
         variables: &Variables,
     ) -> Result {
         let job = self.job(ranks, &[], variables, program.name);
-        let job = job.args(program.args.iter().copied());
+        let job = job.args(self.args(program));
         let done = job.passes(&[format!("ok {}", program.name)])?;
         ran(executor, ranks, &done.output).map(drop)
+    }
+
+    fn args(&self, program: &Program) -> Vec<&'static str> {
+        let args = if self.options.soak {
+            program.long
+        } else {
+            program.args
+        };
+        args.to_vec()
     }
 
     fn oracles(&self, tally: &mut Tally, executor: Executor, variables: &Variables) {
@@ -169,7 +178,7 @@ impl Stage<'_> {
         }
         for program in &ORACLES {
             for &ranks in program.ranks {
-                let (name, args) = (program.name, program.args.join(" "));
+                let (name, args) = (program.name, self.args(program).join(" "));
                 let name = format!("execs/{}/{name} {args} -n {ranks}", executor.name());
                 if self.options.wants(&name) {
                     tally.test(&name, || self.passes(program, ranks, executor, variables));
@@ -232,7 +241,8 @@ impl Stage<'_> {
             if self.options.wants(&name) {
                 tally.test(&name, || {
                     let folder = format!("execs-{}", executor.name());
-                    let said = mpi4py::offloaded(&folder, ranks, 900, &variables)?;
+                    let said =
+                        mpi4py::offloaded(&folder, self.options.soak, ranks, 900, &variables)?;
                     ran(executor, ranks, &said).map(drop)
                 });
             }
