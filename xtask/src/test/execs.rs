@@ -230,6 +230,12 @@ impl Stage<'_> {
             true => &[2, 3, 4, 5, 8][..],
             false => &[2][..],
         };
+        let files = match (self.options.soak, executor) {
+            (true, _) => &mpi4py::OFFLOADED[..],
+            // Each persistent collective waits for kaccd there, and there are thousands.
+            (false, Executor::Softirq) => &mpi4py::OFFLOADED[..1],
+            (false, _) => &mpi4py::OFFLOADED[..2],
+        };
         let mut variables = variables.clone();
         // The ring serves programs in which only the main thread calls.
         variables.push(("MPI4PY_RC_THREAD_LEVEL", "funneled".to_owned()));
@@ -241,8 +247,7 @@ impl Stage<'_> {
             if self.options.wants(&name) {
                 tally.test(&name, || {
                     let folder = format!("execs-{}", executor.name());
-                    let said =
-                        mpi4py::offloaded(&folder, self.options.soak, ranks, 900, &variables)?;
+                    let said = mpi4py::offloaded(&folder, files, ranks, 900, &variables)?;
                     ran(executor, ranks, &said).map(drop)
                 });
             }

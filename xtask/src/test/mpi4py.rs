@@ -126,28 +126,25 @@ pub fn update(args: &Args) -> Result {
     skips.write()
 }
 
-/// Its tests of non-blocking and of persistent collectives; the first two have all that move equal amounts.
-const OFFLOADED: [&str; 4] = [
+/// Its tests of non-blocking and of persistent collectives.
+pub(super) const OFFLOADED: [&str; 4] = [
     "test_cco_nb_buf",
     "test_cco_pr_buf",
     "test_cco_nb_vec",
     "test_cco_pr_vec",
 ];
 
-/// Runs [`OFFLOADED`], or half of them, with these variables, of which `name` tells; what the ranks wrote.
+/// Runs these of [`OFFLOADED`] with these variables, of which `name` tells; what the ranks wrote.
 pub(super) fn offloaded(
     name: &str,
-    all: bool,
+    files: &[&str],
     ranks: u32,
     limit_s: u64,
     variables: &[(&'static str, String)],
 ) -> Result<String> {
     let suite = Suite {
         list: List {
-            files: OFFLOADED[..if all { 4 } else { 2 }]
-                .iter()
-                .map(|&file| file.to_owned())
-                .collect(),
+            files: files.iter().map(|&file| file.to_owned()).collect(),
             without: Vec::new(),
         },
         variables: variables.to_vec(),
