@@ -4,6 +4,9 @@
  * bpf        the same of eBPF
  * root       it runs as a user without privilege
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include <errno.h>
 #include <grp.h>
 #include <linux/filter.h>
