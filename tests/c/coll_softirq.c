@@ -1,7 +1,9 @@
 /* Small non-blocking collectives that may run in the kernel's receive path (YAMABIKO_CAD=softirq), against the blocking ones, which don't:
  * all types and operations, several under way on several communicators, such as don't fit among them.
  *
- * Argument "kernel": with a kaccd of its own. "killed": that is killed in the middle. "lost": a rank is. Without one: there is no kaccd.
+ * Argument "kernel": with a kaccd of its own. "killed": that is killed in the middle. "lost": a rank is. "kept": only such as run there, among
+ * them persistent ones and those of MPI_Comm_idup. "asleep": ranks sleep until a late one comes. "computing": they compute, for the test
+ * that loses packets. Without one: there is no kaccd.
  */
 #include "kaccd.h"
 
@@ -126,6 +128,45 @@ static void local_start(MPI_Comm comm)
     OK(MPI_Wait(&r, MPI_STATUS_IGNORE));
 }
 
+/* Persistent ones, started in another order on each rank, again and again with other data. */
+static void persistent(MPI_Comm comm)
+{
+    enum { BARRIER, BCAST, REDUCE, ALLREDUCE, IN_PLACE, KEPT };
+    int rank, ranks, gone = 0, data[KEPT][4], out[KEPT][4];
+    MPI_Request r[KEPT];
+    OK(MPI_Comm_rank(comm, &rank));
+    OK(MPI_Comm_size(comm, &ranks));
+    OK(MPI_Barrier_init(comm, MPI_INFO_NULL, &r[BARRIER]));
+    OK(MPI_Bcast_init(data[BCAST], 4, MPI_INT, ranks - 1, comm, MPI_INFO_NULL, &r[BCAST]));
+    OK(MPI_Reduce_init(data[REDUCE], out[REDUCE], 4, MPI_INT, MPI_MAX, 0, comm, MPI_INFO_NULL, &r[REDUCE]));
+    OK(MPI_Allreduce_init(data[ALLREDUCE], out[ALLREDUCE], 4, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &r[ALLREDUCE]));
+    OK(MPI_Allreduce_init(MPI_IN_PLACE, data[IN_PLACE], 4, MPI_INT, MPI_MIN, comm, MPI_INFO_NULL, &r[IN_PLACE]));
+    for (int round = 0; round < 40; round++) {
+        for (int k = 0; k < KEPT; k++)
+            for (int i = 0; i < 4; i++)
+                data[k][i] = rank * 10 + round + i;
+        if (round % 3 == 0)
+            OK(MPI_Startall(KEPT, r));
+        for (int k = 0; round % 3 && k < KEPT; k++)
+            OK(MPI_Start(&r[(k + rank) % KEPT]));
+        if (round % 2)
+            OK(MPI_Waitall(KEPT, r, MPI_STATUSES_IGNORE));
+        for (int flag = 0; round % 2 == 0 && !flag;)
+            OK(MPI_Testall(KEPT, r, &flag, MPI_STATUSES_IGNORE));
+        for (int i = 0; i < 4; i++) {
+            SAME(data[BCAST][i], (ranks - 1) * 10 + round + i);
+            if (rank == 0)
+                SAME(out[REDUCE][i], (ranks - 1) * 10 + round + i);
+            SAME(out[ALLREDUCE][i], ranks * (ranks - 1) / 2 * 10 + ranks * (round + i));
+            SAME(data[IN_PLACE][i], round + i);
+        }
+        gone++;
+    }
+    SAME(gone, 40);
+    for (int k = 0; k < KEPT; k++)
+        OK(MPI_Request_free(&r[k]));
+}
+
 static void all(void)
 {
     MPI_Comm comms[COMMS], half, reversed;
@@ -141,6 +182,7 @@ static void all(void)
     broadcasts(half);
     broadcasts(reversed);
     reductions(half);
+    persistent(half);
     outstanding(comms);
     local_start(comms[1]);
     OK(MPI_Comm_size(half, &n));
@@ -150,6 +192,78 @@ static void all(void)
     SAME(sum, n);
     OK(MPI_Comm_free(&comms[1]));
     OK(MPI_Comm_free(&reversed));
+}
+
+/* Communicators of MPI_Comm_idup: used at once, of one another, and freed with collectives under way. */
+static void later(void)
+{
+    enum { N = 6 };
+    MPI_Comm comms[N];
+    MPI_Request r[N];
+    int in[N], out[N];
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < N; i++) {
+            OK(MPI_Comm_idup(i % 2 ? comms[i - 1] : MPI_COMM_WORLD, &comms[i], &r[i]));
+            if (i % 2 == 0 || round == 1)
+                OK(MPI_Wait(&r[i], MPI_STATUS_IGNORE));
+        }
+        OK(MPI_Waitall(N, r, MPI_STATUSES_IGNORE));
+        for (int i = 0; i < N; i++) {
+            int k = (i + t_rank) % N;
+            in[k] = t_rank + k;
+            OK(MPI_Iallreduce(&in[k], &out[k], 1, MPI_INT, MPI_SUM, comms[k], &r[k]));
+            if (round == 2)
+                OK(MPI_Comm_free(&comms[k]));
+        }
+        OK(MPI_Waitall(N, r, MPI_STATUSES_IGNORE));
+        for (int i = 0; i < N; i++) {
+            SAME(out[i], t_size * (t_size - 1) / 2 + t_size * i);
+            if (round == 0)
+                persistent(comms[i]);
+            if (round < 2)
+                OK(MPI_Comm_free(&comms[i]));
+        }
+        /* Made, and never used. */
+        OK(MPI_Comm_idup(MPI_COMM_WORLD, &comms[0], &r[0]));
+        OK(MPI_Wait(&r[0], MPI_STATUS_IGNORE));
+        OK(MPI_Comm_free(&comms[0]));
+    }
+    OK(MPI_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &r[0]));
+    OK(MPI_Request_free(&r[0]));
+}
+
+/* All but one sleep in MPI_Wait when that comes. */
+static void asleep(void)
+{
+    MPI_Request r;
+    for (int round = 0; round < 10; round++) {
+        if (t_rank == round % t_size)
+            t_sleep_ms(30);
+        OK(MPI_Ibarrier(MPI_COMM_WORLD, &r));
+        OK(MPI_Wait(&r, MPI_STATUS_IGNORE));
+    }
+}
+
+/* Ranks compute from the start of each to long after it should be over. */
+static void computing(void)
+{
+    double in[100], out[100];
+    MPI_Request r[2];
+    MPI_Comm comm;
+    OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    for (int round = 0; round < 300; round++) {
+        int n = round % 3 ? 100 : 1;
+        for (int i = 0; i < n; i++)
+            in[i] = t_rank + round + i;
+        OK(MPI_Iallreduce(in, out, n, MPI_DOUBLE, MPI_SUM, comm, &r[0]));
+        OK(MPI_Ibarrier(MPI_COMM_WORLD, &r[1]));
+        for (double begin = t_seconds(); t_seconds() < begin + 0.004;)
+            ;
+        OK(MPI_Waitall(2, r, MPI_STATUSES_IGNORE));
+        for (int i = 0; i < n; i++)
+            CHECK(out[i] == t_size * (t_size - 1) / 2 + t_size * (round + i));
+    }
+    OK(MPI_Comm_free(&comm));
 }
 
 /* More communicators than a user may have contexts. */
@@ -250,6 +364,12 @@ int main(int argc, char **argv)
         return lost();
     if (here && strcmp(how, "killed") == 0)
         killed();
+    else if (strcmp(how, "kept") == 0)
+        persistent(MPI_COMM_WORLD), later();
+    else if (strcmp(how, "asleep") == 0)
+        asleep();
+    else if (strcmp(how, "computing") == 0)
+        computing();
     else
         all();
     if (strcmp(how, "many") == 0)

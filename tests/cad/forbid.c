@@ -1,28 +1,61 @@
-/* Runs a program that may not use io_uring, as in many containers: forbid PROGRAM ARGUMENTS. */
+/* Runs a program where less is allowed than here: forbid WHAT[,WHAT] PROGRAM ARGUMENTS.
+ *
+ * io_uring   the system call is refused, as in many containers
+ * bpf        the same of eBPF
+ * root       it runs as a user without privilege
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include <errno.h>
+#include <grp.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-int main(int argc, char **argv)
+enum { NOBODY = 65534 };
+
+static int refuse(unsigned first, unsigned second)
 {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, first, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, second, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     struct sock_fprog program = {sizeof code / sizeof code[0], code};
-    if (argc < 2 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 3) {
+        fprintf(stderr, "forbid WHAT[,WHAT] PROGRAM ARGUMENTS\n");
+        return 2;
+    }
+    unsigned none = ~0u, ring = none, bpf = none;
+    for (char *what = strtok(argv[1], ","); what != NULL; what = strtok(NULL, ",")) {
+        if (strcmp(what, "io_uring") == 0)
+            ring = SYS_io_uring_setup;
+        else if (strcmp(what, "bpf") == 0)
+            bpf = SYS_bpf;
+        else if (strcmp(what, "root") != 0 || setgroups(0, NULL) != 0 || setresgid(NOBODY, NOBODY, NOBODY) != 0 ||
+                 setresuid(NOBODY, NOBODY, NOBODY) != 0) {
+            perror(what);
+            return 2;
+        }
+    }
+    if (refuse(ring, bpf)) {
         perror("forbid");
         return 2;
     }
-    execv(argv[1], argv + 1);
-    perror(argv[1]);
+    execv(argv[2], argv + 2);
+    perror(argv[2]);
     return 2;
 }

@@ -12,6 +12,7 @@ mod blacs;
 mod cad;
 mod cross;
 mod ctests;
+mod execs;
 mod fmpl;
 mod fortran;
 mod fuzz;
@@ -40,7 +41,7 @@ use std::time::Instant;
 /// Arguments of `test`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which: tidy gen build unit fuzz over net install bench icount c fortran fmpl blacs cad guest kills cross imb mpi4py hpcc scalapack (all of them if none is named)
+    /// Which: tidy gen build unit fuzz over net install bench icount c fortran fmpl blacs cad execs guest kills cross imb mpi4py hpcc scalapack (all of them if none is named)
     stages: Vec<String>,
     /// Only tests whose name contains this
     #[arg(long)]
@@ -145,6 +146,7 @@ const COURSE: [&[Lane]; 3] = [
         ("fmpl", fmpl::run),
         ("blacs", blacs::run),
         ("cad", cad::run),
+        ("execs", execs::run),
         ("guest", guest::run),
         ("kills", kills::run),
         ("cross", cross::run),
@@ -237,6 +239,7 @@ pub fn soak() -> Result {
             "c",
             "net",
             "over",
+            "execs",
             "mpi4py",
             "hpcc",
             "scalapack",

@@ -54,6 +54,8 @@ pub(crate) mod context {
     pub const SENT: i16 = 80;
     /// Packets that the system didn't send.
     pub const UNSENT: i16 = 88;
+    /// Not 0 if a process of this host waits to be woken.
+    pub const WAITERS: i16 = 96;
     /// The host above, then those below.
     pub const PEERS: i16 = 128;
     /// Bytes of all.
@@ -95,6 +97,8 @@ pub(crate) mod input {
     pub const TICKET: i16 = 24;
     /// For each level how often one of the two halves came.
     pub const COUNTS: i16 = 32;
+    /// The UDP port at which the process waits for the result, as packets have it; 0 if it does not.
+    pub const PORT: i16 = 112;
     /// Bytes of all.
     pub const BYTES: usize = super::DATA as usize + super::DATA_MAX;
 }
@@ -170,6 +174,8 @@ pub(crate) enum Kind {
     Up = 2,
     /// The result, to a host below.
     Down = 3,
+    /// A process of this host sleeps until the result is there, and wants a packet then: where this one comes from.
+    Wait = 4,
 }
 
 /// What is done with the contributions.
@@ -292,6 +298,7 @@ pub(crate) fn what(op: Op, ty: Type, bytes: usize) -> u64 {
 const _: () = assert!(
     peer::BYTES.is_multiple_of(8)
         && context::BYTES.is_multiple_of(8)
-        && input::COUNTS as usize + 8 * LEVELS as usize <= DATA as usize
+        && input::COUNTS + 8 * LEVELS as i16 <= input::PORT
+        && input::PORT + 8 <= DATA
         && scratch::DATA as usize + DATA_MAX <= scratch::BYTES
 );

@@ -23,7 +23,7 @@
 //! All processes wait for all, also in a broadcast. One collective at a time is under way in a context. There are no products of floating-point
 //! numbers; their sums, and the extremes, are exact in every bit (`program/float.rs`). Where a process does not come, nobody is told: whoever
 //! waits has to give up by himself. What UDP loses is said again only when a process says its start again, which the kernel does for it
-//! while it computes ([`resend`]).
+//! while it computes ([`resend`]). A process that sleeps is woken ([`rank::Waker`]) where all are on one host.
 
 pub mod asm;
 mod btf;

@@ -1,14 +1,16 @@
-//! What a process does that takes part: one packet to start, one load to see whether it is over.
+//! What a process does that takes part: one packet to start, one load to see whether it is over; before it sleeps, another packet, so that
+//! it is woken ([`Waker`]).
 //!
 //! Invariants: no privilege, no `bpf()`, no memory that can be written by others but the page of results, which is read
 //! word by word and believed in nothing but what it says; no allocation after [`Member::new`]. Who calls it: the engine.
 
 use crate::kernel::{self, Page};
 use crate::layout::{self, DATA_MAX, Kind, Op, Type, header, result, what};
+use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 
 /// Bytes of a start at most.
@@ -74,6 +76,65 @@ pub enum End {
     Done,
     /// The processes did not agree on what to do.
     Mismatch,
+}
+
+/// What a process sleeps on, with all it takes part in. That it is woken is not certain, as packets get lost: it has to look from time to time.
+#[derive(Debug)]
+pub struct Waker {
+    socket: UdpSocket,
+    /// The port from which packets come, once it is known.
+    port: Cell<Option<u16>>,
+}
+
+impl Waker {
+    /// One that nobody wakes yet. Its descriptor becomes readable.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn new() -> io::Result<Waker> {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        socket.set_nonblocking(true)?;
+        kernel::without_sums(&socket)?;
+        let port = Cell::new(None);
+        Ok(Waker { socket, port })
+    }
+
+    /// Has it woken when what this member has started is over, or now if it is.
+    ///
+    /// # Errors
+    /// The system's; or the member's port is another one than that of those before.
+    pub fn ask(&self, member: &Member) -> io::Result<()> {
+        match self.port.get() {
+            None => {
+                let to = member.socket.peer_addr()?;
+                self.socket.connect(to)?;
+                self.port.set(Some(to.port()));
+            }
+            Some(port) if port == member.socket.peer_addr()?.port() => {}
+            Some(_) => return Err(io::ErrorKind::InvalidInput.into()),
+        }
+        self.socket.send(&member.wait()).map(drop)
+    }
+
+    /// Takes what has woken it; how many packets.
+    pub fn drain(&self) -> u64 {
+        let mut some = [0; 1];
+        let mut packets = 0;
+        loop {
+            match self.socket.recv(&mut some) {
+                Ok(_) => packets += 1,
+                // That nobody has the port is said once for each packet.
+                Err(why) if why.kind() == io::ErrorKind::ConnectionRefused => {}
+                Err(_) => return packets,
+            }
+        }
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
 }
 
 /// A process's part in a context.
@@ -160,6 +221,18 @@ impl Member {
     /// What [`again`](Member::again) says.
     pub(crate) fn said(&self) -> &[u8] {
         &self.packet[..self.length]
+    }
+
+    /// What asks for a packet when what was started last is over.
+    fn wait(&self) -> [u8; HEADER] {
+        let mut packet = [0; HEADER];
+        packet.copy_from_slice(&self.packet[..HEADER]);
+        let mut put = |at: i16, bytes: &[u8]| {
+            packet[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
+        };
+        put(header::KIND, &[Kind::Wait as u8]);
+        put(header::WHAT, &what(Op::Barrier, Type::U8, 0).to_le_bytes());
+        packet
     }
 
     /// Through which socket, by a descriptor of the caller's.

@@ -1,46 +1,65 @@
 //! A process's start, said again and again by the kernel while the process computes: io_uring's TIMEOUT, then SEND, then the next.
 //! (A timer of eBPF has no packet, so it can't send.)
 //!
-//! Invariants: what the kernel reads, the packet and the spans, is kept here unchanged until the chain has given its completion,
-//! of which there is one whatever happens; if it does not come, the memory is leaked. Who calls it: tests so far. It is for a
-//! rank that has started a collective that isn't over at once; the engine says its starts again itself, when it is in MPI.
+//! To hand a chain of these to the kernel costs as much as several starts, so one serves many: it says what is in its packet
+//! when it comes to it, which is the last start, and one that is over is not taken again. A chain that has become slow is replaced.
+//!
+//! Invariants: what the kernel reads, the packet and the spans, is kept here until the chain has given its last completion,
+//! or leaked; the packet's words are atomics, and its number is 0, which no collective has, while the others change: the kernel reads them
+//! between any two instructions. Who calls it: the engine, with each start that isn't over at once.
 
+use crate::layout::header;
 use crate::rank::{Member, PACKET_MAX};
 use io_uring::types::{CancelBuilder, Fd, SubmitArgs, TimeoutFlags, Timespec};
 use io_uring::{IoUring, opcode, squeue};
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 
-/// How often it is said again. Twice as long passes each time, so the last one is 17 minutes after the start; a rank that makes no
-/// call for as long has to say it itself. Each time adds about 0.5 us to what it costs to arm.
+/// How often a chain says it. Twice as long passes each time, so the last one is 17 minutes after its begin; a rank that makes no
+/// call for as long has to say it itself. Each time adds about 0.5 us to what it costs to make the chain.
 const TIMES: usize = 20;
 /// After how long first, in microseconds: a loss on a link of one site is noticed so, and no collective on a good one takes as long, unless
 /// a rank is late.
 const FIRST_US: u64 = 1000;
+/// A start that finds its chain as far is given a new one: it would be said again after 32 ms at the earliest.
+const SLOW: usize = 5;
 
-/// What chains are called.
-const CHAIN: u64 = 1;
 /// How long a chain may take to end when it is cancelled.
 const END: Duration = Duration::from_secs(10);
+
+/// A start, as the kernel may read it while it changes.
+struct Packet([AtomicU64; PACKET_MAX / 8]);
+const _: () = assert!(PACKET_MAX.is_multiple_of(8) && header::NUMBER % 8 == 0);
+
+impl Packet {
+    fn new() -> Packet {
+        Packet(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+
+    fn put(&self, said: &[u8]) {
+        let number = header::NUMBER as usize / 8;
+        self.0[number].store(0, Ordering::Relaxed);
+        fence(Ordering::Release);
+        let (words, _) = said.as_chunks();
+        let words = words.iter().map(|word| u64::from_ne_bytes(*word));
+        let all = || self.0.iter().zip(words.clone()).enumerate();
+        for (_, (to, word)) in all().filter(|(at, _)| *at != number) {
+            to.store(word, Ordering::Relaxed);
+        }
+        if let Some((_, (to, word))) = all().nth(number) {
+            to.store(word, Ordering::Release);
+        }
+    }
+}
 
 /// What the kernel reads.
 struct Kept {
     spans: [Timespec; TIMES],
-    packet: Vec<u8>,
+    packet: Packet,
     socket: UdpSocket,
-}
-
-impl Kept {
-    fn new(socket: UdpSocket) -> Box<Kept> {
-        let span = |i: usize| Timespec::from(Duration::from_micros(FIRST_US << i));
-        Box::new(Kept {
-            spans: std::array::from_fn(span),
-            packet: Vec::with_capacity(PACKET_MAX),
-            socket,
-        })
-    }
 }
 
 /// A ring for one member, with at most one chain under way.
@@ -48,7 +67,12 @@ pub struct Resend {
     ring: IoUring,
     /// None after a leak.
     kept: Option<Box<Kept>>,
-    armed: bool,
+    /// What the last chain is called.
+    chain: u64,
+    /// How often it has said it, if it is under way.
+    armed: Option<usize>,
+    /// How often it was said by earlier ones.
+    before: u64,
 }
 
 impl Resend {
@@ -61,39 +85,83 @@ impl Resend {
         if !ring.params().is_feature_skip_cqe_on_success() {
             return Err(io::ErrorKind::Unsupported.into());
         }
+        let span = |i: usize| Timespec::from(Duration::from_micros(FIRST_US << i));
+        let kept = Box::new(Kept {
+            spans: std::array::from_fn(span),
+            packet: Packet::new(),
+            socket: member.socket()?,
+        });
         Ok(Resend {
             ring,
-            kept: Some(Kept::new(member.socket()?)),
-            armed: false,
+            kept: Some(kept),
+            chain: 0,
+            armed: None,
+            before: 0,
         })
     }
 
-    /// From now on the kernel says again what `member`, for whom this was made, has started, until [`disarm`](Resend::disarm).
+    /// From now on the kernel says again what `member`, for whom this was made, has started last.
     ///
     /// # Errors
     /// The kernel's. Nothing is said again then.
-    pub fn arm(&mut self, member: &Member) -> io::Result<()> {
+    pub fn follow(&mut self, member: &Member) -> io::Result<()> {
+        let kept = self.kept.as_ref().ok_or(io::ErrorKind::TimedOut)?;
+        kept.packet.put(member.said());
+        self.look();
+        if self.armed.is_some_and(|said| said < SLOW) {
+            return Ok(());
+        }
         self.disarm()?;
-        let kept = self.kept.as_mut().ok_or(io::ErrorKind::TimedOut)?;
-        kept.packet.clear();
-        kept.packet.extend_from_slice(member.said());
+        self.arm()
+    }
+
+    /// How often the kernel has said something again.
+    pub fn said(&mut self) -> u64 {
+        self.look();
+        self.before + self.armed.unwrap_or(0) as u64
+    }
+
+    /// Sees how far the chain is.
+    fn look(&mut self) {
+        while let Some(entry) = self.ring.completion().next() {
+            let Some(said) = self.armed.as_mut() else {
+                continue;
+            };
+            // What was linked behind a send that failed tells so, too.
+            if entry.user_data() != self.chain {
+                continue;
+            }
+            // Only sends tell, and whatever ends the chain.
+            *said += usize::from(entry.result() > 0);
+            if entry.result() <= 0 || *said == TIMES {
+                self.before += *said as u64;
+                self.armed = None;
+            }
+        }
+    }
+
+    fn arm(&mut self) -> io::Result<()> {
+        let kept = self.kept.as_ref().ok_or(io::ErrorKind::TimedOut)?;
+        self.chain += 1;
         let fd = Fd(kept.socket.as_raw_fd());
-        let (packet, bytes) = (kept.packet.as_ptr(), kept.packet.len() as u32);
         for (i, span) in kept.spans.iter().enumerate() {
             let wait = opcode::Timeout::new(span).flags(TimeoutFlags::ETIME_SUCCESS);
-            let send = opcode::Send::new(fd, packet, bytes).flags(libc::MSG_NOSIGNAL);
+            let send = opcode::Send::new(fd, kept.packet.0.as_ptr().cast(), PACKET_MAX as u32);
+            let send = send.flags(libc::MSG_NOSIGNAL);
+            let last = match i + 1 == TIMES {
+                true => squeue::Flags::empty(),
+                false => squeue::Flags::IO_LINK,
+            };
             let linked = squeue::Flags::IO_LINK | squeue::Flags::SKIP_SUCCESS;
-            let last = i + 1 == TIMES;
-            let flags = if last { squeue::Flags::empty() } else { linked };
             let entries = [
-                wait.build().flags(linked).user_data(CHAIN),
-                send.build().flags(flags).user_data(CHAIN),
+                wait.build().flags(linked).user_data(self.chain),
+                send.build().flags(last).user_data(self.chain),
             ];
-            // SAFETY: spans, packet and descriptor are kept until the chain's completion, or leaked.
+            // SAFETY: spans, packet and descriptor are kept until the chain's last completion, or leaked.
             let pushed = unsafe { self.ring.submission().push_multiple(&entries) };
             pushed.map_err(|_| io::Error::from(io::ErrorKind::WouldBlock))?;
         }
-        self.armed = true;
+        self.armed = Some(0);
         match self.ring.submit() {
             Ok(taken) if taken == 2 * TIMES => Ok(()),
             // A part of a chain would be one by itself.
@@ -111,17 +179,14 @@ impl Resend {
     /// The kernel does not end it; it keeps what it may still read.
     pub fn disarm(&mut self) -> io::Result<()> {
         let deadline = Instant::now() + END;
-        while self.armed {
-            if self.ring.completion().next().is_some() {
-                self.armed = false;
-                break;
-            }
+        self.look();
+        while self.armed.is_some() {
             if Instant::now() > deadline {
                 self.leak();
                 return Err(io::ErrorKind::TimedOut.into());
             }
             // Between two steps there is nothing to be cancelled: entering the kernel brings the next one.
-            let name = CancelBuilder::user_data(CHAIN).all();
+            let name = CancelBuilder::user_data(self.chain).all();
             let _ = self.ring.submitter().register_sync_cancel(None, name);
             let args = SubmitArgs::new();
             let flags = io_uring::EnterFlags::GETEVENTS | io_uring::EnterFlags::EXT_ARG;
@@ -130,6 +195,7 @@ impl Resend {
             if entered.is_err() {
                 std::thread::yield_now();
             }
+            self.look();
         }
         Ok(())
     }
@@ -137,7 +203,7 @@ impl Resend {
     /// Leaves what the kernel may read to it for ever. Nothing can be armed any more.
     fn leak(&mut self) {
         std::mem::forget(self.kept.take());
-        self.armed = false;
+        self.armed = None;
     }
 }
 

@@ -4,7 +4,8 @@ mod world;
 
 use cad_softirq::kernel::{Map, Page, Shape};
 use cad_softirq::layout::{DATA_MAX, Op, Type};
-use cad_softirq::rank::{End, Member, NotStarted, Part};
+use cad_softirq::rank::{End, Member, NotStarted, Part, Waker};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 use world::{PORT, World, apart, lossy, noise};
@@ -339,5 +340,43 @@ fn nonsense_to_our_port_harms_nobody() {
         );
         let parts: Vec<_> = (0..3).map(|_| random(&mut seed, 64)).collect();
         assert_eq!(world.reduce(Op::Sum, Type::U32, &parts), sums(&parts));
+    });
+}
+
+/// Whether something has come to a waker, soon or at all.
+fn woken(waker: &Waker) -> bool {
+    let mut fds = [PollFd::new(waker, PollFlags::IN)];
+    let limit = Timespec {
+        tv_sec: world::LIMIT.as_secs() as i64,
+        tv_nsec: 0,
+    };
+    poll(&mut fds, Some(&limit)).unwrap() > 0
+}
+
+#[test]
+fn who_sleeps_is_woken_when_it_is_over() {
+    apart(|| {
+        for processes in [2, 5, 40] {
+            let mut world = World::new(&[processes], 1);
+            let wakers: Vec<_> = (0..processes).map(|_| Waker::new().unwrap()).collect();
+            for _ in 0..3 {
+                let last = processes - 1;
+                for (rank, waker) in world.ranks[..last].iter_mut().zip(&wakers) {
+                    rank.start(Part::Nothing).unwrap();
+                    waker.ask(rank).unwrap();
+                }
+                assert!(wakers.iter().all(|waker| waker.drain() == 0), "too early");
+                world.ranks[last].start(Part::Nothing).unwrap();
+                for waker in &wakers[..last] {
+                    assert!(woken(waker), "nothing came");
+                    assert_eq!(waker.drain(), 1);
+                }
+                assert!(world.ranks.iter().all(Member::is_over));
+                // Who asks when it is over is told at once.
+                wakers[last].ask(&world.ranks[last]).unwrap();
+                assert!(woken(&wakers[last]), "nothing came late");
+                assert_eq!(wakers[last].drain(), 1);
+            }
+        }
     });
 }

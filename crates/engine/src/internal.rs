@@ -10,6 +10,7 @@ use crate::coll::{Call, Tags, Then, team};
 use crate::comm::Comm;
 use crate::group::Group;
 use crate::state::Engine;
+use crate::wait::Waiting;
 
 /// What the hang report says of a process that waits here for the others.
 const MAKING: &str = "communicator construction";
@@ -59,25 +60,44 @@ impl Engine {
         mine: &[u8],
         out: &mut [u8],
     ) -> Result<()> {
-        let mut memory = own_memory(out.len())?;
-        memory
-            .buf()
-            .offset((comm.rank as usize * mine.len()) as i64)
-            .write(mine);
-        let part = cad::Part {
-            count: mine.len() as u64,
-            ty: Shape::BYTE,
-        };
-        let params = cad::allgather::Params {
-            team: team(comm),
-            send: part,
-            recv: part,
-            in_place: true,
-        };
-        let graph = cad::allgather::graph(&params);
+        let (graph, mut memory) = gathered(comm, mine)?;
         let recv = memory.buf();
         let call = self.own_call(comm, comm.group.clone(), graph, memory, None);
         self.finish_own(name, call, recv, out)
+    }
+
+    /// One byte of each rank, to all of them: a collective that has its number from now on, and begins when it is
+    /// [begun](Engine::begin_prepared), with this rank's byte at the address that is given. `then` sees all at the end, zeros where it failed.
+    pub(crate) fn internal_bytes_later(
+        &self,
+        comm: &Rc<Comm>,
+        then: Then,
+    ) -> Result<(Handle, UserBuf)> {
+        let (graph, mut memory) = gathered(comm, &[0])?;
+        let mine = memory.buf().offset(i64::from(comm.rank));
+        let call = self.own_call(comm, comm.group.clone(), graph, memory, Some(then));
+        Ok((self.prepare_collective(call)?, mine))
+    }
+
+    /// Nobody waits for this collective of the engine's own.
+    pub(crate) fn leave_unattended(&self, handle: Handle) {
+        if let Ok(request) = self.request(handle) {
+            match request.is_done() {
+                true => self.release_request(handle, request),
+                false => request.unattended.set(true),
+            }
+        }
+    }
+
+    /// What waits for the members of a communicator that is made.
+    pub(crate) fn making(comm: &Comm) -> Waiting {
+        Waiting {
+            call: MAKING,
+            peer: consts::UNDEFINED,
+            tag: consts::UNDEFINED,
+            bytes: 0,
+            context: comm.context(),
+        }
     }
 
     /// `data` of rank `root` to all ranks.
@@ -226,6 +246,27 @@ impl Engine {
     }
 }
 
+/// Each rank's `mine` to all: the graph, and the memory with this rank's.
+fn gathered(comm: &Comm, mine: &[u8]) -> Result<(Graph, AlignedBuf)> {
+    let mut memory = own_memory(mine.len() * comm.size() as usize)?;
+    memory
+        .buf()
+        .offset((comm.rank as usize * mine.len()) as i64)
+        .write(mine);
+    let part = cad::Part {
+        count: mine.len() as u64,
+        ty: Shape::BYTE,
+    };
+    let params = cad::allgather::Params {
+        team: team(comm),
+        send: part,
+        recv: part,
+        in_place: true,
+    };
+    Ok((cad::allgather::graph(&params), memory))
+}
+
+/// Zeroed memory of ours.
 pub(crate) fn own_memory(bytes: usize) -> Result<AlignedBuf> {
     AlignedBuf::new(bytes)
         .ok_or_else(|| fault(consts::ERR_NO_MEM, format!("no memory for {bytes} bytes")))

@@ -96,6 +96,8 @@ pub(crate) struct Kernel {
     plans: Cell<u64>,
     /// When to look again, if something has to be tried again.
     again: Cell<Option<Instant>>,
+    /// Non-blocking and persistent collectives that ran in calls.
+    in_calls: Cell<u64>,
 }
 
 /// The key of a rank's card.
@@ -184,6 +186,11 @@ impl Kernel {
         self.plans.set(self.plans.get() + 1);
     }
 
+    /// Counts a collective that runs in calls.
+    pub(crate) fn count_in_calls(&self) {
+        self.in_calls.set(self.in_calls.get() + 1);
+    }
+
     /// Whether progress would find something to do.
     pub(crate) fn is_ready(&self) -> bool {
         let ring = self.ring.try_borrow_mut();
@@ -260,6 +267,16 @@ impl Engine {
         self.kernel.place.set(Some((rank, size)));
         self.context_ids.begin_unique();
         self.beside.set(true);
+    }
+
+    /// Says what ran in calls where no other executor has a report, if the environment asks for it.
+    pub(crate) fn report_in_calls(&self, rank: u32) {
+        let others = self.kernel.is_on() || self.softirq.is_on();
+        if others || std::env::var_os(Choice::REPORT).is_none_or(|v| v.is_empty()) {
+            return;
+        }
+        let ran = counted(self.kernel.in_calls.get(), "collective");
+        sys::say::line(&format!("yamabiko: rank {rank}: run in calls: {ran}"));
     }
 
     /// Ends that; nothing is under way any more in a program that is right.

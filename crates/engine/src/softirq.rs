@@ -5,50 +5,47 @@
 //! # How ranks agree
 //!
 //! Whether at all: as for the ring, each rank that was asked to publishes before the fabrics start whether it has reached its daemon; if one hasn't,
-//! nobody uses it. Whether on a communicator: where one is made by a call that waits for all its members (so not by `MPI_Comm_idup`), rank 0 has
-//! its daemon open a context and tells all their cards; each gets the page of results from its daemon, which has it only if it is the same one; and
-//! all hear whether all have. Which calls: by what has to be the same on all ranks, which is the operation, the basic type and the number of bytes.
-//!
-//! # A lane
-//!
-//! A context has one collective at a time. The others of its communicator wait in the lane, in the order of the calls, which is the same on all
-//! ranks; the next one starts when the rank is in MPI after the one before. All members wait for all, so nobody starts the next one before all
-//! have started this one, and none starts the one after before he has taken this one's result off the page.
+//! nobody uses it. Whether in a lane: see [`lane`]. Which calls: by what has to be the same on all ranks, which is the operation, the basic
+//! type and the number of bytes.
 //!
 //! # Waiting and failure
 //!
-//! Nothing wakes a rank that sleeps: it looks again, soon at first, then up to [`LOOK_MOST`] later, says its start once more (packets get lost) and looks
-//! whether the daemon is there. Each collective has its ordinary form from the start, with its number on the communicator. If the daemon is gone,
+//! Before a rank sleeps it asks the program for a packet when its collective is over ([`Waker`]), whose socket joins what this process
+//! sleeps on. It looks all the same, soon at first, then up to [`LOOK_MOST`] later, says its start once more (packets get lost) and looks
+//! whether the daemon is there. While it computes the kernel says its start again ([`Resend`]), where io_uring is not refused. Each collective has its
+//! ordinary form from the start, with its number on the communicator. If the daemon is gone,
 //! so is the program, and the page stays as it is: after [`GRACE`] every rank sees the same collectives over, and runs the others in calls.
 //! If a process is gone, those it takes part in become ordinary ones that have failed.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use cad_run::Choice;
 use cad_softirq::client::{Client, NAME, NotOpen, VARIABLE};
-use cad_softirq::layout::{DATA_MAX, INPUTS_MAX};
-use cad_softirq::rank::{Card, End, Member, NotStarted, Part};
+use cad_softirq::layout::DATA_MAX;
+use cad_softirq::rank::{End, NotStarted, Part, Waker};
+use fabrics::Fabrics;
 use types::{Handle, Result};
 use wireup::Job;
 
 use crate::comm::{Comm, counted};
-use crate::group::Group;
 use crate::state::Engine;
 use crate::world::startup_fault;
 
+mod lane;
+
+use lane::Daemon;
+pub(crate) use lane::Lane;
+
 /// After how long a rank looks again at first, and at most.
-const LOOK_FIRST: Duration = Duration::from_micros(100);
-const LOOK_MOST: Duration = Duration::from_millis(10);
+const LOOK_FIRST: Duration = Duration::from_millis(1);
+const LOOK_MOST: Duration = Duration::from_millis(100);
 
 /// How long after the daemon the program is surely gone, and what it was doing done.
 const GRACE: Duration = Duration::from_millis(200);
-
-/// Bytes before the tickets where rank 0 tells them: port, entry and id.
-const HEAD: usize = 16;
 
 /// What a rank has published that has reached its daemon, and one that hasn't.
 const CAN: &str = "+";
@@ -74,15 +71,25 @@ pub(crate) fn open(job: &mut Job) -> Result<Option<Asked>> {
     Ok(Some(asked))
 }
 
-/// The daemon, if all ranks have reached one; the fabrics' start lies between this and [`open`]. If not, one rank says why for all.
-pub(crate) fn join(asked: Asked, job: &mut Job) -> Result<Option<Client>> {
+/// The daemon, if all ranks have reached one, and what the fabrics then sleep on too; their start lies between this and [`open`]. If not, one rank
+/// says why for all.
+pub(crate) fn join(
+    asked: Asked,
+    job: &mut Job,
+    fabrics: &mut Fabrics,
+) -> Result<Option<(Client, Waker)>> {
     let mut cards = Vec::new();
     for rank in 0..job.size() {
         let card = job.get(&key(rank)).map_err(startup_fault)?;
         cards.push(card.unwrap_or_default());
     }
     let Some(first) = cards.iter().position(|card| card != CAN) else {
-        return Ok(asked.ok());
+        let Ok(client) = asked else {
+            return Ok(None);
+        };
+        let waker = Waker::new().map_err(startup_fault)?;
+        fabrics.sleep_on_too(waker.as_fd()).map_err(startup_fault)?;
+        return Ok(Some((client, waker)));
     };
     // One that wasn't asked says nothing, so another one does.
     let speaker = cards.iter().position(|card| card == CANT);
@@ -103,56 +110,11 @@ fn say_without(rank: u32, why: &dyn std::fmt::Display) {
     ));
 }
 
-/// The connection to the daemon, which ends what was opened on it.
-struct Daemon {
-    client: Client,
-    /// Whether an answer was missed: the next one could be that.
-    confused: Cell<bool>,
-}
-
-impl Daemon {
-    /// What it answers, if it can be asked and does not refuse.
-    fn ask<T>(&self, what: impl FnOnce(&Client) -> std::result::Result<T, NotOpen>) -> Option<T> {
-        if self.confused.get() {
-            return None;
-        }
-        let answer = what(&self.client);
-        let missed = !matches!(answer, Ok(_) | Err(NotOpen::Refused(_)));
-        self.confused.set(missed);
-        answer.ok()
-    }
-}
-
-/// A communicator's context.
-pub(crate) struct Lane {
-    member: RefCell<Member>,
-    /// The requests that it has, the first of which is started.
-    waiting: RefCell<VecDeque<Handle>>,
-    /// When the first was started.
-    begun: Cell<Option<Instant>>,
-    /// Whether progress knows of it.
-    listed: Cell<bool>,
-    /// Whether it takes nothing any more.
-    closed: Cell<bool>,
-    group: Rc<Group>,
-    daemon: Rc<Daemon>,
-    /// At rank 0, what to close.
-    card: Option<Card>,
-}
-
-impl Drop for Lane {
-    fn drop(&mut self) {
-        if let Some(card) = &self.card {
-            // If the daemon does not answer, it closes the context with the connection.
-            let _ = self.daemon.ask(|client| client.close(card));
-        }
-    }
-}
-
 /// What the engine has of all this.
 #[derive(Default)]
 pub(crate) struct Softirq {
     daemon: RefCell<Option<Rc<Daemon>>>,
+    waker: RefCell<Option<Waker>>,
     /// The lanes with something under way.
     active: RefCell<Vec<Rc<Lane>>>,
     /// When to look again.
@@ -167,6 +129,10 @@ pub(crate) struct Softirq {
     returned: Cell<u64>,
     /// Those that it was not given.
     others: Cell<u64>,
+    /// Lanes that are being opened.
+    opening: Cell<u32>,
+    /// Packets that woke this rank.
+    woken: Cell<u64>,
 }
 
 impl Softirq {
@@ -176,56 +142,37 @@ impl Softirq {
         self.daemon.borrow().is_some()
     }
 
-    /// Until when a sleep may last.
+    /// Until when a sleep may last, for who is about to sleep: what is under way will wake him, if nothing is lost.
     pub(crate) fn again(&self) -> Option<Instant> {
+        if let Some(waker) = &*self.waker.borrow() {
+            self.woken.set(self.woken.get() + waker.drain());
+            for lane in self.active.borrow().iter() {
+                lane.ask(waker);
+            }
+        }
         self.look.get()
     }
 
     /// Whether progress would find something to do.
     pub(crate) fn is_ready(&self) -> bool {
-        let over = |lane: &Rc<Lane>| lane.begun.get().is_none() || lane.member.borrow().is_over();
-        self.active.borrow().iter().any(over)
+        self.active.borrow().iter().any(|lane| lane.is_ready())
     }
 
     /// The lane of a communicator, if it takes collectives.
     pub(crate) fn lane(&self, comm: &Comm) -> Option<Rc<Lane>> {
-        let lane = comm.lane.get().filter(|lane| !lane.closed.get());
-        lane.filter(|_| !self.dead.get()).cloned()
+        let lane = comm.lane.get().filter(|lane| self.takes(lane));
+        lane.cloned()
+    }
+
+    /// Whether a lane takes collectives.
+    pub(crate) fn takes(&self, lane: &Lane) -> bool {
+        !lane.is_closed() && !self.dead.get()
     }
 
     /// Counts a collective that it is not given.
     pub(crate) fn count_other(&self) {
         self.others.set(self.others.get() + 1);
     }
-
-    /// What the lane of a communicator of so many processes begins with, as rank 0 tells it: nothing where there is none.
-    fn offer(daemon: &Daemon, size: u32, told: &mut [u8]) -> Option<(Card, OwnedFd)> {
-        let opened = daemon.ask(|client| client.open(size))?;
-        let first = *opened.cards.first()?;
-        told[..4].copy_from_slice(&u32::from(first.port).to_le_bytes());
-        told[4..8].copy_from_slice(&first.entry.to_le_bytes());
-        told[8..HEAD].copy_from_slice(&first.id.to_le_bytes());
-        for (card, to) in opened.cards.iter().zip(told[HEAD..].chunks_mut(8)) {
-            to.copy_from_slice(&card.ticket.to_le_bytes());
-        }
-        Some((first, opened.page))
-    }
-}
-
-/// A rank's card, as it was told; `None` if there is none.
-fn card(told: &[u8], rank: u32) -> Option<Card> {
-    let long = |at: usize| {
-        let bytes = told.get(at..at + 8)?.try_into().ok()?;
-        Some(u64::from_le_bytes(bytes))
-    };
-    let (first, id) = (long(0)?, long(8)?);
-    Some(Card {
-        port: u16::try_from(first & 0xffff_ffff).ok()?,
-        entry: (first >> 32) as u32,
-        id: Some(id).filter(|&id| id != 0)?,
-        input: rank,
-        ticket: long(HEAD + 8 * rank as usize)?,
-    })
 }
 
 /// After how long the next look at a collective comes that has been under way for so long.
@@ -235,15 +182,14 @@ fn pause(under_way: Duration) -> Duration {
 
 impl Engine {
     /// Has small collectives go to the kernel's receive path from now on; all ranks of the job call this.
-    pub(crate) fn start_softirq(&self, client: Client) -> Result<()> {
-        self.softirq.daemon.replace(Some(Rc::new(Daemon {
-            client,
-            confused: Cell::new(false),
-        })));
+    pub(crate) fn start_softirq(&self, client: Client, waker: Waker) -> Result<()> {
+        self.softirq.daemon.replace(Some(Daemon::new(client)));
+        self.softirq.waker.replace(Some(waker));
         self.beside.set(true);
         let world = self.comm(types::consts::COMM_WORLD)?;
         self.open_lane(&world);
-        if world.lane.get().is_none() && world.rank == 0 {
+        let closed = world.lane.get().is_some_and(|lane| lane.is_closed());
+        if closed && world.rank == 0 {
             let why = "on MPI_COMM_WORLD, as kaccd gives it no context, or not all ranks reach that of rank 0";
             say_without(0, &why);
         }
@@ -252,10 +198,11 @@ impl Engine {
 
     /// Says what it did, if the environment asks for it; nothing is under way any more in a program that is right.
     pub(crate) fn stop_softirq(&self, rank: u32) {
-        if self.softirq.daemon.take().is_none() {
+        let Some(daemon) = self.softirq.daemon.take() else {
             return;
-        }
+        };
         self.softirq.active.take();
+        self.softirq.waker.take();
         self.softirq.look.set(None);
         if std::env::var_os(Choice::REPORT).is_none_or(|v| v.is_empty()) {
             return;
@@ -269,55 +216,15 @@ impl Engine {
                 counted(done, "collective")
             ),
         };
+        let sometimes = |what: &str, count: u64| match count {
+            0 => String::new(),
+            _ => format!("; {what} {}", counted(count, "time")),
+        };
+        let woken = sometimes("woken", self.softirq.woken.get());
+        let resent = sometimes("said again by the kernel", daemon.resent());
         sys::say::line(&format!(
-            "yamabiko: rank {rank}: {text}; in calls: {others}, and {returned} that it had been given"
+            "yamabiko: rank {rank}: {text}; in calls: {others}, and {returned} that it had been given{woken}{resent}"
         ));
-    }
-
-    /// Gives a communicator its lane, if it can have one; all its members call this and wait for each other. If a member is gone, it has none.
-    pub(crate) fn open_lane(&self, comm: &Rc<Comm>) {
-        let Some(daemon) = self.softirq.daemon.borrow().clone() else {
-            return;
-        };
-        if comm.size() < 2 || comm.size() > INPUTS_MAX {
-            return;
-        }
-        let mut told = vec![0; HEAD + 8 * comm.size() as usize];
-        let own = match comm.rank {
-            0 => Softirq::offer(&daemon, comm.size(), &mut told),
-            _ => None,
-        };
-        let (opened, page) = own.unzip();
-        let heard = self.internal_bcast(comm, 0, &mut told).is_ok();
-        let card = card(&told, comm.rank).filter(|_| heard);
-        let member = card.and_then(|card| {
-            let page = page.or_else(|| daemon.ask(|client| client.join(&card)))?;
-            Member::new(&card, page.as_fd()).ok()
-        });
-        let mine = [u8::from(member.is_some())];
-        let mut all = vec![0; comm.size() as usize];
-        let heard = self.internal_allgather(comm, &mine, &mut all).is_ok();
-        let agreed = heard && all.iter().all(|&has| has == 1);
-        match member.filter(|_| agreed) {
-            Some(member) => {
-                // It was empty.
-                let _ = comm.lane.set(Rc::new(Lane {
-                    member: RefCell::new(member),
-                    waiting: RefCell::default(),
-                    begun: Cell::new(None),
-                    listed: Cell::new(false),
-                    closed: Cell::new(false),
-                    group: comm.group.clone(),
-                    daemon,
-                    card: opened,
-                }));
-            }
-            None => {
-                if let Some(card) = opened {
-                    let _ = daemon.ask(|client| client.close(&card));
-                }
-            }
-        }
     }
 
     /// Puts a request into a lane; it is the last of those there.
@@ -375,13 +282,15 @@ impl Engine {
             };
             let data = &mut data[..bytes];
             if lane.begun.get().is_none() {
-                let mut member = lane.member.borrow_mut();
-                let started = self.with_part(handle, data, |part: Part<'_>| member.start(part));
+                let start = |part: Part<'_>| lane.start(part);
+                let Some(started) = self.with_part(handle, data, start).flatten() else {
+                    // It isn't open yet.
+                    return moved;
+                };
                 lane.begun.set(Some(Instant::now()));
-                debug_assert!(!matches!(started, Some(Err(NotStarted::Unfit))));
+                debug_assert!(!matches!(started, Err(NotStarted::Unfit)));
             }
-            let end = lane.member.borrow().result(data);
-            let Some(end) = end else {
+            let Some(end) = lane.result(data) else {
                 return moved;
             };
             lane.waiting.borrow_mut().pop_front();
@@ -402,12 +311,11 @@ impl Engine {
         for lane in self.softirq.active.borrow().iter() {
             let begun = lane.begun.get().unwrap_or(now);
             least = least.min(pause(now.saturating_duration_since(begun)));
-            // What is refused is said again.
-            let _ = lane.member.borrow().again();
+            lane.say_again();
         }
         self.softirq.look.set(Some(now + least));
         let daemon = self.softirq.daemon.borrow().clone();
-        if self.softirq.gone.get().is_none() && daemon.is_some_and(|d| d.client.is_gone()) {
+        if self.softirq.gone.get().is_none() && daemon.is_some_and(|d| d.is_gone()) {
             self.softirq.gone.set(Some(now));
         }
         match self.softirq.gone.get() {
@@ -435,8 +343,7 @@ impl Engine {
 
     /// Closes a lane: what was in it are ordinary collectives now, which have not begun.
     fn empty(&self, lane: &Lane) -> VecDeque<Handle> {
-        lane.closed.set(true);
-        lane.begun.set(None);
+        lane.close();
         let mut handles = lane.waiting.take();
         handles.retain(|&handle| self.make_ordinary(handle));
         let returned = self.softirq.returned.get() + handles.len() as u64;
@@ -465,31 +372,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cards_are_read_as_they_are_told() {
-        let mut told = vec![0; HEAD + 16];
-        assert_eq!(card(&told, 0), None, "there is none");
-        told[..4].copy_from_slice(&7117_u32.to_le_bytes());
-        told[4..8].copy_from_slice(&5_u32.to_le_bytes());
-        told[8..16].copy_from_slice(&(u64::MAX - 3).to_le_bytes());
-        told[24..32].copy_from_slice(&77_u64.to_le_bytes());
-        let second = card(&told, 1).unwrap();
-        let all = (
-            second.port,
-            second.entry,
-            second.id,
-            second.input,
-            second.ticket,
-        );
-        assert_eq!(all, (7117, 5, u64::MAX - 3, 1, 77));
-        assert_eq!(card(&told, 2), None, "there are two");
-        told[2] = 1;
-        assert_eq!(card(&told, 1), None, "no port is as large");
-    }
-
-    #[test]
     fn looks_become_rarer() {
         assert_eq!(pause(Duration::ZERO), LOOK_FIRST);
-        assert_eq!(pause(Duration::from_millis(8)), Duration::from_millis(2));
+        assert_eq!(pause(Duration::from_millis(80)), Duration::from_millis(20));
         assert_eq!(pause(Duration::from_secs(9)), LOOK_MOST);
     }
 }

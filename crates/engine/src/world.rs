@@ -104,7 +104,7 @@ impl Engine {
         let daemon = softirq::open(&mut job)?;
         let mut fabrics = start_fabrics(&mut job)?;
         let daemon = match daemon {
-            Some(asked) => softirq::join(asked, &mut job)?,
+            Some(asked) => softirq::join(asked, &mut job, &mut fabrics)?,
             None => None,
         };
         let ring = match asked {
@@ -133,7 +133,7 @@ impl Engine {
         self.phase.set(Phase::Running);
         self.set_thread_level(thread_level);
         match daemon {
-            Some(daemon) => self.start_softirq(daemon),
+            Some((daemon, waker)) => self.start_softirq(daemon, waker),
             None => Ok(()),
         }
     }
@@ -180,6 +180,9 @@ impl Engine {
         crate::attr::delete_all(self, &own.attributes, consts::COMM_SELF)?;
         let world = self.comm(consts::COMM_WORLD)?;
         crate::attr::delete_all(self, &world.attributes, consts::COMM_WORLD)?;
+        if self.softirq.is_on() {
+            self.finish_lanes();
+        }
         self.drain("MPI_Finalize");
         let (all, fatal) = (world.group.clone(), self.errors_are_fatal.clone());
         let end = Rc::new(Comm::new(context(0, OF_END), None, all, world.rank, fatal));
@@ -194,6 +197,7 @@ impl Engine {
         if let Some(extension) = self.extension.take() {
             extension.ended();
         }
+        self.report_in_calls(world.rank);
         self.stop_kernel();
         self.stop_softirq(world.rank);
         self.report_bound(world.rank);

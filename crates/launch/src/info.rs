@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use cad_softirq::client::{Client, NAME, VARIABLE};
+use cad_softirq::client::{Client, NAME, NotOpen, VARIABLE};
 use cad_softirq::layout::DATA_MAX;
 use types::Tunable;
 
@@ -52,7 +52,7 @@ const VARIABLES: [(&str, &str); 15] = [
     ),
     (
         "YAMABIKO_CAD_REPORT",
-        "set, each rank says in MPI_Finalize what the kernel ran of its collectives",
+        "set, each rank says in MPI_Finalize where its non-blocking and persistent collectives ran",
     ),
     (
         "YAMABIKO_KACCD",
@@ -228,7 +228,7 @@ fn executors() -> [(String, String); 3] {
         (
             "softirq".to_owned(),
             format!(
-                "in its receive path, on one machine: Ibarrier, Ibcast, Ireduce and Iallreduce up to {DATA_MAX} bytes, others inline; not for libcad: {}",
+                "in its receive path, on one machine: Ibarrier, Ibcast, Ireduce and Iallreduce up to {DATA_MAX} bytes, also persistent, others inline; not for libcad: {}",
                 daemon()
             ),
         ),
@@ -240,6 +240,13 @@ fn daemon() -> String {
     let name = std::env::var_os(VARIABLE).filter(|name| !name.is_empty());
     match Client::new(name.as_ref().map_or(NAME, |name| name.as_encoded_bytes())) {
         Ok(_) => "usable".to_owned(),
+        Err(why @ NotOpen::Absent(_)) => {
+            let could = match cad_softirq::usable() {
+                Ok(()) => "one can be started: yamabiko kaccd".to_owned(),
+                Err(why) => format!("and none can be started: {why}"),
+            };
+            format!("not usable here: {why}; {could}")
+        }
         Err(why) => format!("not usable here: {why}"),
     }
 }

@@ -116,7 +116,7 @@ fn forbidden(bin: &Path) -> Result {
     let pipeline = bin.join("pipeline").display().to_string();
     for executor in EXECUTORS {
         let job = job(&ground, bin.join("forbid"), &[], 2)
-            .args([pipeline.as_str(), executor])
+            .args(["io_uring", pipeline.as_str(), executor])
             .env("YAMABIKO_CAD", executor);
         match executor {
             "ring" => job.fails(&["YAMABIKO_CAD=ring can't be: io_uring is forbidden".to_owned()]),
@@ -125,6 +125,7 @@ fn forbidden(bin: &Path) -> Result {
     }
     let info = process::output(
         Command::new(bin.join("forbid"))
+            .arg("io_uring")
             .arg(ground.launcher.with_file_name("yamabiko"))
             .arg("info"),
     )?;

@@ -145,32 +145,37 @@ pub fn compile(compiler: &[&str], bin: &Path, tally: &mut Tally, label: &str) ->
         &format!("{label} compile {} programs", sources.len()),
         || {
             for source in &sources {
-                let stem = source
-                    .file_stem()
-                    .unwrap_or_default()
-                    .to_string_lossy()
-                    .into_owned();
-                let object = stem == "profiler";
-                let out = if object { format!("{stem}.so") } else { stem };
-                let mut command = Command::new(compiler[0]);
-                command
-                    .args(&compiler[1..])
-                    .args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-g"]);
-                command.args(["-Wall", "-Wextra", "-Werror"]);
-                if object {
-                    command.args(["-shared", "-fPIC"]);
-                }
-                command
-                    .arg(source)
-                    .arg("-o")
-                    .arg(bin.join(out))
-                    .args(["-lm", "-lpthread"]);
-                process::run(&mut command)?;
+                compile_one(compiler, source, bin)?;
             }
             Ok(())
         },
     );
     Ok(())
+}
+
+/// Compiles one of them.
+pub fn compile_one(compiler: &[&str], source: &Path, bin: &Path) -> Result {
+    let stem = source
+        .file_stem()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let object = stem == "profiler";
+    let out = if object { format!("{stem}.so") } else { stem };
+    let mut command = Command::new(compiler[0]);
+    command
+        .args(&compiler[1..])
+        .args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-g"]);
+    command.args(["-Wall", "-Wextra", "-Werror"]);
+    if object {
+        command.args(["-shared", "-fPIC"]);
+    }
+    command
+        .arg(source)
+        .arg("-o")
+        .arg(bin.join(out))
+        .args(["-lm", "-lpthread"]);
+    process::run(&mut command)
 }
 
 /// Compiles them with our wrapper for both ABIs: the folders below `test/c`.

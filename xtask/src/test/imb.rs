@@ -27,7 +27,7 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
 }
 
 /// All benchmarks of a suite, also those not run by default.
-fn benchmarks(ground: &Ground, program: &Path) -> Result<Vec<String>> {
+pub(super) fn benchmarks(ground: &Ground, program: &Path) -> Result<Vec<String>> {
     let job = Job::new(program)
         .args(["-list"])
         .env("LD_LIBRARY_PATH", &ground.library);
@@ -46,29 +46,59 @@ fn benchmarks(ground: &Ground, program: &Path) -> Result<Vec<String>> {
     }
 }
 
+/// How much of each benchmark is run.
+pub(super) struct Amount {
+    /// Repetitions: at most, then by the size.
+    pub iter: &'static str,
+    /// Seconds for each size.
+    pub time: &'static str,
+    /// Sizes, as powers of two.
+    pub sizes: &'static str,
+    pub limit_s: u64,
+}
+
 fn suite_of(ground: &Ground, program: &Path, names: &[String], ranks: u32, long: bool) -> Result {
-    // Repetitions, seconds for each size, sizes as powers of two.
-    let (iter, time, sizes) = if long {
-        ("1000", "10", "0:22")
-    } else {
-        ("20,8,20", "0.1", "2:20")
+    let amount = match long {
+        true => Amount {
+            iter: "1000",
+            time: "10",
+            sizes: "0:22",
+            limit_s: 3600,
+        },
+        false => Amount {
+            iter: "20,8,20",
+            time: "0.1",
+            sizes: "2:20",
+            limit_s: 180,
+        },
     };
-    let job = Job::new(&ground.launcher)
-        .args(ground.start(ranks))
+    run_suite(ground, program, names, ranks, &amount, &[]).map(drop)
+}
+
+/// Runs these benchmarks of a suite to their end, the ranks with these variables; what was said.
+pub(super) fn run_suite(
+    ground: &Ground,
+    program: &Path,
+    names: &[String],
+    ranks: u32,
+    amount: &Amount,
+    variables: &[(&str, String)],
+) -> Result<String> {
+    let mut job = Job::new(&ground.launcher).args(ground.start(ranks));
+    for (name, value) in variables {
+        job = job.args(["-genv", name, value]);
+    }
+    let npmin = ranks.to_string();
+    let Amount {
+        iter, time, sizes, ..
+    } = amount;
+    let job = job
         .args([program])
-        .args([
-            "-npmin",
-            &ranks.to_string(),
-            "-iter",
-            iter,
-            "-time",
-            time,
-            "-msglog",
-            sizes,
-        ])
+        .args(["-npmin", &npmin, "-iter", iter, "-time", time])
+        .args(["-msglog", sizes])
         .args(names)
         .env("LD_LIBRARY_PATH", &ground.library)
-        .limit_s(ground.over.limit_s(if long { 3600 } else { 180 }))
+        .limit_s(ground.over.limit_s(amount.limit_s))
         .proves(&ground.library);
     let done = job.passes(&["# All processes entering MPI_Finalize".to_owned()])?;
     let begun = done
@@ -83,5 +113,5 @@ fn suite_of(ground: &Ground, program: &Path, names: &[String], ranks: u32, long:
             super::job::tail(&done.output)
         ));
     }
-    Ok(())
+    Ok(done.output)
 }

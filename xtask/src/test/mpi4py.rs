@@ -109,7 +109,8 @@ pub fn update(args: &Args) -> Result {
     let mut skips = Skips::default();
     for ranks in RANKS {
         // Its ranks poll: where they outnumber the cores, that takes long.
-        let (done, logs) = suite.run(ranks, 1500)?;
+        let (done, texts) = suite.run(ranks, 1500)?;
+        let logs: Vec<_> = texts.iter().map(|text| Log::parse(text)).collect();
         if let Some(log) = logs.iter().find(|log| log.ran.is_none()) {
             let output = super::job::tail(&done?.output);
             return Err(format!(
@@ -123,6 +124,48 @@ pub fn update(args: &Args) -> Result {
         return skips.is_as_written();
     }
     skips.write()
+}
+
+/// Its tests of non-blocking and of persistent collectives.
+pub(super) const OFFLOADED: [&str; 4] = [
+    "test_cco_nb_buf",
+    "test_cco_pr_buf",
+    "test_cco_nb_vec",
+    "test_cco_pr_vec",
+];
+
+/// Runs these of [`OFFLOADED`] with these variables, of which `name` tells; what the ranks wrote.
+pub(super) fn offloaded(
+    name: &str,
+    files: &[&str],
+    ranks: u32,
+    limit_s: u64,
+    variables: &[(&'static str, String)],
+) -> Result<String> {
+    let suite = Suite {
+        list: List {
+            files: files.iter().map(|&file| file.to_owned()).collect(),
+            without: Vec::new(),
+        },
+        variables: variables.to_vec(),
+        ..Suite::prepare(Ground::ours(Over::Shm), name)?
+    };
+    let (done, texts) = suite.run(ranks, limit_s)?;
+    let mut complaints = Vec::new();
+    for (rank, text) in texts.iter().enumerate() {
+        let all = Log::parse(text);
+        complaints.extend(all.complaints().map(|what| format!("rank {rank}: {what}")));
+    }
+    let done = done.map_err(|why| format!("{why}\n{}", complaints.join("\n")))?;
+    match complaints.is_empty() && done.code == Some(0) {
+        true => Ok(texts.concat()),
+        false => Err(format!(
+            "exit code {:?}\n{}\n{}",
+            done.code,
+            complaints.join("\n"),
+            super::job::tail(&done.output)
+        )),
+    }
 }
 
 fn job(python: &Path, ground: &Ground, ranks: u32, rest: &[String]) -> Job {
@@ -143,6 +186,8 @@ struct Suite {
     python: PathBuf,
     sources: PathBuf,
     logs: PathBuf,
+    /// Variables of the ranks.
+    variables: Vec<(&'static str, String)>,
 }
 
 impl Suite {
@@ -155,11 +200,12 @@ impl Suite {
             python: peers::mpi4py()?.join("bin/python"),
             sources: peers::mpi4py_sources()?,
             logs,
+            variables: Vec::new(),
         })
     }
 
     /// Runs them once: how the run ended, and what each rank wrote to a file of its own.
-    fn run(&self, ranks: u32, limit_s: u64) -> Result<(Result<Done>, Vec<Log>)> {
+    fn run(&self, ranks: u32, limit_s: u64) -> Result<(Result<Done>, Vec<String>)> {
         let script = root().join("tests/py/log_per_rank.py");
         let log = self.logs.join(format!("{ranks}."));
         let main = self.sources.join("test/main.py");
@@ -170,12 +216,14 @@ impl Suite {
         for pattern in &self.list.without {
             rest.extend(["-x".to_owned(), pattern.clone()]);
         }
-        let job = job(&self.python, &self.ground, ranks, &rest);
+        let mut job = job(&self.python, &self.ground, ranks, &rest);
+        for (name, value) in &self.variables {
+            job = job.env(name, value);
+        }
         let done = job.folder(&self.sources).limit_s(limit_s).run();
         let read = |rank| {
             let path = format!("{}{rank}", log.display());
-            let text = std::fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
-            Ok(Log::parse(&text))
+            std::fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))
         };
         let logs = (0..ranks).map(read).collect::<Result<_>>()?;
         Ok((done, logs))
@@ -183,7 +231,8 @@ impl Suite {
 
     /// Runs them: no failure, the tests that MPICH runs, and no skip that it does not have.
     fn passes(&self, ranks: u32, theirs: &Skips) -> Result {
-        let (done, logs) = self.run(ranks, self.ground.over.limit_s(900))?;
+        let (done, texts) = self.run(ranks, self.ground.over.limit_s(900))?;
+        let logs: Vec<_> = texts.iter().map(|text| Log::parse(text)).collect();
         let mut complaints = Vec::new();
         for (rank, log) in logs.iter().enumerate() {
             complaints.extend(log.complaints().map(|what| format!("rank {rank}: {what}")));

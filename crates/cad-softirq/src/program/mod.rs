@@ -2,9 +2,10 @@
 //!
 //! A packet is *ours* if it is IPv4 and UDP, without options and not a fragment, to our port, and begins with our magic number. Everything else passes
 //! untouched. Ours never go further up. One is dropped unless it fits the context that it names: it has that one's id, the number
-//! that is next there, as many data as it says, not too many hops, and
+//! that is next there, at least as many data as it says (what is more does not count), not too many hops, and
 //!
 //! * START comes in through the loopback interface, and has the ticket of a process of this host;
+//! * WAIT does so too; its sender gets a packet when the result is there, or at once if it is (`wake`);
 //! * UP (from a host below) and DOWN (from the one above) have a tag that only who knows the key could make.
 //!
 //! Invariants, of all of `program`:
@@ -25,6 +26,7 @@ mod simulation;
 mod siphash;
 #[cfg(test)]
 mod tests;
+mod wake;
 
 use crate::asm::{
     Alu, Asm, Atomic, Code, Cond, Func, Helper, Kind as Fn, Label, Reg, Reg::*, Size,
@@ -53,6 +55,10 @@ pub(crate) struct Functions {
     send: Func,
     /// `tag(entry, words)` of the packet in the scratch.
     tag: Func,
+    /// `wake(packet, entry)`: a packet to each process of this host that waits.
+    wake: Func,
+    /// One of these, which `wake` calls.
+    wake_one: Func,
 }
 
 /// Where a part of our header lies in the scratch.
@@ -79,6 +85,8 @@ pub(crate) fn program(port: u16) -> Code {
         publish: asm.declare("publish", Fn::Global(3)),
         send: asm.declare("send", Fn::Packet(4)),
         tag: asm.declare("tag", Fn::Global(2)),
+        wake: asm.declare("wake", Fn::Packet(1)),
+        wake_one: asm.declare("wake_one", Fn::Callback),
     };
     let parts = Parts::new(&mut asm);
     asm.begin(main);
@@ -88,6 +96,8 @@ pub(crate) fn program(port: u16) -> Code {
     send::publish(&mut asm, &functions, &parts);
     send::send(&mut asm, &functions, &parts);
     siphash::tag(&mut asm, &functions, &parts);
+    wake::wake(&mut asm, &functions);
+    wake::wake_one(&mut asm, &functions, port);
     parts.write(&mut asm);
     asm.finish()
 }
@@ -101,6 +111,7 @@ struct Main<'a> {
     repeated: Label,
     forged: Label,
     take: Label,
+    wait: Label,
     down: Label,
     all: Label,
     again: Label,
@@ -109,7 +120,7 @@ struct Main<'a> {
 impl<'a> Main<'a> {
     fn new(asm: &'a mut Asm, functions: &'a Functions) -> Main<'a> {
         let mut label = || asm.label();
-        let [next, drop, repeated, forged, take, down, all, again] =
+        let [next, drop, repeated, forged, take, wait, down, all, again] =
             std::array::from_fn(|_| label());
         Main {
             asm,
@@ -119,6 +130,7 @@ impl<'a> Main<'a> {
             repeated,
             forged,
             take,
+            wait,
             down,
             all,
             again,
@@ -130,6 +142,7 @@ impl<'a> Main<'a> {
         self.context();
         self.kinds();
         self.take();
+        self.wait();
         self.down();
         self.again();
         self.all();
@@ -167,8 +180,8 @@ impl<'a> Main<'a> {
         asm.load(Size::H, R2, R8, ours(header::WHAT) + 2);
         asm.alu(Alu::Add, R2, 7);
         asm.alu(Alu::And, R2, !7);
-        asm.jump_if(Cond::Ne, R2, R7, drop);
-        asm.mov(R2, R7);
+        asm.jump_if(Cond::Gt, R2, R7, drop);
+        asm.mov(R7, R2);
         asm.alu(Alu::Rsh, R2, 3);
         asm.store(Size::D, Fp, WORDS, R2);
         asm.jump_if(Cond::Lt, R7, 1, empty);
@@ -208,6 +221,7 @@ impl<'a> Main<'a> {
         asm.load(Size::B, R2, R8, ours(header::KIND));
         asm.store(Size::D, Fp, KIND, R2);
         asm.jump_if(Cond::Eq, R2, Kind::Start as i32, start);
+        asm.jump_if(Cond::Eq, R2, Kind::Wait as i32, start);
         // The packet's tag has to be what it should be.
         asm.load(Size::D, R7, R8, ours(header::TAG));
         asm.store(Size::D, R8, ours(header::TAG), 0);
@@ -237,6 +251,8 @@ impl<'a> Main<'a> {
         asm.load(Size::D, R2, R7, input::TICKET);
         asm.load(Size::D, R3, R8, ours(header::TAG));
         asm.jump_if(Cond::Ne, R2, R3, forged);
+        asm.load(Size::D, R2, Fp, KIND);
+        asm.jump_if(Cond::Eq, R2, Kind::Wait as i32, self.wait);
     }
 
     /// A contribution for the input in `R7`.
@@ -286,6 +302,25 @@ impl<'a> Main<'a> {
         asm.load(Size::W, R3, R9, context::BASE);
         asm.call_function(self.functions.publish);
         asm.jump(self.all);
+    }
+
+    /// The process of the input in `R7` waits. Who makes a result public looks for those who wait afterwards, and who waits looks for
+    /// the result afterwards; so one of the two sees the other.
+    fn wait(&mut self) {
+        let (asm, drop) = (&mut *self.asm, self.drop);
+        asm.bind(self.wait);
+        asm.load(Size::H, R2, R8, scratch::UDP);
+        asm.atomic(Atomic::Exchange, R7, input::PORT, R2);
+        asm.mov(R2, 1);
+        asm.atomic(Atomic::Exchange, R9, context::WAITERS, R2);
+        lookup_result(asm, ENTRY, R7, drop);
+        asm.load(Size::D, R3, R7, result::NUMBER);
+        asm.load(Size::D, R2, Fp, NUMBER);
+        asm.jump_if(Cond::Lt, R3, R2, drop);
+        asm.mov(R1, R6);
+        asm.load(Size::D, R2, Fp, ENTRY);
+        asm.call_function(self.functions.wake);
+        asm.jump(drop);
     }
 
     /// The result, from the host above.
@@ -343,9 +378,12 @@ impl<'a> Main<'a> {
         self.asm.jump(repeated);
     }
 
-    /// Sends the result to all hosts below.
+    /// Wakes who waits, and sends the result to all hosts below.
     fn all(&mut self) {
         self.asm.bind(self.all);
+        self.asm.mov(R1, R6);
+        self.asm.load(Size::D, R2, Fp, ENTRY);
+        self.asm.call_function(self.functions.wake);
         // `send` fills the scratch; its hops are kept.
         self.asm.load(Size::B, R7, R8, ours(header::HOPS));
         for child in 1..=layout::CHILDREN_MAX as i32 {

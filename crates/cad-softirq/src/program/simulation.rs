@@ -38,6 +38,8 @@ pub(super) struct World {
     /// Of so many packets each, one is lost, another one is sent twice; 0 for none.
     pub lossy: u64,
     pub seed: u64,
+    /// Processes that were sent a packet because they wait: on which host, at which port.
+    pub woken: Vec<(usize, u16)>,
     /// Packets under way: to which host, at which interface.
     flying: VecDeque<(usize, u32, Vec<u8>)>,
     number: u64,
@@ -79,6 +81,7 @@ impl World {
             hosts: hosts.collect(),
             lossy: 0,
             seed: 1,
+            woken: Vec::new(),
             flying: VecDeque::new(),
             number: 0,
         }
@@ -90,6 +93,12 @@ impl World {
         let given = at.machine.run(&self.code, &MAPS, interface, packet);
         let sent = std::mem::take(&mut at.machine.sent);
         for (interface, packet) in sent {
+            if interface == super::LOOPBACK as u32 {
+                let port = (scratch::UDP + 2 - scratch::ETHERNET) as usize;
+                let port = u16::from_be_bytes([packet[port], packet[port + 1]]);
+                self.woken.push((host, port));
+                continue;
+            }
             let to = (interface - INTERFACES) as usize;
             let copies = match self.lossy {
                 0 => 1,
@@ -185,10 +194,24 @@ impl World {
         packet
     }
 
+    /// The packet of a process that waits at this port.
+    pub fn wait(&self, host: usize, process: usize, port: u16) -> Vec<u8> {
+        let mut packet = self.start(host, process, 0, None);
+        let at = (scratch::UDP - scratch::ETHERNET) as usize;
+        packet[at..at + 2].copy_from_slice(&port.to_be_bytes());
+        packet[(ours_in_packet() + header::KIND) as usize] = Kind::Wait as u8;
+        packet
+    }
+
     /// The number of the collective that `start` is about.
     pub fn at(&mut self, number: u64) {
         self.number = number;
     }
+}
+
+/// Where our header begins in a packet.
+fn ours_in_packet() -> i16 {
+    scratch::OURS - scratch::ETHERNET
 }
 
 /// A packet to our port with our magic number, and so many zeros.

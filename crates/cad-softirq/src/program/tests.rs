@@ -329,3 +329,44 @@ fn headers_of_the_network_are_right() {
     let sum: u32 = (14..34).step_by(2).map(word).sum();
     assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff, "IP's sum");
 }
+
+#[test]
+fn who_waits_is_woken_once() {
+    let mut world = World::new(&[3], 1);
+    let loopback = super::LOOPBACK as u32;
+    world.at(1);
+    let barrier = what(Op::Barrier, Type::U8, 0);
+    let starts: Vec<_> = (0..3).map(|p| world.start(0, p, barrier, None)).collect();
+    let waits: Vec<_> = (0..3).map(|p| world.wait(0, p, 500 + p as u16)).collect();
+    for packet in [&starts[0], &waits[0], &starts[1], &waits[1], &waits[1]] {
+        assert_eq!(world.receive(0, loopback, packet), super::DROP as u64);
+    }
+    assert!(world.woken.is_empty(), "it is not over");
+    world.receive(0, loopback, &starts[2]);
+    assert_eq!(world.woken, [(0, 500), (0, 501)]);
+    world.receive(0, loopback, &starts[2]);
+    assert_eq!(world.woken.len(), 2);
+    // Who comes late is woken at once.
+    world.receive(0, loopback, &waits[2]);
+    assert_eq!(world.woken[2..], [(0, 502)]);
+    // Only who has the ticket, and only through the loopback interface.
+    world.receive(0, loopback + 1, &waits[0]);
+    let mut forged = waits[0].clone();
+    let at = forged.len() - (header::BYTES - header::TAG) as usize;
+    forged[at] ^= 1;
+    world.receive(0, loopback, &forged);
+    assert_eq!(world.woken.len(), 3);
+}
+
+#[test]
+fn what_lies_behind_the_data_does_not_count() {
+    let mut world = World::new(&[2], 1);
+    world.at(1);
+    let sum = what(Op::Sum, Type::U64, 8);
+    for process in 0..2 {
+        let mut packet = world.start(0, process, sum, Some(&[7; 8]));
+        packet.extend([0xee; 16]);
+        world.receive(0, super::LOOPBACK as u32, &packet);
+    }
+    assert_eq!(world.hosts[0].result(8), (sum, vec![14; 8]));
+}

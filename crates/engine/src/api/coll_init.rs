@@ -6,7 +6,7 @@ use types::{Handle, Result};
 
 use super::coll_args::*;
 use super::coll_reduce::*;
-use crate::coll::Call;
+use crate::coll::{Call, SmallCall};
 use crate::state::Engine;
 
 /// Makes the request of a checked call. No hint is known that would change how it runs.
@@ -16,9 +16,23 @@ pub(super) fn keep(e: &Engine, call: Call, info: Handle, request: &mut Handle) -
     Ok(())
 }
 
+/// The same of a kind that may be small.
+fn keep_small(
+    e: &Engine,
+    call: Call,
+    shape: SmallCall,
+    info: Handle,
+    request: &mut Handle,
+) -> Result<()> {
+    e.hints(info)?;
+    *request = e.keep_small(call, shape)?;
+    Ok(())
+}
+
 /// `MPI_Barrier_init`.
 pub fn barrier_init(e: &Engine, comm: Handle, info: Handle, request: &mut Handle) -> Result<()> {
-    keep(e, prepare_barrier(e, comm)?.call(e), info, request)
+    let call = prepare_barrier(e, comm)?.call(e);
+    keep_small(e, call, SmallCall::Barrier, info, request)
 }
 
 /// `MPI_Bcast_init`.
@@ -33,12 +47,10 @@ pub fn bcast_init(
     info: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    keep(
-        e,
-        prepare_bcast(e, buffer, count, datatype, root, comm)?.call(e),
-        info,
-        request,
-    )
+    let call = prepare_bcast(e, buffer, count, datatype, root, comm)?.call(e);
+    // They are checked.
+    let (root, count) = (root as u32, count as u64);
+    keep_small(e, call, SmallCall::Bcast { root, count }, info, request)
 }
 
 /// `MPI_Gather_init`.
@@ -287,12 +299,9 @@ pub fn reduce_init(
     info: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    keep(
-        e,
-        prepare_reduce(e, sendbuf, recvbuf, count, datatype, op, root, comm)?.call(e),
-        info,
-        request,
-    )
+    let call = prepare_reduce(e, sendbuf, recvbuf, count, datatype, op, root, comm)?.call(e);
+    let (root, count) = (Some(root as u32), count as u64);
+    keep_small(e, call, SmallCall::Reduce { root, count }, info, request)
 }
 
 /// `MPI_Allreduce_init`.
@@ -308,12 +317,9 @@ pub fn allreduce_init(
     info: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    keep(
-        e,
-        prepare_allreduce(e, sendbuf, recvbuf, count, datatype, op, comm)?.call(e),
-        info,
-        request,
-    )
+    let call = prepare_allreduce(e, sendbuf, recvbuf, count, datatype, op, comm)?.call(e);
+    let (root, count) = (None, count as u64);
+    keep_small(e, call, SmallCall::Reduce { root, count }, info, request)
 }
 
 /// `MPI_Reduce_scatter_block_init`.

@@ -192,6 +192,7 @@ fn start_learning(e: &Engine, parent: &Rc<Comm>, new: Rc<Comm>, bytes: [u8; 4]) 
         memory.buf().read(&mut bytes);
         new.set_context(u32::from_ne_bytes(bytes));
         e.know_none();
+        e.lend_lane(&new);
     };
     e.internal_ibcast(parent, 0, bytes.len() as u64, memory, Box::new(then))
 }

@@ -320,6 +320,7 @@ impl Engine {
     /// Starts a collective in the kernel, or, where that takes none of its communicator's, in calls; gives its request.
     pub(crate) fn hand_collective(&self, call: Call) -> Result<Handle> {
         let Some(channel) = self.kernel.of_comm(&call.comm) else {
+            self.kernel.count_in_calls();
             return self.start_collective(call);
         };
         self.check_whole(&call.comm, &call.group)?;
@@ -356,9 +357,16 @@ impl Engine {
 
     /// Starts a persistent collective if it is one of the kernel's; `None` if not.
     pub(super) fn restart_handed(&self, handle: Handle, request: &Request) -> Option<Result<()>> {
+        if let Some(started) = self.restart_small(handle, request) {
+            return Some(started);
+        }
         let (plan, channel) = match &*request.body.borrow() {
             Body::Handed(handed) => (handed.plan.clone(), handed.channel),
-            _ => return None,
+            _ => {
+                self.kernel.count_in_calls();
+                self.softirq.count_other();
+                return None;
+            }
         };
         let comm = request.comm.borrow().clone();
         if let Some(Err(why)) = comm.map(|comm| self.check_whole(&comm, &comm.group)) {

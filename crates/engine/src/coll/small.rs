@@ -1,6 +1,10 @@
 //! A collective for the kernel's receive path ([`crate::softirq`]): which calls fit, what a rank contributes, and where the result goes.
 //!
+//! A persistent one is for it from its initialisation on, until its lane takes nothing any more: it is an ordinary one then, for good.
+//!
 //! Invariant: whether a call fits depends only on what is the same on all ranks of its communicator in a program that is right.
+
+use std::rc::Rc;
 
 use boundary::UserBuf;
 use cad_softirq::layout::{self as packet, DATA_MAX};
@@ -13,6 +17,7 @@ use types::{Handle, Result, Status, consts};
 use super::{Call, Running};
 use crate::ops::Op;
 use crate::request::{Body, Kind, Request};
+use crate::softirq::Lane;
 use crate::state::Engine;
 
 /// Which collective a call is, and what its graph does not say.
@@ -48,6 +53,8 @@ pub struct Small {
     work: Work,
     /// The same as an ordinary collective, not begun.
     running: Box<Running>,
+    /// A persistent one's own.
+    lane: Option<Rc<Lane>>,
 }
 
 /// The type that elements are there.
@@ -187,10 +194,76 @@ impl Engine {
         let comm = call.comm.clone();
         let running = Box::new(Running::new(call)?);
         let (handle, request) = self.new_request(Kind::Collective, 1, Some(comm))?;
-        let small = Small { work, running };
+        let small = Small {
+            work,
+            running,
+            lane: None,
+        };
         request.body.replace(Body::Small(Box::new(small)));
         self.enter_lane(&lane, handle);
         Ok(handle)
+    }
+
+    /// Makes the inactive request of a persistent collective for the kernel's receive path, or, where it does not fit or there is none,
+    /// of any other.
+    pub(crate) fn keep_small(&self, call: Call, shape: SmallCall) -> Result<Handle> {
+        if !self.softirq.is_on() {
+            return self.keep_handed(call);
+        }
+        let (comm, work) = (call.comm.clone(), Work::of(&call, shape));
+        let handle = self.keep_handed(call)?;
+        let lane = work.and_then(|work| Some((work, self.begin_lane(&comm)?)));
+        let request = self.request(handle)?;
+        let mut body = request.body.borrow_mut();
+        if let Some((work, lane)) = lane
+            && let Body::Collective(running) = std::mem::take(&mut *body)
+        {
+            let lane = Some(lane);
+            *body = Body::Small(Box::new(Small {
+                work,
+                running,
+                lane,
+            }));
+        }
+        Ok(handle)
+    }
+
+    /// Starts a persistent collective if it is one of these; `None` if not, or not any more.
+    pub(super) fn restart_small(&self, handle: Handle, request: &Request) -> Option<Result<()>> {
+        let lane = match &*request.body.borrow() {
+            Body::Small(small) => small.lane.clone(),
+            _ => None,
+        };
+        let (lane, comm) = (lane?, request.comm.borrow().clone()?);
+        if let Err(why) = self.check_whole(&comm, &comm.group) {
+            return Some(Err(why));
+        }
+        if !self.softirq.takes(&lane) || self.has_gone_of(&comm.group) {
+            self.make_ordinary(handle);
+            return None;
+        }
+        request.active.set(true);
+        request.set_status(Status::EMPTY);
+        request.post.set_parts(1);
+        self.enter_lane(&lane, handle);
+        Some(Ok(()))
+    }
+
+    /// Makes the request of a collective that has its number on the communicator, and has not begun.
+    pub(crate) fn prepare_collective(&self, call: Call) -> Result<Handle> {
+        self.check_whole(&call.comm, &call.group)?;
+        let comm = call.comm.clone();
+        let running = Running::new(call)?;
+        let (handle, request) = self.new_request(Kind::Collective, 1, Some(comm))?;
+        request.body.replace(Body::Collective(Box::new(running)));
+        Ok(handle)
+    }
+
+    /// Begins it.
+    pub(crate) fn begin_prepared(&self, handle: Handle) {
+        if let Ok(request) = self.request(handle) {
+            self.advance(handle, request);
+        }
     }
 
     /// A request's collective, if it is one of these.
@@ -229,7 +302,11 @@ impl Engine {
                 ..request.status()
             }),
         });
-        self.part_done(handle, request);
+        match request.is_persistent() {
+            // The next start needs it again.
+            true => request.post.set_parts(0),
+            false => self.part_done(handle, request),
+        }
     }
 
     /// Makes a request's collective an ordinary one that has not begun; whether it was one of these.
@@ -253,6 +330,9 @@ impl Engine {
     /// Begins such a one.
     pub(crate) fn advance_small(&self, handle: Handle) {
         if let Ok(request) = self.request(handle) {
+            if let Body::Collective(running) = &mut *request.body.borrow_mut() {
+                running.rewind(true);
+            }
             self.advance(handle, request);
         }
     }

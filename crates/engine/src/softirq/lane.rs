@@ -1,0 +1,395 @@
+//! A lane: a context of the daemon's, and the collectives that wait for it.
+//!
+//! A context has one collective at a time. Those of its lane wait, in the order of the calls, which is the same on all
+//! ranks; the next one starts when the rank is in MPI after the one before. All members wait for all, so nobody starts the next one before all
+//! have started this one, and none starts the one after before he has taken this one's result off the page. A communicator has a lane for its
+//! non-blocking collectives; each persistent collective that fits has its own, as their starts need no order.
+//!
+//! # Opening
+//!
+//! Rank 0 has its daemon open a context and broadcasts all members' cards; each gets the page of results from its daemon, which has it only if it is the same one; and
+//! all hear whether all have. These are collectives of the engine's own that nobody has to wait for: what is given to the lane meanwhile
+//! waits in it, and becomes ordinary if it does not open, which all hear alike.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::time::Instant;
+
+use boundary::{AlignedBuf, UserBuf};
+use cad_softirq::client::{Client, NotOpen};
+use cad_softirq::layout::INPUTS_MAX;
+use cad_softirq::rank::{Card, End, Member, NotStarted, Part, Waker};
+use cad_softirq::resend::Resend;
+use types::Handle;
+
+use crate::comm::Comm;
+use crate::group::Group;
+use crate::state::Engine;
+
+/// Bytes before the tickets where rank 0 tells them: port, entry and id.
+const HEAD: usize = 16;
+
+/// The connection to the daemon, which ends what was opened on it.
+pub(super) struct Daemon {
+    client: Client,
+    /// Whether an answer was missed: the next one could be that.
+    confused: Cell<bool>,
+    /// Starts that the kernel said again, of all lanes.
+    resent: Cell<u64>,
+}
+
+impl Daemon {
+    pub(super) fn new(client: Client) -> Rc<Daemon> {
+        let (confused, resent) = (Cell::new(false), Cell::new(0));
+        Rc::new(Daemon {
+            client,
+            confused,
+            resent,
+        })
+    }
+
+    /// Starts that the kernel said again, until the collectives that have ended last.
+    pub(super) fn resent(&self) -> u64 {
+        self.resent.get()
+    }
+
+    /// What it answers, if it can be asked and does not refuse.
+    fn ask<T>(&self, what: impl FnOnce(&Client) -> Result<T, NotOpen>) -> Option<T> {
+        if self.confused.get() {
+            return None;
+        }
+        let answer = what(&self.client);
+        let missed = !matches!(answer, Ok(_) | Err(NotOpen::Refused(_)));
+        self.confused.set(missed);
+        answer.ok()
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.client.is_gone()
+    }
+}
+
+/// This rank's part in a context.
+struct Seat {
+    member: Member,
+    /// What has the kernel say again what was started: made when it is wanted first, unless that is refused.
+    resend: Option<Resend>,
+    refused: bool,
+    /// How often that has said something.
+    resent: u64,
+}
+
+impl Seat {
+    /// Has the kernel say again what was started, if it can.
+    fn follow(&mut self) {
+        if self.refused {
+            return;
+        }
+        if self.resend.is_none() {
+            self.resend = Resend::new(&self.member).ok();
+        }
+        let followed = self.resend.as_mut().map(|r| r.follow(&self.member));
+        self.refused = !matches!(followed, Some(Ok(())));
+    }
+
+    /// How often the kernel has said something again since this was called last.
+    fn newly_resent(&mut self) -> u64 {
+        let before = self.resent;
+        self.resent = self.resend.as_mut().map_or(before, Resend::said);
+        self.resent - before
+    }
+}
+
+/// A context and what waits for it.
+pub(crate) struct Lane {
+    /// None as long as not all members have one.
+    seat: RefCell<Option<Seat>>,
+    /// The requests that it has, the first of which is started.
+    pub(super) waiting: RefCell<VecDeque<Handle>>,
+    /// When the first was started.
+    pub(super) begun: Cell<Option<Instant>>,
+    /// Whether the first will wake this rank.
+    asked: Cell<bool>,
+    /// Whether progress knows of it.
+    pub(super) listed: Cell<bool>,
+    /// Whether it is not known yet whether its members have all it takes.
+    opening: Cell<bool>,
+    /// Whether they have.
+    open: Cell<bool>,
+    /// Whether it takes nothing any more.
+    closed: Cell<bool>,
+    pub(super) group: Rc<Group>,
+    daemon: Rc<Daemon>,
+    /// At rank 0, what to close.
+    card: Cell<Option<Card>>,
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        if let Some(card) = self.card.take() {
+            // If the daemon does not answer, it closes the context with the connection.
+            let _ = self.daemon.ask(|client| client.close(&card));
+        }
+    }
+}
+
+impl Lane {
+    fn new(group: Rc<Group>, daemon: Rc<Daemon>) -> Lane {
+        Lane {
+            seat: RefCell::default(),
+            waiting: RefCell::default(),
+            begun: Cell::new(None),
+            asked: Cell::new(false),
+            listed: Cell::new(false),
+            opening: Cell::new(true),
+            open: Cell::new(false),
+            closed: Cell::new(false),
+            group,
+            daemon,
+            card: Cell::new(None),
+        }
+    }
+
+    /// Whether it takes nothing any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.get()
+    }
+
+    /// Takes nothing any more.
+    pub(super) fn close(&self) {
+        self.closed.set(true);
+        self.begun.set(None);
+    }
+
+    /// Starts a collective; none while it isn't open.
+    pub(super) fn start(&self, part: Part<'_>) -> Option<Result<(), NotStarted>> {
+        let mut seat = self.seat.borrow_mut();
+        let seat = seat.as_mut().filter(|_| self.open.get())?;
+        let started = seat.member.start(part);
+        self.asked.set(false);
+        if !seat.member.is_over() {
+            seat.follow();
+        }
+        Some(started)
+    }
+
+    /// Says once more what was started.
+    pub(super) fn say_again(&self) {
+        if let Some(seat) = &*self.seat.borrow()
+            && self.begun.get().is_some()
+        {
+            // What is refused is said again.
+            let _ = seat.member.again();
+        }
+    }
+
+    /// Whether the rank is to look: the first one is over, or can be started.
+    pub(super) fn is_ready(&self) -> bool {
+        let seat = self.seat.borrow();
+        let over = |seat: &Seat| self.begun.get().is_none() || seat.member.is_over();
+        self.open.get() && seat.as_ref().is_some_and(over)
+    }
+
+    /// What became of the first one, if it was started and is over.
+    pub(super) fn result(&self, data: &mut [u8]) -> Option<End> {
+        let mut seat = self.seat.borrow_mut();
+        let seat = seat.as_mut()?;
+        let end = seat.member.result(data)?;
+        let resent = &self.daemon.resent;
+        resent.set(resent.get() + seat.newly_resent());
+        Some(end)
+    }
+
+    /// Has the first one wake this rank, if it was started.
+    pub(super) fn ask(&self, waker: &Waker) {
+        if self.begun.get().is_none() || self.asked.replace(true) {
+            return;
+        }
+        if let Some(seat) = &*self.seat.borrow() {
+            // Who is not woken looks.
+            let _ = waker.ask(&seat.member);
+        }
+    }
+
+    /// At rank 0: has the daemon open it. What is told of it then, or nothing; and the page.
+    fn offer(&self, size: u32, told: &mut [u8]) -> Option<OwnedFd> {
+        let opened = self.daemon.ask(|client| client.open(size))?;
+        let first = *opened.cards.first()?;
+        told[..4].copy_from_slice(&u32::from(first.port).to_le_bytes());
+        told[4..8].copy_from_slice(&first.entry.to_le_bytes());
+        told[8..HEAD].copy_from_slice(&first.id.to_le_bytes());
+        for (card, to) in opened.cards.iter().zip(told[HEAD..].chunks_mut(8)) {
+            to.copy_from_slice(&card.ticket.to_le_bytes());
+        }
+        self.card.set(Some(first));
+        Some(opened.page)
+    }
+
+    /// Takes this rank's place in it by what was told; whether there is one.
+    fn sit(&self, told: &[u8], rank: u32, page: Option<OwnedFd>) -> bool {
+        let member = card(told, rank).and_then(|card| {
+            let page = page.or_else(|| self.daemon.ask(|client| client.join(&card)))?;
+            Member::new(&card, page.as_fd()).ok()
+        });
+        self.seat.replace(member.map(|member| Seat {
+            member,
+            resend: None,
+            refused: false,
+            resent: 0,
+        }));
+        self.seat.borrow().is_some()
+    }
+}
+
+/// A rank's card, as it was told; `None` if there is none.
+fn card(told: &[u8], rank: u32) -> Option<Card> {
+    let long = |at: usize| {
+        let bytes = told.get(at..at + 8)?.try_into().ok()?;
+        Some(u64::from_le_bytes(bytes))
+    };
+    let (first, id) = (long(0)?, long(8)?);
+    Some(Card {
+        port: u16::try_from(first & 0xffff_ffff).ok()?,
+        entry: (first >> 32) as u32,
+        id: Some(id).filter(|&id| id != 0)?,
+        input: rank,
+        ticket: long(HEAD + 8 * rank as usize)?,
+    })
+}
+
+impl Engine {
+    /// Gives a communicator its lane, if it can have one; all its members call this and wait until it is open, or closed. If a member is gone, it is
+    /// closed.
+    pub(crate) fn open_lane(&self, comm: &Rc<Comm>) {
+        self.lend_lane(comm);
+        if let Some(lane) = comm.lane.get() {
+            self.wait_until(|| Engine::making(comm), |_| !lane.opening.get());
+        }
+    }
+
+    /// Waits until no lane is being opened any more.
+    pub(crate) fn finish_lanes(&self) {
+        if let Ok(world) = self.comm(types::consts::COMM_WORLD) {
+            self.wait_until(|| Engine::making(&world), |e| e.softirq.opening.get() == 0);
+        }
+    }
+
+    /// As [`open_lane`](Engine::open_lane), without waiting.
+    pub(crate) fn lend_lane(&self, comm: &Rc<Comm>) {
+        if let Some(lane) = self.begin_lane(comm) {
+            // It was empty.
+            let _ = comm.lane.set(lane);
+        }
+    }
+
+    /// A lane for members of a communicator, who all call this in the same order as they begin collectives. It will open, or be closed.
+    pub(crate) fn begin_lane(&self, comm: &Rc<Comm>) -> Option<Rc<Lane>> {
+        let daemon = self.softirq.daemon.borrow().clone()?;
+        if comm.size() < 2 || comm.size() > INPUTS_MAX {
+            return None;
+        }
+        let lane = Rc::new(Lane::new(comm.group.clone(), daemon));
+        self.softirq.opening.set(self.softirq.opening.get() + 1);
+        let mut told = vec![0; HEAD + 8 * comm.size() as usize];
+        let page = match comm.rank {
+            0 => lane.offer(comm.size(), &mut told),
+            _ => None,
+        };
+        let own = lane.clone();
+        let then = move |e: &Engine, all: &mut AlignedBuf| {
+            let mut bytes = vec![0; own.group.members().len()];
+            all.buf().read(&mut bytes);
+            e.settle_lane(&own, bytes.iter().all(|&has| has == 1));
+        };
+        // Both collectives get their numbers here: when the first one is over is another moment on each rank.
+        match self.internal_bytes_later(comm, Box::new(then)) {
+            Ok((answer, mine)) => {
+                self.leave_unattended(answer);
+                self.tell_cards(comm, &lane, told, page, (answer, mine));
+            }
+            Err(_) => self.settle_lane(&lane, false),
+        }
+        Some(lane)
+    }
+
+    /// Rank 0's cards go to all, and each answers whether it has its place.
+    fn tell_cards(
+        &self,
+        comm: &Rc<Comm>,
+        lane: &Rc<Lane>,
+        told: Vec<u8>,
+        page: Option<OwnedFd>,
+        answer: (Handle, UserBuf),
+    ) {
+        let (bytes, rank, own) = (told.len(), comm.rank, lane.clone());
+        let then = move |e: &Engine, memory: &mut AlignedBuf| {
+            // It may have failed before.
+            if own.opening.get() {
+                let mut told = vec![0; bytes];
+                memory.buf().read(&mut told);
+                let sits = own.sit(&told, rank, page);
+                answer.1.write(&[u8::from(sits)]);
+                e.begin_prepared(answer.0);
+            }
+        };
+        let memory = AlignedBuf::new(bytes).map(|mut memory| {
+            memory.buf().write(&told);
+            memory
+        });
+        let begun = memory
+            .map(|memory| self.internal_ibcast(comm, 0, bytes as u64, memory, Box::new(then)));
+        match begun {
+            Some(Ok(handle)) => self.leave_unattended(handle),
+            // It answers no.
+            _ => self.begin_prepared(answer.0),
+        }
+    }
+
+    /// All members have heard whether all have what it takes.
+    fn settle_lane(&self, lane: &Rc<Lane>, agreed: bool) {
+        if !lane.opening.replace(false) {
+            return;
+        }
+        self.softirq.opening.set(self.softirq.opening.get() - 1);
+        if agreed {
+            lane.open.set(true);
+            self.drive(lane);
+            return;
+        }
+        if let Some(card) = lane.card.take() {
+            let _ = lane.daemon.ask(|client| client.close(&card));
+        }
+        for handle in self.empty(lane) {
+            self.advance_small(handle);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cards_are_read_as_they_are_told() {
+        let mut told = vec![0; HEAD + 16];
+        assert_eq!(card(&told, 0), None, "there is none");
+        told[..4].copy_from_slice(&7117_u32.to_le_bytes());
+        told[4..8].copy_from_slice(&5_u32.to_le_bytes());
+        told[8..16].copy_from_slice(&(u64::MAX - 3).to_le_bytes());
+        told[24..32].copy_from_slice(&77_u64.to_le_bytes());
+        let second = card(&told, 1).unwrap();
+        let all = (
+            second.port,
+            second.entry,
+            second.id,
+            second.input,
+            second.ticket,
+        );
+        assert_eq!(all, (7117, 5, u64::MAX - 3, 1, 77));
+        assert_eq!(card(&told, 2), None, "there are two");
+        told[2] = 1;
+        assert_eq!(card(&told, 1), None, "no port is as large");
+    }
+}

@@ -1,0 +1,402 @@
+//! Stage `execs`: MPI's non-blocking and persistent collectives with each executor insisted on: our own tests, the Intel MPI Benchmarks,
+//! mpi4py's own tests, many collectives at once; processes that are killed; and what may be refused to a process.
+//!
+//! An executor that did nothing at a rank, by what that says in `MPI_Finalize`, is a failure. `softirq` has a kaccd of this stage's
+//! ([`kaccd`]); where the kernel refuses that what it needs, the tests with it are left out, and that is said. What the stage `c` runs
+//! with an executor is not run again.
+
+mod kaccd;
+mod left;
+mod refusals;
+
+use super::ground::{Ground, Over};
+use super::imb::{self, Amount};
+use super::job::{Job, tail};
+use super::{Options, Tally, ctests, mpi4py, peers};
+use crate::spec::root;
+use crate::{Result, build, process};
+use kaccd::Kaccd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Who runs collectives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Executor {
+    Inline,
+    Ring,
+    Softirq,
+}
+
+impl Executor {
+    const ALL: [Executor; 3] = [Executor::Inline, Executor::Ring, Executor::Softirq];
+
+    /// As `YAMABIKO_CAD` has it.
+    fn name(self) -> &'static str {
+        match self {
+            Executor::Inline => "inline",
+            Executor::Ring => "ring",
+            Executor::Softirq => "softirq",
+        }
+    }
+
+    /// What a rank says before the number of collectives that it ran.
+    fn says(self) -> &'static str {
+        match self {
+            Executor::Inline => "run in calls: ",
+            Executor::Ring => "handed to the kernel: ",
+            Executor::Softirq => "in the kernel's receive path: ",
+        }
+    }
+}
+
+type Variables = Vec<(&'static str, String)>;
+
+/// What has ranks use an executor, and say so.
+fn variables(executor: Executor, kaccd: Option<&Kaccd>) -> Variables {
+    let mut all = vec![
+        ("YAMABIKO_CAD", executor.name().to_owned()),
+        ("YAMABIKO_CAD_REPORT", "1".to_owned()),
+    ];
+    all.extend(kaccd.map(|kaccd| ("YAMABIKO_KACCD", kaccd.name().to_owned())));
+    all
+}
+
+/// Whether each of so many ranks says that the executor ran some there; how many in all.
+fn ran(executor: Executor, ranks: u32, said: &str) -> Result<u64> {
+    let mut all = 0;
+    for rank in 0..ranks {
+        let begin = format!("yamabiko: rank {rank}: {}", executor.says());
+        let mut numbers = said.split(&begin).skip(1).map(|rest| {
+            let digits = rest.split(|c: char| !c.is_ascii_digit()).next();
+            digits.and_then(|n| n.parse().ok()).unwrap_or(0)
+        });
+        match numbers.next() {
+            Some(n) if n > 0 => all += n,
+            _ => {
+                let name = executor.name();
+                return Err(format!(
+                    "rank {rank} does not say that {name} ran anything there\n{}",
+                    tail(said)
+                ));
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// What all tests of the stage use.
+struct Stage<'a> {
+    options: &'a Options,
+    ground: Ground,
+    bin: PathBuf,
+}
+
+/// A program of `tests/c`, and how it is run.
+struct Program {
+    name: &'static str,
+    args: &'static [&'static str],
+    /// In the long form.
+    long: &'static [&'static str],
+    ranks: &'static [u32],
+}
+
+/// Our tests of collectives, of which the stage `c` runs those for the other two. With few bytes, as only such are for `softirq`.
+const ORACLES: [Program; 3] = [
+    Program {
+        name: "coll_oracle",
+        args: &["60", "world"],
+        long: &["1100"],
+        ranks: &[2, 4],
+    },
+    Program {
+        name: "coll_reduce",
+        args: &["60", "world"],
+        long: &["1100", "all", "inner"],
+        ranks: &[3, 8],
+    },
+    Program {
+        name: "coll_persist",
+        args: &["together"],
+        long: &["together"],
+        ranks: &[2, 5],
+    },
+];
+
+const PROGRAMS: [&str; 5] = [
+    "coll_oracle",
+    "coll_reduce",
+    "coll_persist",
+    "coll_stress",
+    "coll_softirq",
+];
+
+/// How many collectives of the stress.
+const STRESS: &str = "400";
+const STRESS_LONG: &str = "10000";
+
+impl Stage<'_> {
+    fn job(&self, ranks: u32, options: &[&str], variables: &Variables, program: &str) -> Job {
+        let mut job = Job::new(&self.ground.launcher)
+            .args(self.ground.start(ranks))
+            .args(options.iter().copied());
+        for (name, value) in variables {
+            job = job.args(["-genv", name, value]);
+        }
+        job.args([self.bin.join(program)])
+            .limit_s(if self.options.soak { 900 } else { 180 })
+            .watches(&self.ground.library)
+            .env("LD_LIBRARY_PATH", &self.ground.library)
+    }
+
+    /// Runs a program that has to pass, with the executor.
+    fn passes(
+        &self,
+        program: &Program,
+        ranks: u32,
+        executor: Executor,
+        variables: &Variables,
+    ) -> Result {
+        let job = self.job(ranks, &[], variables, program.name);
+        let job = job.args(self.args(program));
+        let done = job.passes(&[format!("ok {}", program.name)])?;
+        ran(executor, ranks, &done.output).map(drop)
+    }
+
+    fn args(&self, program: &Program) -> Vec<&'static str> {
+        let args = if self.options.soak {
+            program.long
+        } else {
+            program.args
+        };
+        args.to_vec()
+    }
+
+    fn oracles(&self, tally: &mut Tally, executor: Executor, variables: &Variables) {
+        if executor != Executor::Softirq {
+            return;
+        }
+        for program in &ORACLES {
+            for &ranks in program.ranks {
+                let (name, args) = (program.name, self.args(program).join(" "));
+                let name = format!("execs/{}/{name} {args} -n {ranks}", executor.name());
+                if self.options.wants(&name) {
+                    tally.test(&name, || self.passes(program, ranks, executor, variables));
+                }
+            }
+        }
+    }
+
+    /// The benchmarks of non-blocking collectives.
+    fn imb(&self, tally: &mut Tally, executor: Executor, variables: &Variables) -> Result {
+        let long = self.options.soak;
+        let (ranks, amount) = match long {
+            true => (
+                &[2, 3, 4, 8][..],
+                Amount {
+                    iter: "100,64,100",
+                    time: "1",
+                    sizes: "2:20",
+                    limit_s: 1800,
+                },
+            ),
+            false => (
+                &[2, 4][..],
+                Amount {
+                    iter: "4,1,4",
+                    time: "0.02",
+                    sizes: "3:9",
+                    limit_s: 180,
+                },
+            ),
+        };
+        let program = peers::intel()?.join("bin/IMB-NBC");
+        let names = imb::benchmarks(&self.ground, &program)?;
+        for &ranks in ranks {
+            let name = format!("execs/{}/IMB-NBC -n {ranks}", executor.name());
+            if self.options.wants(&name) {
+                tally.test(&name, || {
+                    let ground = &self.ground;
+                    let said = imb::run_suite(ground, &program, &names, ranks, &amount, variables)?;
+                    ran(executor, ranks, &said).map(drop)
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn mpi4py(&self, tally: &mut Tally, executor: Executor, variables: &Variables) {
+        let ranks = match self.options.soak {
+            true => &[2, 3, 4, 5, 8][..],
+            false => &[2][..],
+        };
+        let files = match (self.options.soak, executor) {
+            (true, _) => &mpi4py::OFFLOADED[..],
+            // Each persistent collective waits for kaccd there, and there are thousands.
+            (false, Executor::Softirq) => &mpi4py::OFFLOADED[..1],
+            (false, _) => &mpi4py::OFFLOADED[..2],
+        };
+        let mut variables = variables.clone();
+        // The ring serves programs in which only the main thread calls.
+        variables.push(("MPI4PY_RC_THREAD_LEVEL", "funneled".to_owned()));
+        for &ranks in ranks {
+            let name = format!(
+                "execs/{}/mpi4py's offloaded collectives -n {ranks}",
+                executor.name()
+            );
+            if self.options.wants(&name) {
+                tally.test(&name, || {
+                    let folder = format!("execs-{}", executor.name());
+                    let said = mpi4py::offloaded(&folder, files, ranks, 900, &variables)?;
+                    ran(executor, ranks, &said).map(drop)
+                });
+            }
+        }
+    }
+
+    /// Many at once, and a rank that is killed in the middle of many.
+    fn stress(&self, tally: &mut Tally, executor: Executor, variables: &Variables) {
+        let amount = match self.options.soak {
+            true => STRESS_LONG,
+            false => STRESS,
+        };
+        let name = format!(
+            "execs/{}/{amount} collectives, eight at once",
+            executor.name()
+        );
+        if self.options.wants(&name) {
+            tally.test(&name, || {
+                let job = self.job(4, &[], variables, "coll_stress").args([amount]);
+                let done = job.passes(&["ok coll_stress".to_owned()])?;
+                ran(executor, 4, &done.output).map(drop)
+            });
+        }
+        let name = format!("execs/{}/a rank is killed among a hundred", executor.name());
+        let times = if self.options.soak { 20 } else { 1 };
+        if self.options.wants(&name) {
+            tally.test(&name, || {
+                let before = left::all();
+                for _ in 0..times {
+                    let options = ["-disable-auto-cleanup"];
+                    let job = self.job(4, &options, variables, "coll_stress");
+                    let says = ["ok coll_stress", "rank 3 ", "SIGKILL"].map(str::to_owned);
+                    let done = job.args(["lost"]).fails(&says)?;
+                    ran(executor, 3, &done.output)?;
+                }
+                left::nothing_since(&before)
+            });
+        }
+    }
+
+    /// Ranks compute while the network loses what they say, and the kernel says it again for them.
+    fn loses_packets(&self) -> Result {
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.current_dir(root()).args(["build", "--quiet"]);
+        process::run(cargo.args(["-p", "cad-softirq", "--example", "lossy"]))?;
+        let lossy = build::target().join("debug/examples/lossy");
+        let mut job = Job::new(lossy).args([&self.ground.launcher]);
+        job = job.args(self.ground.start(4));
+        for (name, value) in variables(Executor::Softirq, None) {
+            job = job.args(["-genv", name]).args([value]);
+        }
+        let job = job
+            .args([self.bin.join("coll_softirq")])
+            .args(["computing"]);
+        let job = job
+            .env("LD_LIBRARY_PATH", &self.ground.library)
+            .limit_s(180);
+        let done = job.passes(&["; said again by the kernel ".to_owned()])?;
+        ran(Executor::Softirq, 4, &done.output).map(drop)
+    }
+
+    /// kaccd is killed while a job uses it: that goes on, and nothing is left.
+    fn kaccd_is_killed(&self) -> Result {
+        let before = left::all();
+        let Some(mut kaccd) = Kaccd::start("killed")? else {
+            return Ok(());
+        };
+        kaccd.holds_its_port(true)?;
+        let variables = variables(Executor::Softirq, Some(&kaccd));
+        let job = self.job(4, &[], &variables, "coll_stress");
+        let job = job.args([STRESS_LONG]);
+        let port = kaccd.port();
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_secs(2));
+            kaccd.kill();
+        });
+        let done = job.passes(&["ok coll_stress".to_owned()]);
+        let _ = killer.join();
+        ran(Executor::Softirq, 4, &done?.output)?;
+        kaccd::holds(port, false)?;
+        left::nothing_since(&before)
+    }
+}
+
+/// Runs the stage.
+pub fn run(options: &Options, tally: &mut Tally) -> Result {
+    let bin = build::target().join("test/execs");
+    build::make_folder(&bin)?;
+    tally.test("execs/compile", || compile(&bin));
+    let stage = Stage {
+        options,
+        ground: Ground::ours(Over::Shm),
+        bin,
+    };
+    let kaccd = Kaccd::start("execs")?;
+    for executor in Executor::ALL {
+        let mine = kaccd.as_ref().filter(|_| executor == Executor::Softirq);
+        if executor == Executor::Softirq && mine.is_none() {
+            continue;
+        }
+        let variables = variables(executor, mine);
+        stage.oracles(tally, executor, &variables);
+        stage.stress(tally, executor, &variables);
+        stage.imb(tally, executor, &variables)?;
+        stage.mpi4py(tally, executor, &variables);
+    }
+    let name = "execs/softirq/packets are lost while ranks compute";
+    if kaccd.is_some() && options.wants(name) {
+        tally.test(name, || stage.loses_packets());
+    }
+    let name = "execs/softirq/kaccd is killed in the middle";
+    if options.soak && options.wants(name) {
+        tally.test(name, || stage.kaccd_is_killed());
+    }
+    refusals::run(&stage, tally, kaccd.as_ref());
+    Ok(())
+}
+
+fn compile(bin: &Path) -> Result {
+    let mpicc = build::prefix(false).join("bin/mpicc");
+    let mpicc = mpicc
+        .to_str()
+        .ok_or("the path of target/prefix is not text")?;
+    for name in PROGRAMS {
+        let source = root().join(format!("tests/c/{name}.c"));
+        ctests::compile_one(&[mpicc], &source, bin)?;
+    }
+    ctests::compile_one(&["cc"], &root().join("tests/cad/forbid.c"), bin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_executor_that_ran_nothing_is_found() {
+        let said = "yamabiko: rank 1: handed to the kernel: 12 collectives of 3 nodes\n\
+                    x yamabiko: rank 0: handed to the kernel: 1 collective of 2 nodes\n\
+                    yamabiko: rank 2: no collective was handed to the kernel\n";
+        assert_eq!(ran(Executor::Ring, 2, said), Ok(13));
+        assert!(ran(Executor::Ring, 3, said).is_err());
+        assert!(ran(Executor::Softirq, 1, said).is_err());
+        assert!(
+            ran(
+                Executor::Inline,
+                1,
+                "yamabiko: rank 0: run in calls: 0 collectives"
+            )
+            .is_err()
+        );
+    }
+}

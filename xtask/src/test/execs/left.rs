@@ -1,0 +1,70 @@
+//! What jobs could leave behind: processes of ours, maps and programs of eBPF, links that have one run, names.
+
+use crate::{Result, build};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long what is ending may take.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Everything there is. A map or a program exists as long as a process has a descriptor of it, or a mapping; nothing of ours is pinned.
+pub fn all() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.bytes().all(|byte| byte.is_ascii_digit()) {
+            of_process(&name, &entry.path(), &mut found);
+        }
+    }
+    for entry in fs::read_dir("/dev/shm").into_iter().flatten().flatten() {
+        let path = entry.path().display().to_string();
+        if path.contains("yamabiko") {
+            found.insert(path);
+        }
+    }
+    found
+}
+
+fn of_process(pid: &str, folder: &Path, found: &mut BTreeSet<String>) {
+    let ours = [
+        build::prefix(false).join("bin"),
+        build::target().join("test"),
+    ];
+    let exe = fs::read_link(folder.join("exe")).unwrap_or_default();
+    if ours.iter().any(|place| exe.starts_with(place)) {
+        found.insert(format!("process {pid}, {}", exe.display()));
+    }
+    for entry in fs::read_dir(folder.join("fdinfo"))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let info = fs::read_to_string(entry.path()).unwrap_or_default();
+        let kinds = ["map_id:", "prog_id:", "link_id:"];
+        let lines = info
+            .lines()
+            .filter(|line| kinds.iter().any(|kind| line.starts_with(kind)));
+        found.extend(lines.map(|line| format!("process {pid} has {}", line.replace('\t', " "))));
+    }
+    let maps = fs::read_to_string(folder.join("maps")).unwrap_or_default();
+    if maps.lines().any(|line| line.ends_with("bpf-map")) {
+        found.insert(format!("process {pid} has a map mapped"));
+    }
+}
+
+/// Fails if there is something that was not there before.
+pub fn nothing_since(before: &BTreeSet<String>) -> Result {
+    let begin = Instant::now();
+    loop {
+        let left: Vec<_> = all().difference(before).cloned().collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        if begin.elapsed() > LIMIT {
+            return Err(format!("left behind:\n{}", left.join("\n")));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
