@@ -7,8 +7,6 @@
 //!
 //! Invariants: chunks that were not given back do not overlap; one that is taken when none is out always fits.
 
-use std::ops::Range;
-
 use crate::lane::{CHUNK, CHUNK_HEADERS, PIPE, PLAY, WINDOW};
 use crate::ring::{CELL, Hostile};
 
@@ -29,8 +27,6 @@ pub(crate) struct Space {
     head: usize,
     /// Bytes that went through, up to `WARM`.
     passed: u64,
-    /// What was asked for ahead.
-    owned: Range<usize>,
 }
 
 impl Space {
@@ -42,7 +38,6 @@ impl Space {
             starts: [0; CHUNK_HEADERS as usize],
             head: 0,
             passed: 0,
-            owned: 0..0,
         }
     }
 
@@ -113,7 +108,7 @@ impl Space {
 
     /// Where the first `len` bytes of the next message will be, if that is one of `bytes` from where the last one came from: to be asked
     /// for now, if they were given back.
-    pub fn own_ahead(&mut self, bytes: usize, len: usize) -> Option<usize> {
+    pub fn own_ahead(&self, bytes: usize, len: usize) -> Option<usize> {
         let place = self.head.wrapping_sub(bytes) % PLAY;
         let start = match self.restarts(bytes) {
             true => place,
@@ -128,13 +123,7 @@ impl Space {
         if self.passed < WARM || !(given_back || self.is_idle()) {
             return None;
         }
-        self.owned = start..start + len;
         Some(start)
-    }
-
-    /// Whether a chunk was asked for ahead.
-    pub fn is_owned(&self, start: usize, len: usize) -> bool {
-        self.owned.start <= start && start + len <= self.owned.end
     }
 
     /// Takes what was found.
@@ -142,9 +131,6 @@ impl Space {
         self.starts[(self.produced % CHUNK_HEADERS) as usize] = start as u32;
         self.produced = self.produced.wrapping_add(1);
         self.head = start + len;
-        if self.head >= self.owned.end {
-            self.owned = 0..0;
-        }
         self.passed = WARM.min(self.passed + len as u64);
     }
 }
@@ -233,8 +219,6 @@ mod tests {
             let ahead = space.own_ahead(bytes, 4096);
             space.refresh(space.produced).unwrap();
             if let (Some(start), Some(place)) = (ahead, begun) {
-                let owned = (space.is_owned(start, 4096), space.is_owned(start + 1, 4096));
-                assert_eq!(owned, (true, false));
                 space.begin(bytes);
                 assert_eq!(space.find(Some(place), 4096), Some(start));
                 foreseen += 1;
