@@ -344,6 +344,10 @@ impl Engine {
 
     /// Runs a collective to its end.
     pub(crate) fn run_collective(&self, name: &'static str, call: Call) -> Result<()> {
+        if self.failures.told.get() {
+            // Whoever only sends has nothing to wait for, in which it would hear of deaths.
+            self.progress();
+        }
         let context = call.comm.context();
         let mut handle = self.start_collective(call)?;
         self.wait_request(handle, || Waiting {
