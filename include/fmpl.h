@@ -100,7 +100,7 @@ int fmpl_irecv_test(int src, int mai, int comm, int *flag, int *ier);
 
 /* --- Messages to whoever receives from anybody: a domain of their own, which fmpl_send and fmpl_recv don't meet.
  * An index is any number from 0 on (FMPL_TAG_ANY in a receive: any). Messages of one process to one other arrive in
- * order. Matching is at the receiver; short messages (2 KiB) leave at once, longer ones wait for their receive,
+ * order. Matching is at the receiver; messages of up to 2 KiB leave at once, longer ones may wait for their receive,
  * and the stash is not used. */
 int fmpl_send_any(const void *buf, size_t size, int dst, int mai, int comm, int *ier);
 int fmpl_recv_any(void *buf, size_t size, int mai, int comm, int *ier);

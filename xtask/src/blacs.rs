@@ -86,10 +86,10 @@ pub fn lay_out(compiled: &Path, prefix: &Path) -> Result {
     write(
         &prefix.join("lib/pkgconfig/yamabiko-blacs.pc"),
         &format!(
-            "prefix=${{pcfiledir}}/../..\nlibdir=${{prefix}}/lib\n\n\
+            "prefix=${{pcfiledir}}/../..\nlibdir=${{prefix}}/lib\nincludedir=${{prefix}}/include\n\n\
              Name: yamabiko-blacs\nDescription: BLACS, to be put in front of ScaLAPACK and beside an MPI library of \
              Yamabiko\nVersion: {version}\n\
-             Libs: -L${{libdir}} -Wl,-rpath,${{libdir}} -lblacs\n"
+             Cflags: -I${{includedir}}\nLibs: -L${{libdir}} -Wl,-rpath,${{libdir}} -lblacs\n"
         ),
     )
 }
