@@ -186,7 +186,7 @@ pub struct FmplTable {
     /// The same for a receive.
     pub irecv_test: unsafe extern "C" fn(src: i32, mai: i32, comm: i32, flag: *mut i32) -> i32,
     /// `fmpl_send_any`: to a `recv_any`, which no `recv` can take. Messages of one process to one other with one
-    /// index arrive in order. Short ones (2 KiB) leave at once, longer ones wait for their receive;
+    /// index arrive in order. Short ones (2 KiB) leave at once, longer ones may wait for their receive;
     /// the stash is not used.
     pub send_any:
         unsafe extern "C" fn(*const c_void, size: i64, dst: i32, mai: i32, comm: i32) -> i32,
