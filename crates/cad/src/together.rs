@@ -17,8 +17,8 @@ pub const BLOCK_OF_TWO: u64 = 8 << 10;
 /// against 8). What is for all ranks of more than two is written once and read by many: that is better in common memory at any
 /// length.
 pub const BLOCK_FOR_ONE: u64 = 32 << 10;
-/// From so many bytes on a vector that two ranks combine is read where it lies (64 KiB: 11.4 us against 10 to 12, 1 MiB: 142 against 190),
-pub const VECTOR_OF_TWO: u64 = 128 << 10;
+/// From so many bytes on a vector that two ranks combine is read where it lies (64 KiB: 11.4 us against 10 to 14, 1 MiB: 142 against 190),
+pub const VECTOR_OF_TWO: u64 = 64 << 10;
 /// or of more ranks (of four on two processors, 1 MiB: 450 us against 500).
 pub const VECTOR: u64 = 1 << 20;
 /// The same of a vector of two ranks that one of them combines, up to where it is better if both copy at once (64 KiB: 7.1 us against 11).

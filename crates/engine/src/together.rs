@@ -6,7 +6,7 @@
 //!
 //! # Memory
 //! A communicator has a *place* in the common memory of its members, the same at all ([`places`]). In it lie
-//! [`HEADS`] lines, each a word that says which round this process has published with how many bytes, and up to
+//! [`HEADS`] pairs of lines, each a word that says which round this process has published with how many bytes, and up to
 //! [`INLINE`] bytes beside it; [`BODIES`] bodies for longer data; and a word that says up to which round this process has read
 //! all it needs. Rounds use heads and bodies in turn.
 //!
@@ -48,8 +48,8 @@ const PAGE: usize = 4096;
 const HEADS: u64 = 8;
 /// Where the word stands that says what was read.
 const READ: usize = HEADS as usize * APART;
-/// Bytes beside a head's word.
-const INLINE: usize = 56;
+/// Bytes beside a head's word: the rest of two lines.
+const INLINE: usize = APART - 8;
 /// Bytes of a body.
 const BODY: usize = CHUNK;
 /// Bodies: the writer is up to so many rounds ahead of the slowest reader.
