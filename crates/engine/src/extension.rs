@@ -8,7 +8,7 @@
 //! Invariants: the transport is borrowed only while a closure runs, never while anybody waits; an extension's
 //! methods are called with the transport in hand, so they must not call the engine.
 //!
-//! Who calls it: `fmpl-entry`.
+//! Who calls it: `fmpl-entry`; and [`Engine::wait_on`] is how [`together`](crate::together) waits too.
 
 use std::time::Instant;
 

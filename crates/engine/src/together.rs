@@ -16,7 +16,8 @@
 //!   say so; or, without looking at these, from a round in which all read from all: who has published a round is through with those before it.
 //! * Which collectives go this way depends only on what is the same at all members in a program that is right: the communicator, the
 //!   operation, the bytes.
-//! * What others wrote is checked: lengths against those that are expected, views against the stretch's end.
+//! * What others wrote is checked: lengths against those that are expected, views against the stretch's end. Where lengths don't agree the
+//!   program is wrong; whoever notices gives the place up, by words that all others take for an end of waiting and for a length that can't be.
 //!
 //! Who calls it: `api::coll` and `api::coll_reduce`, for blocking calls. All other collectives go by graphs and messages.
 
@@ -75,6 +76,8 @@ pub(crate) struct Together {
     last: Cell<u64>,
     /// All members have read what they need of the rounds up to this.
     read: Cell<u64>,
+    /// Whether the members' lengths did not agree: then they may not agree on the number of rounds either, and nothing more goes here.
+    spoilt: Cell<bool>,
     /// Memory for what is combined and not kept.
     scratch: Cell<AlignedBuf>,
     lease: Lease,
@@ -85,6 +88,7 @@ impl Engine {
     pub(crate) fn run_planned(&self, name: &'static str, planned: Planned) -> Result<()> {
         if let Some(way) = self.way_of(name, &planned)? {
             self.check_whole(&planned.comm, &planned.comm.group)?;
+            way.check_sound()?;
             return way.run(&planned.plan);
         }
         self.run_collective(name, planned.call(self))

@@ -6,7 +6,8 @@ use std::io;
 /// Copies `bytes` bytes from the address `from` of the process `pid` to `to`. What the other writes meanwhile may come in part.
 ///
 /// # Errors
-/// What the system says: `EPERM` without the right, `ESRCH` where there is no such process, `EFAULT` where not all of it is memory.
+/// [`NotFound`](io::ErrorKind::NotFound) where there is no such process (any more), else what the system says: `EPERM` without the right, `EFAULT`
+/// where not all of it is memory.
 ///
 /// # Safety
 /// `to` is writable for `bytes` bytes.
@@ -25,12 +26,21 @@ pub unsafe fn read(pid: i32, from: u64, to: *mut u8, bytes: usize) -> io::Result
         let read =
             unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
         match usize::try_from(read) {
-            Err(_) => return Err(io::Error::last_os_error()),
+            Err(_) => return Err(failed(io::Error::last_os_error())),
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(n) => done += n,
         }
     }
     Ok(())
+}
+
+/// The library of Rust has no kind of its own for a process that is not there.
+#[cold]
+fn failed(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::ESRCH) => io::ErrorKind::NotFound.into(),
+        _ => error,
+    }
 }
 
 #[cfg(test)]
@@ -59,9 +69,12 @@ mod tests {
     }
 
     #[test]
-    fn no_process_has_number_minus_one() {
+    fn no_process_has_the_greatest_number() {
         let mut out = [0; 8];
         // SAFETY: an array is writable.
-        assert!(unsafe { read(-1, 0, out.as_mut_ptr(), 8) }.is_err());
+        let read = unsafe { read(i32::MAX, 0, out.as_mut_ptr(), 8) };
+        // Where processes are confined, that call is refused.
+        let kinds = [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied];
+        assert!(kinds.contains(&read.unwrap_err().kind()));
     }
 }

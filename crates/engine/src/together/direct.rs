@@ -21,6 +21,9 @@ use crate::internal::own_memory;
 /// 128 KiB: 142).
 const PIECE: usize = 128 << 10;
 
+/// Bytes that say where data lie: two words.
+const SHOWN: usize = 16;
+
 /// Data to be read by others.
 pub(super) struct Shown {
     at: UserBuf,
@@ -79,6 +82,7 @@ impl Shown {
 /// Where data of another process lie.
 #[derive(Clone, Copy)]
 struct There<'a> {
+    way: Way<'a>,
     process: &'a Foreign,
     rank: usize,
     at: u64,
@@ -93,18 +97,17 @@ impl There<'_> {
         read.map_err(|e| self.fault(&e))
     }
 
-    /// The process may have died meanwhile; then this is how its death is heard of first.
     #[cold]
     fn fault(&self, error: &std::io::Error) -> Box<types::Fault> {
-        let class = match error.kind() {
-            std::io::ErrorKind::PermissionDenied => consts::ERR_OTHER,
-            _ => consts::ERR_PROC_ABORTED,
-        };
-        let text = format!(
-            "the memory of rank {} can't be read any more: {error}",
-            self.rank
-        );
-        fault(class, text)
+        if error.kind() == std::io::ErrorKind::NotFound {
+            // So its death is heard of first.
+            return self
+                .way
+                .engine
+                .lost_rank(&self.way.call.comm, self.rank as i32);
+        }
+        let text = format!("the buffer of rank {} can't be read: {error}", self.rank);
+        fault(consts::ERR_OTHER, text)
     }
 }
 
@@ -141,19 +144,19 @@ impl<'a> Way<'a> {
 
     /// Says where data lie.
     fn show(&self, round: u64, shown: &Shown) -> Result<()> {
-        let words = [shown.at.addr() as u64, shown.stride as u64];
-        let page = self.page(round, size_of_val(&words))?;
-        page.write_words(&words);
+        let page = self.page(round, SHOWN)?;
+        page.write_words(&[shown.at.addr() as u64, shown.stride as u64]);
         page.publish();
         Ok(())
     }
 
     /// Where a rank says that its data lie.
     fn there(&self, rank: usize, round: u64) -> Result<There<'a>> {
-        let theirs = self.theirs_of(rank, round, size_of::<[u64; 2]>())?;
+        let theirs = self.theirs_of(rank, round, SHOWN)?;
         let process = self.place.foreign.as_deref().and_then(|all| all.get(rank));
         let process = process.expect("data are shown where all may be read");
         Ok(There {
+            way: *self,
             process,
             rank,
             at: theirs.word(0),
@@ -303,7 +306,7 @@ impl<'a> Way<'a> {
         let combined = self.combine_direct(v, round, mine, mine.of(v.to));
         // Who has shown its part of the result reads operands no more.
         self.show(round + 1, &Shown::bytes(v.to))?;
-        self.all(round + 1, 0)?;
+        self.all(round + 1, SHOWN)?;
         let read = combined.and_then(|()| self.fetch_parts(v, round + 1));
         self.close_all(round + 1, read)
     }

@@ -8,9 +8,6 @@ use types::Result;
 use super::rounds::Way;
 use crate::graphs::Plan;
 
-/// Most bytes of a block that goes here; longer ones stream through the pipes, where both sides copy and the pieces are larger.
-pub(super) const MOST: u64 = 64 << 20;
-
 /// How a block is cut into chunks, a round each.
 #[derive(Clone, Copy)]
 pub(super) struct Chunks {
@@ -70,7 +67,7 @@ impl Way<'_> {
             Plan::Allreduce(p) => return self.reduces(p.count),
             Plan::Scan(p) | Plan::Exscan(p) => return self.reduces(p.count),
         };
-        bytes.is_some_and(|bytes| bytes <= MOST)
+        bytes.is_some()
     }
 
     pub fn barrier(&self) -> Result<()> {

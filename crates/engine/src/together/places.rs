@@ -27,8 +27,10 @@ use crate::state::Engine;
 const CALLS_BEFORE: u32 = 1;
 /// The same after they found none that is free at all.
 const CALLS_BETWEEN: u32 = 1000;
+/// They don't share memory, or are too many.
+const NEVER: u32 = u32::MAX;
 /// A number of rounds that no program reaches: what claims more is no such number.
-const MOST_ROUNDS: u64 = 1 << 40;
+pub(super) const MOST_ROUNDS: u64 = 1 << 40;
 const _: () = assert!(PLACES == u64::BITS as usize);
 
 /// The places of this process's common memory.
@@ -87,6 +89,10 @@ impl Drop for Together {
     fn drop(&mut self) {
         let (place, last) = (self.lease.place, self.last.get());
         let places = self.lease.places.clone();
+        if self.spoilt.get() {
+            // What stands there would be news to whoever uses the place next.
+            return;
+        }
         self.own().store(READ, last);
         places.saw(last);
         places.retired.borrow_mut().push(Retired {
@@ -98,12 +104,19 @@ impl Drop for Together {
 }
 
 /// How far the members of a communicator are with a place.
-#[derive(Default)]
 pub(crate) struct Meeting {
-    /// Blocking collectives until they try to agree; of those that never do, none is counted.
-    calls: Cell<u32>,
-    never: Cell<bool>,
+    /// Blocking collectives until they try to agree, or [`NEVER`].
+    left: Cell<u32>,
     place: OnceCell<Together>,
+}
+
+impl Default for Meeting {
+    fn default() -> Meeting {
+        Meeting {
+            left: Cell::new(CALLS_BEFORE),
+            place: OnceCell::new(),
+        }
+    }
 }
 
 /// What a member says.
@@ -184,17 +197,19 @@ impl Engine {
     #[cold]
     fn meet<'a>(&self, name: &'static str, comm: &'a Rc<Comm>) -> Result<Option<&'a Together>> {
         let meeting = &comm.meeting;
-        if meeting.never.get() {
+        let left = meeting.left.get();
+        if left == NEVER {
+            return Ok(None);
+        }
+        if left > 0 {
+            meeting.left.set(left - 1);
             return Ok(None);
         }
         if !self.can_meet(comm) {
-            meeting.never.set(true);
+            meeting.left.set(NEVER);
             return Ok(None);
         }
-        let calls = meeting.calls.replace(meeting.calls.get() + 1);
-        if calls < CALLS_BEFORE || !(calls - CALLS_BEFORE).is_multiple_of(CALLS_BETWEEN) {
-            return Ok(None);
-        }
+        meeting.left.set(CALLS_BETWEEN);
         let Some(place) = self.agree(name, comm)? else {
             return Ok(None);
         };
@@ -264,6 +279,7 @@ impl Engine {
             me: comm.rank as usize,
             last: Cell::new(highest),
             read: Cell::new(highest),
+            spoilt: Cell::new(false),
             scratch: Cell::default(),
             lease: Lease { place, places },
         }))

@@ -10,7 +10,7 @@ use layout::Data;
 use op::Kernel;
 use types::Result;
 
-use super::moves::{Chunks, MOST};
+use super::moves::Chunks;
 use super::rounds::Way;
 use crate::coll::Planned;
 use crate::ops::Op;
@@ -89,9 +89,9 @@ pub(super) fn kernel(call: &Planned) -> Option<Kernel> {
 impl Way<'_> {
     /// Whether a reduction of `count` elements goes here.
     pub fn reduces(&self, count: u64) -> bool {
-        let bytes = |size: u64| size.checked_mul(count).is_some_and(|n| n <= MOST);
         let ty = self.call.recv_type.as_ref();
-        ty.is_some_and(|ty| ty.is_dense() && bytes(ty.size())) && self.kernel.is_some()
+        ty.is_some_and(|ty| ty.is_dense() && ty.size().checked_mul(count).is_some())
+            && self.kernel.is_some()
     }
 
     /// The operands of `count` elements, if it has some.

@@ -3,18 +3,14 @@
 use boundary::UserBuf;
 use fabrics::Stretch;
 use layout::Data;
-use mtmi::slot::Slots;
 use op::Kernel;
 use types::{Result, consts, fault};
 
+use super::places::MOST_ROUNDS;
 use super::{APART, BODIES, BODY, HEADS, INLINE, LENGTH_BITS, PAGE, READ, Together};
 use crate::coll::Planned;
 use crate::state::Engine;
 use crate::wait::Waiting;
-
-/// Times that a rank gives way to others who share its processor before it makes progress for everybody: one is enough where all of
-/// them wait for nothing else.
-const GIVES_WAY: u32 = 4;
 
 impl Together {
     pub(super) fn own(&self) -> &Stretch {
@@ -84,6 +80,23 @@ impl Together {
     /// everybody.
     pub(super) fn all_have_read(&self, round: u64) {
         self.read.set(self.read.get().max(round));
+    }
+}
+
+/// A length that no round has: whose it is has given the place up.
+const SPOILT: usize = (1 << LENGTH_BITS) - 1;
+const _: () = assert!(BODY < SPOILT);
+
+impl Together {
+    /// Gives the place up, as the members' lengths don't agree: nobody waits for this process here any more, and all others notice.
+    #[cold]
+    fn spoil(&self) {
+        self.spoilt.set(true);
+        for head in 0..HEADS {
+            let word = MOST_ROUNDS << LENGTH_BITS | SPOILT as u64;
+            self.own().store(Self::head(head), word);
+        }
+        self.say_read(MOST_ROUNDS);
     }
 }
 
@@ -226,15 +239,6 @@ impl<'a> Way<'a> {
     #[inline(never)]
     fn wait_long(&self, bytes: usize, mut missing: impl FnMut() -> Option<usize>) -> Result<()> {
         let engine = self.engine;
-        let shared = engine.transport(Slots::is_crowded);
-        if shared && !engine.is_threaded() {
-            for _ in 0..GIVES_WAY {
-                engine.transport(Slots::give_way);
-                if missing().is_none() {
-                    return Ok(());
-                }
-            }
-        }
         let Some(rank) = missing() else {
             return Ok(());
         };
@@ -323,25 +327,52 @@ impl<'a> Way<'a> {
         }
     }
 
-    /// Waits until all have published a round.
+    /// Waits until all have published a round, of so many bytes.
     #[inline(always)]
     pub fn all(&self, round: u64, bytes: usize) -> Result<()> {
         let place = self.place;
         let mut others = place.others();
         let mut next = others.next();
+        let mut odd = None;
         self.wait(bytes, || {
             while let Some(rank) = next {
-                if place.published(rank, round).is_none() {
+                let Some(theirs) = place.published(rank, round) else {
                     return Some(rank);
+                };
+                if theirs != bytes {
+                    odd = Some((rank, theirs));
                 }
                 next = others.next();
             }
             None
-        })
+        })?;
+        match odd {
+            None => Ok(()),
+            Some((rank, theirs)) => Err(self.mismatch(rank, theirs, bytes)),
+        }
+    }
+
+    /// Refuses what comes after that.
+    #[inline]
+    pub fn check_sound(&self) -> Result<()> {
+        match self.place.spoilt.get() {
+            false => Ok(()),
+            true => Err(self.unsound()),
+        }
+    }
+
+    #[cold]
+    fn unsound(&self) -> Box<types::Fault> {
+        let text = "the ranks called an earlier collective of this communicator with lengths that don't fit together, so no other can follow";
+        fault(consts::ERR_TRUNCATE, text)
     }
 
     #[cold]
     fn mismatch(&self, rank: usize, theirs: usize, ours: usize) -> Box<types::Fault> {
+        self.place.spoil();
+        if theirs == SPOILT {
+            return self.unsound();
+        }
         let text = format!("rank {rank} has {theirs} bytes where this one has {ours}");
         fault(consts::ERR_TRUNCATE, text)
     }
