@@ -17,7 +17,7 @@
 //! * Which collectives go this way depends only on what is the same at all members in a program that is right: the communicator, the
 //!   operation, the bytes.
 //! * What others wrote is checked: lengths against those that are expected, views against the stretch's end. Where lengths don't agree the
-//!   program is wrong; whoever notices gives the place up, by words that all others take for an end of waiting and for a length that can't be.
+//!   program is wrong; whoever notices gives the place up, for good, and whoever waits for what will not come then is told.
 //!
 //! Who calls it: `api::coll` and `api::coll_reduce`, for blocking calls. All other collectives go by graphs and messages.
 
@@ -49,6 +49,8 @@ const PAGE: usize = 4096;
 const HEADS: u64 = 8;
 /// Where the word stands that says what was read.
 const READ: usize = HEADS as usize * APART;
+/// Where the word stands that says whether this member has given the place up.
+const GIVEN_UP: usize = READ + 8;
 /// Bytes beside a head's word: the rest of two lines.
 const INLINE: usize = APART - 8;
 /// Bytes of a body.

@@ -21,14 +21,15 @@ use crate::internal::own_memory;
 /// 128 KiB: 142).
 const PIECE: usize = 128 << 10;
 
-/// Bytes that say where data lie: two words.
-const SHOWN: usize = 16;
+/// Bytes that say where data lie: three words.
+const SHOWN: usize = 24;
 
 /// Data to be read by others.
 pub(super) struct Shown {
     at: UserBuf,
-    /// Bytes from a block to the next.
+    /// Bytes from a block to the next, and of each.
     stride: i64,
+    bytes: u64,
     /// Where they were packed.
     _memory: Option<AlignedBuf>,
 }
@@ -40,10 +41,11 @@ impl Shown {
     }
 
     /// These bytes.
-    fn bytes(at: UserBuf) -> Shown {
+    fn bytes(at: UserBuf, bytes: u64) -> Shown {
         Shown {
             at,
             stride: 0,
+            bytes,
             _memory: None,
         }
     }
@@ -52,9 +54,10 @@ impl Shown {
     pub fn blocks(number: usize, block: impl Fn(usize) -> Option<Data>) -> Result<Shown> {
         let address = |i| block(i).and_then(|data| Some((data.contiguous()?.0, data.len())));
         match (address(0), address(1)) {
-            (Some((at, _)), None) if number < 2 => Ok(Shown::bytes(at)),
-            (Some((at, _)), Some((next, _))) => Ok(Shown {
+            (Some((at, bytes)), None) if number < 2 => Ok(Shown::bytes(at, bytes)),
+            (Some((at, bytes)), Some((next, _))) => Ok(Shown {
                 at,
+                bytes,
                 stride: next.addr().wrapping_sub(at.addr()) as i64,
                 _memory: None,
             }),
@@ -74,6 +77,7 @@ impl Shown {
         Ok(Shown {
             at,
             stride: bytes as i64,
+            bytes,
             _memory: Some(memory),
         })
     }
@@ -105,6 +109,10 @@ impl There<'_> {
                 .way
                 .engine
                 .lost_rank(&self.way.call.comm, self.rank as i32);
+        }
+        if self.way.has_given_up(self.rank) {
+            // Its buffer is the program's again.
+            return self.way.unsound();
         }
         let text = format!("the buffer of rank {} can't be read: {error}", self.rank);
         fault(consts::ERR_OTHER, text)
@@ -145,14 +153,17 @@ impl<'a> Way<'a> {
     /// Says where data lie.
     fn show(&self, round: u64, shown: &Shown) -> Result<()> {
         let page = self.page(round, SHOWN)?;
-        page.write_words(&[shown.at.addr() as u64, shown.stride as u64]);
+        page.write_words(&[shown.at.addr() as u64, shown.stride as u64, shown.bytes]);
         page.publish();
         Ok(())
     }
 
-    /// Where a rank says that its data lie.
-    fn there(&self, rank: usize, round: u64) -> Result<There<'a>> {
-        let theirs = self.theirs_of(rank, round, SHOWN)?;
+    /// Where a rank says that its data lie, of so many bytes a block.
+    fn there(&self, rank: usize, round: u64, bytes: u64) -> Result<There<'a>> {
+        let theirs = self.theirs(rank, round, SHOWN)?;
+        if theirs.word(2) != bytes {
+            return Err(self.mismatch(rank, theirs.word(2), bytes));
+        }
         let process = self.place.foreign.as_deref().and_then(|all| all.get(rank));
         let process = process.expect("data are shown where all may be read");
         Ok(There {
@@ -215,8 +226,8 @@ impl<'a> Way<'a> {
         to: impl Fn(usize) -> Option<Data>,
     ) -> Result<()> {
         for rank in self.place.others() {
-            let there = self.there(rank, round)?;
             if let Some(to) = to(rank) {
+                let there = self.there(rank, round, to.len())?;
                 self.fetch(&there, block, &to)?;
             }
         }
@@ -284,13 +295,15 @@ impl<'a> Way<'a> {
                 spare.copy_from(own, bytes);
                 own = spare;
             }
-            self.there(highest, round)?.read(0, from, to, bytes)?;
+            self.there(highest, round, v.bytes())?
+                .read(0, from, to, bytes)?;
         }
         for rank in (0..highest).rev() {
             let operand = match rank == me {
                 true => own,
                 false => {
-                    self.there(rank, round)?.read(0, from, theirs, bytes)?;
+                    let there = self.there(rank, round, v.bytes())?;
+                    there.read(0, from, theirs, bytes)?;
                     theirs
                 }
             };
@@ -302,10 +315,10 @@ impl<'a> Way<'a> {
     pub fn allreduce_direct(&self, v: &Vector) -> Result<()> {
         let round = self.place.begin(2);
         let mine = self.part_of(v, v.whole(), self.place.rank());
-        self.show(round, &Shown::bytes(v.from))?;
+        self.show(round, &Shown::bytes(v.from, v.bytes()))?;
         let combined = self.combine_direct(v, round, mine, mine.of(v.to));
         // Who has shown its part of the result reads operands no more.
-        self.show(round + 1, &Shown::bytes(v.to))?;
+        self.show(round + 1, &Shown::bytes(v.to, v.bytes()))?;
         self.all(round + 1, SHOWN)?;
         let read = combined.and_then(|()| self.fetch_parts(v, round + 1));
         self.close_all(round + 1, read)
@@ -319,7 +332,7 @@ impl<'a> Way<'a> {
             self.place.say_read(round);
             return combined;
         }
-        self.show(round, &Shown::bytes(v.from))?;
+        self.show(round, &Shown::bytes(v.from, v.bytes()))?;
         self.close_all(round, Ok(()))
     }
 
@@ -327,7 +340,7 @@ impl<'a> Way<'a> {
     fn fetch_parts(&self, v: &Vector, round: u64) -> Result<()> {
         for rank in self.place.others() {
             let part = self.part_of(v, v.whole(), rank);
-            let there = self.there(rank, round)?;
+            let there = self.there(rank, round, v.bytes())?;
             there.read(0, part.low as u64, part.of(v.to), part.len())?;
         }
         Ok(())

@@ -92,7 +92,7 @@ impl Way<'_> {
                 page.publish_only();
             } else {
                 let theirs = self.theirs(p.root as usize, round, bytes)?;
-                theirs.read(0, &data, from, theirs.bytes);
+                theirs.read(0, &data, from, bytes);
                 self.place.say_read(round);
             }
         }
@@ -154,7 +154,7 @@ impl Way<'_> {
         for rank in self.place.others() {
             let theirs = self.theirs(rank, round, bytes)?;
             if let Some(block) = self.block_in(recv, rank) {
-                theirs.read(0, &block, to, theirs.bytes);
+                theirs.read(0, &block, to, bytes);
             }
         }
         Ok(())
@@ -189,7 +189,7 @@ impl Way<'_> {
         };
         for chunk in 0..chunks.number() {
             let (to, bytes) = chunks.part(chunk);
-            let theirs = self.theirs_of(root, first + chunk, bytes * size)?;
+            let theirs = self.theirs(root, first + chunk, bytes * size)?;
             theirs.read(me * bytes, &data, to, bytes);
             self.place.say_read(first + chunk);
         }
@@ -228,6 +228,7 @@ impl Way<'_> {
         };
         let Some(mine) = mine else { return Ok(()) };
         let bytes = bytes_of(&p.recv).unwrap_or(0);
+        self.check_own(&mine, bytes)?;
         if !p.in_place
             && let Some(block) = self.block_in(&p.recv, me)
         {
@@ -261,6 +262,7 @@ impl Way<'_> {
         if !p.in_place
             && let (Some(mine), Some(block)) = (out(me), self.block_in(&p.recv, me))
         {
+            self.check_own(&mine, bytes)?;
             transfer(&mine, &block);
         }
         if self.reads_own_blocks(bytes) {
@@ -281,7 +283,7 @@ impl Way<'_> {
         let take = |chunk, round| {
             let (to, bytes) = chunks.part(chunk);
             for rank in self.place.others() {
-                let theirs = self.theirs_of(rank, round, bytes * size)?;
+                let theirs = self.theirs(rank, round, bytes * size)?;
                 if let Some(block) = self.block_in(&p.recv, rank) {
                     theirs.read(me * bytes, &block, to, bytes);
                 }

@@ -30,7 +30,7 @@ const CALLS_BETWEEN: u32 = 1000;
 /// They don't share memory, or are too many.
 const NEVER: u32 = u32::MAX;
 /// A number of rounds that no program reaches: what claims more is no such number.
-pub(super) const MOST_ROUNDS: u64 = 1 << 40;
+const MOST_ROUNDS: u64 = 1 << 40;
 const _: () = assert!(PLACES == u64::BITS as usize);
 
 /// The places of this process's common memory.
@@ -90,7 +90,7 @@ impl Drop for Together {
         let (place, last) = (self.lease.place, self.last.get());
         let places = self.lease.places.clone();
         if self.spoilt.get() {
-            // What stands there would be news to whoever uses the place next.
+            // Whoever used the place next would find it given up.
             return;
         }
         self.own().store(READ, last);

@@ -29,9 +29,13 @@ pub(super) struct Vector {
 }
 
 impl Vector {
+    pub fn bytes(&self) -> u64 {
+        self.chunks.bytes()
+    }
+
     /// All of it.
     pub fn whole(&self) -> Span {
-        Span::whole((0, self.chunks.bytes() as usize))
+        Span::whole((0, self.bytes() as usize))
     }
 }
 
@@ -125,7 +129,7 @@ impl Way<'_> {
     fn wait_for(&self, ranks: usize, round: u64, bytes: usize) -> Result<()> {
         let below = |&rank: &usize| rank < ranks;
         for rank in self.place.others().filter(below) {
-            self.theirs_of(rank, round, bytes)?;
+            self.theirs(rank, round, bytes)?;
         }
         Ok(())
     }
@@ -214,7 +218,7 @@ impl Way<'_> {
     fn read_parts(&self, v: &Vector, round: u64, span: Span) -> Result<()> {
         for rank in self.place.others() {
             let part = self.part_of(v, span, rank);
-            let theirs = self.theirs_of(rank, round, part.len())?;
+            let theirs = self.theirs(rank, round, part.len())?;
             let to = Data::bytes(part.of(v.to), part.len() as u64);
             theirs.read(0, &to, 0, part.len());
         }

@@ -6,8 +6,7 @@ use layout::Data;
 use op::Kernel;
 use types::{Result, consts, fault};
 
-use super::places::MOST_ROUNDS;
-use super::{APART, BODIES, BODY, HEADS, INLINE, LENGTH_BITS, PAGE, READ, Together};
+use super::{APART, BODIES, BODY, GIVEN_UP, HEADS, INLINE, LENGTH_BITS, PAGE, READ, Together};
 use crate::coll::Planned;
 use crate::state::Engine;
 use crate::wait::Waiting;
@@ -83,21 +82,25 @@ impl Together {
     }
 }
 
-/// A length that no round has: whose it is has given the place up.
-const SPOILT: usize = (1 << LENGTH_BITS) - 1;
-const _: () = assert!(BODY < SPOILT);
-
 impl Together {
-    /// Gives the place up, as the members' lengths don't agree: nobody waits for this process here any more, and all others notice.
+    /// Gives the place up, as the members' lengths don't agree: who waits here for what this process will not publish or read is told.
     #[cold]
-    fn spoil(&self) {
+    fn give_up(&self) {
         self.spoilt.set(true);
-        for head in 0..HEADS {
-            let word = MOST_ROUNDS << LENGTH_BITS | SPOILT as u64;
-            self.own().store(Self::head(head), word);
-        }
-        self.say_read(MOST_ROUNDS);
+        self.own().store(GIVEN_UP, 1);
+        self.ring_others();
     }
+
+    fn has_given_up(&self, rank: usize) -> bool {
+        self.members[rank].load(GIVEN_UP) != 0
+    }
+}
+
+/// Why it is in vain to wait.
+enum Vain {
+    /// This rank is gone.
+    Gone(u32),
+    GivenUp,
 }
 
 /// A collective on its way here.
@@ -179,7 +182,6 @@ fn memory(of: &Stretch, at: usize, bytes: usize) -> UserBuf {
 pub(super) struct Theirs<'a> {
     from: &'a Stretch,
     at: usize,
-    pub bytes: usize,
 }
 
 impl Theirs<'_> {
@@ -242,27 +244,36 @@ impl<'a> Way<'a> {
         let Some(rank) = missing() else {
             return Ok(());
         };
-        let gone = engine.wait_on(
+        let over = engine.wait_on(
             || self.waiting(Some(rank), bytes),
             None,
             |_| match missing() {
                 None => Some(None),
-                Some(rank) => self.gone(rank).map(Some),
+                Some(rank) => self.in_vain(rank, &mut missing).map(Some),
             },
         );
-        match gone.flatten() {
+        match over.flatten() {
             None => Ok(()),
-            Some(rank) => Err(engine.lost_rank(&self.call.comm, rank as i32)),
+            Some(Vain::Gone(rank)) => Err(engine.lost_rank(&self.call.comm, rank as i32)),
+            Some(Vain::GivenUp) => {
+                self.place.give_up();
+                Err(self.unsound())
+            }
         }
     }
 
-    /// The rank because of which it is in vain to wait for `rank`.
+    /// Whether it is in vain to wait for `rank`.
     #[inline]
-    fn gone(&self, rank: usize) -> Option<u32> {
-        match self.engine.has_lost_any() {
-            true => self.engine.gone_for(&self.call.comm, rank as u32),
-            false => None,
+    fn in_vain(&self, rank: usize, missing: &mut impl FnMut() -> Option<usize>) -> Option<Vain> {
+        // What it had published before it gave the place up still counts.
+        if self.place.has_given_up(rank) && missing() == Some(rank) {
+            return Some(Vain::GivenUp);
         }
+        if !self.engine.has_lost_any() {
+            return None;
+        }
+        let gone = self.engine.gone_for(&self.call.comm, rank as u32);
+        gone.map(Vain::Gone)
     }
 
     /// Waits until a page with so many bytes may be written.
@@ -292,29 +303,22 @@ impl<'a> Way<'a> {
         Ok(())
     }
 
-    /// Waits until `rank` has published a round, of at most `most` bytes.
+    /// Waits until `rank` has published a round, of so many bytes.
     #[inline]
-    pub fn theirs(&self, rank: usize, round: u64, most: usize) -> Result<Theirs<'a>> {
+    pub fn theirs(&self, rank: usize, round: u64, bytes: usize) -> Result<Theirs<'a>> {
         let place = self.place;
+        let mut theirs = bytes;
         let missing = || match place.published(rank, round) {
-            Some(_) => None,
+            Some(bytes) => {
+                theirs = bytes;
+                None
+            }
             None => Some(rank),
         };
-        self.wait(most, missing)?;
-        let bytes = place.published(rank, round).unwrap_or(0);
-        if bytes > most {
-            return Err(self.mismatch(rank, bytes, most));
-        }
-        Ok(self.published_by(rank, round, bytes))
-    }
-
-    /// The same of exactly `bytes` bytes.
-    #[inline]
-    pub fn theirs_of(&self, rank: usize, round: u64, bytes: usize) -> Result<Theirs<'a>> {
-        let theirs = self.theirs(rank, round, bytes)?;
-        match theirs.bytes == bytes {
-            true => Ok(theirs),
-            false => Err(self.mismatch(rank, theirs.bytes, bytes)),
+        self.wait(bytes, missing)?;
+        match theirs == bytes {
+            true => Ok(self.published_by(rank, round, bytes)),
+            false => Err(self.mismatch(rank, theirs as u64, bytes as u64)),
         }
     }
 
@@ -323,7 +327,6 @@ impl<'a> Way<'a> {
         Theirs {
             from: &self.place.members[rank],
             at: Together::data_at(round, bytes),
-            bytes,
         }
     }
 
@@ -348,7 +351,16 @@ impl<'a> Way<'a> {
         })?;
         match odd {
             None => Ok(()),
-            Some((rank, theirs)) => Err(self.mismatch(rank, theirs, bytes)),
+            Some((rank, theirs)) => Err(self.mismatch(rank, theirs as u64, bytes as u64)),
+        }
+    }
+
+    /// Refuses a block of this process that is not as long as those that it expects.
+    #[inline]
+    pub fn check_own(&self, block: &Data, bytes: u64) -> Result<()> {
+        match block.len() == bytes {
+            true => Ok(()),
+            false => Err(self.mismatch(self.place.rank(), block.len(), bytes)),
         }
     }
 
@@ -361,19 +373,21 @@ impl<'a> Way<'a> {
         }
     }
 
+    pub fn has_given_up(&self, rank: usize) -> bool {
+        self.place.has_given_up(rank)
+    }
+
     #[cold]
-    fn unsound(&self) -> Box<types::Fault> {
+    pub fn unsound(&self) -> Box<types::Fault> {
         let text = "the ranks called an earlier collective of this communicator with lengths that don't fit together, so no other can follow";
         fault(consts::ERR_TRUNCATE, text)
     }
 
     #[cold]
-    fn mismatch(&self, rank: usize, theirs: usize, ours: usize) -> Box<types::Fault> {
-        self.place.spoil();
-        if theirs == SPOILT {
-            return self.unsound();
-        }
-        let text = format!("rank {rank} has {theirs} bytes where this one has {ours}");
+    pub fn mismatch(&self, rank: usize, theirs: u64, ours: u64) -> Box<types::Fault> {
+        self.place.give_up();
+        let text =
+            format!("rank {rank} has a block of {theirs} bytes where one of {ours} is expected");
         fault(consts::ERR_TRUNCATE, text)
     }
 }
