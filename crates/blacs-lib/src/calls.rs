@@ -43,25 +43,49 @@ impl Matrix {
     }
 }
 
-#[inline]
+const SEND: &str = "BLACS send";
+const RECEIVE: &str = "BLACS receive";
+
+#[inline(always)]
 pub(crate) fn send(context: c_int, matrix: &Matrix, to: (c_int, c_int)) {
-    state::with("BLACS send", context, |state| {
-        if let Some(bytes) = matrix.piece() {
-            return state.blacs.send_piece(context, matrix.a, bytes, to);
-        }
+    if let Some(bytes) = matrix.piece()
+        && let Some(mut state) = state::alone()
+    {
+        return match state.blacs.send_piece(context, matrix.a, bytes, to) {
+            Ok(()) => (),
+            Err(error) => state.fatal(SEND, context, &error),
+        };
+    }
+    send_any(context, &Matrix { ..*matrix }, to);
+}
+
+#[cold]
+#[inline(never)]
+fn send_any(context: c_int, matrix: &Matrix, to: (c_int, c_int)) {
+    state::with(SEND, context, |state| {
         state.blacs.send(context, &matrix.shape()?, matrix.a, to)
     });
 }
 
-#[inline]
+#[inline(always)]
 pub(crate) fn receive(context: c_int, matrix: &Matrix, from: (c_int, c_int)) {
-    state::with("BLACS receive", context, |state| {
-        if let Some(bytes) = matrix.piece() {
-            return state.blacs.receive_piece(context, matrix.a, bytes, from);
-        }
-        state
-            .blacs
-            .receive(context, &matrix.shape()?, matrix.a, from)
+    if let Some(bytes) = matrix.piece()
+        && let Some(mut state) = state::alone()
+    {
+        return match state.blacs.receive_piece(context, matrix.a, bytes, from) {
+            Ok(()) => (),
+            Err(error) => state.fatal(RECEIVE, context, &error),
+        };
+    }
+    receive_any(context, &Matrix { ..*matrix }, from);
+}
+
+#[cold]
+#[inline(never)]
+fn receive_any(context: c_int, matrix: &Matrix, from: (c_int, c_int)) {
+    state::with(RECEIVE, context, |state| {
+        let shape = matrix.shape()?;
+        state.blacs.receive(context, &shape, matrix.a, from)
     });
 }
 

@@ -21,15 +21,23 @@ pub(crate) struct Fmpl {
 const LOOKS: u32 = 200;
 
 /// Turns a code of FMPL into a result.
+#[inline]
 pub(crate) fn check(code: i32) -> Result<(), Trouble> {
     match code {
         code::SUCCESS => Ok(()),
-        code::ERR_TRUNCATE => Err(Trouble::Truncated),
-        code::ERR_PEER => Err(Trouble::PeerFailed),
-        code::ERR_MEMORY => Err(Trouble::Memory),
+        other => Err(trouble(other)),
+    }
+}
+
+#[cold]
+fn trouble(code: i32) -> Trouble {
+    match code {
+        code::ERR_TRUNCATE => Trouble::Truncated,
+        code::ERR_PEER => Trouble::PeerFailed,
+        code::ERR_MEMORY => Trouble::Memory,
         other => {
             let text = code::text(other).to_string_lossy();
-            Err(Trouble::Other(format!("FMPL: {text}")))
+            Trouble::Other(format!("FMPL: {text}"))
         }
     }
 }

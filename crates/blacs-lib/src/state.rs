@@ -59,16 +59,29 @@ struct Entered {
 /// Enters.
 #[inline]
 fn enter() -> Entered {
-    // SAFETY: null, or MPI's flag, which is there for ever.
-    let threads = unsafe { SHARED.threads.load(Ordering::Relaxed).as_ref() };
-    let real = threads.is_none_or(|flag| flag.load(Ordering::Relaxed));
     // A panic ends the process, so nobody left it half changed.
     let take = || SHARED.lock.lock().unwrap_or_else(PoisonError::into_inner);
-    let lock = real.then(take);
+    let lock = may_be_threaded().then(take);
     Entered {
         state: SHARED.state.borrow_mut(),
         _lock: lock,
     }
+}
+
+/// The state without its mutex, if BLACS is started and no second thread may call: the short way in, for what takes few instructions.
+#[inline(always)]
+pub(crate) fn alone() -> Option<RefMut<'static, State>> {
+    if may_be_threaded() {
+        return None;
+    }
+    RefMut::filter_map(SHARED.state.borrow_mut(), Option::as_mut).ok()
+}
+
+#[inline(always)]
+fn may_be_threaded() -> bool {
+    // SAFETY: null, or MPI's flag, which is there for ever.
+    let threads = unsafe { SHARED.threads.load(Ordering::Relaxed).as_ref() };
+    threads.is_none_or(|flag| flag.load(Ordering::Relaxed))
 }
 
 /// Runs `call` on the process's BLACS, which it starts if need be. An error ends all processes.
@@ -136,6 +149,13 @@ impl State {
             size,
             systems: vec![Some(fortran)],
         })
+    }
+
+    /// Ends all processes because of an error.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn fatal(&self, routine: &str, context: c_int, error: &Error) -> ! {
+        say::fatal(Some(self.table), routine, self.origin(context), error)
     }
 
     /// Who we are in this context.

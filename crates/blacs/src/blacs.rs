@@ -203,7 +203,7 @@ impl<N: Net> Blacs<N> {
     }
 
     /// As [`Blacs::send`], for a matrix whose elements lie in one run of a [`piece`](crate::Shape::piece): the short way.
-    #[inline]
+    #[inline(always)]
     pub fn send_piece(
         &mut self,
         number: i32,
@@ -219,7 +219,7 @@ impl<N: Net> Blacs<N> {
     }
 
     /// As [`Blacs::receive`], for such a matrix.
-    #[inline]
+    #[inline(always)]
     pub fn receive_piece(
         &mut self,
         number: i32,
