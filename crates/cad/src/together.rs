@@ -1,7 +1,9 @@
 //! When a blocking collective of few ranks that share memory goes without a graph, and how: the thresholds. The engine's module of the same name
 //! does it.
 //!
-//! Measured on a Xeon of the fifth generation with 2 ranks on processors that don't share a cache, unless it says otherwise.
+//! Measured on a Xeon of the fifth generation with 2 ranks on processors that don't share a cache, unless it says otherwise. On processors that
+//! hand lines over fast by themselves (`sys::copy::HandOver`) nothing is read where it lies: on an EPYC of the fifth generation an allreduce of
+//! 64 KiB takes 5.1 us so in place of 12, of 1 MiB 82 in place of 128; reductions of 8 KiB 0.7 in place of 2.
 
 use std::ops::Range;
 

@@ -267,10 +267,10 @@ fn usable(tried: Result<(), cad_ring::Unusable>) -> String {
     }
 }
 
-fn tunables() -> impl Iterator<Item = &'static Tunable> {
-    let fabrics = shm::TUNABLES.iter().chain(&tcp::TUNABLES);
-    let collectives = cad::TUNABLES.iter().chain(&chains::TUNABLES);
-    fabrics.chain(collectives).chain(&cad_ring::TUNABLES)
+fn tunables() -> impl Iterator<Item = Tunable> {
+    let others = tcp::TUNABLES.iter().chain(&cad::TUNABLES);
+    let others = others.chain(&chains::TUNABLES).chain(&cad_ring::TUNABLES);
+    shm::tunables().into_iter().chain(others.copied())
 }
 
 fn found(path: &Path) -> &'static str {
@@ -288,7 +288,7 @@ fn processors(affinity: &[usize], allowed: usize) -> (String, String) {
     )
 }
 
-fn tunable(t: &Tunable) -> (String, String) {
+fn tunable(t: Tunable) -> (String, String) {
     (
         t.name.to_owned(),
         format!("{:>9} {:<12} {}", t.value, t.unit, t.source),

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use boundary::UserBuf;
 use mtmi::TagSel;
 
+use crate::chunking;
 use crate::ring::{CELL, CELLS, Hostile, RingMemory, cell};
 use crate::split::Words;
 use crate::wire::{EAGER, HEADER, Header, INLINE, Kind, pack, unpack};
@@ -372,15 +373,18 @@ impl Lane {
     }
 
     /// Gives the bytes of a chunk that was published to us to `take`, at once: a copy of a whole chunk is one `rep movsb`, which
-    /// reads far ahead.
-    ///
-    /// The lines stay as they are. To write every line that was read, so that the producer finds it in one cache only, is what
-    /// some processors want (an EPYC of the fourth generation did); on one of the fifth it made messages of 64 KiB slower by a tenth to a
-    /// sixth, between near and distant cores alike.
+    /// reads far ahead. The lines of some are written then ([`chunking`](crate::chunking)).
     pub fn drain_chunk(&self, header: ChunkHeader, take: impl FnOnce(&[u8])) {
         assert!(header.len <= CHUNK && header.start <= PIPE - header.len);
-        // SAFETY: inside the pipe; ours until drained.
-        take(unsafe { std::slice::from_raw_parts(self.pipe.add(header.start), header.len) });
+        let chunk = self.pipe.wrapping_add(header.start);
+        // SAFETY: inside the pipe; ours until drained. The slice is gone before anything is written.
+        take(unsafe { std::slice::from_raw_parts(chunk, header.len) });
+        if chunking::here().gives_up(header.len) {
+            for line in (0..header.len).step_by(CELL) {
+                // SAFETY: as above; nobody reads what the chunk holds any more.
+                unsafe { chunk.add(line).write_volatile(0) };
+            }
+        }
     }
 }
 

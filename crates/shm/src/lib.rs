@@ -25,6 +25,7 @@
 //! It implements [`mtmi::Fabric`]; [`mtmi::Matched`] makes a transport of it, alone or together with others.
 
 mod boards;
+mod chunking;
 mod connect;
 mod fabric;
 mod failure;
@@ -62,5 +63,5 @@ pub use foreign::Foreign;
 pub use port::{AtOnce, Port, Ports};
 pub use state::Shm;
 pub use stretch::Stretch;
-pub use tunables::TUNABLES;
+pub use tunables::tunables;
 pub use waiting::{Armed, Sleeper};

@@ -4,7 +4,8 @@ use layout::Reader;
 use mtmi::{Outcome, Queues};
 
 use crate::Shm;
-use crate::lane::{CHUNK, ChunkHeader, WINDOW, drain};
+use crate::chunking;
+use crate::lane::{ChunkHeader, drain};
 use crate::port::Port;
 use crate::ring::Hostile;
 use crate::space::{Space, length};
@@ -12,28 +13,10 @@ use crate::state::{Sending, Sink};
 
 /// The target of chunks that come with an announcement.
 const EARLY: u64 = u64::MAX;
-/// Chunks of a message that fits into a pipe, so that both sides copy at once,
-const PARTS: u64 = 16;
-/// unless they got shorter than this.
-pub(crate) const CHUNK_MIN: u64 = 2 << 10;
-/// So much of the pipe is asked for ahead of the next message, which is supposed to be like the one before: one of 64 KiB takes 6.6
-/// microseconds in place of 7.5 (and with 8 KiB 7.0, measured on a Xeon of the fifth generation).
-const AHEAD: usize = 16 << 10;
-/// So much of a chunk is asked for before it is written.
-pub(crate) const OWNED: usize = 8 << 10;
 /// Chunks moved for one peer before the next peer gets its turn.
 const TURN: u32 = 16;
 /// Looks for the next chunk of a message whose sender is copying it: about what it takes to copy one.
 const LOOKS: u32 = 32;
-
-/// Bytes of a chunk of a message of `total` bytes.
-pub(crate) fn chunk(total: u64) -> u64 {
-    if total > WINDOW as u64 {
-        return CHUNK as u64;
-    }
-    let part = total.div_ceil(PARTS).next_multiple_of(64);
-    part.max(CHUNK_MIN)
-}
 
 /// Copies the next bytes of `reader` into the next chunk and publishes it: how many. `left` are to be sent with this target, in chunks of
 /// `chunk` bytes. `None`: there is no room for it now.
@@ -49,7 +32,7 @@ fn push(
     let len = length(left, chunk, place.unwrap_or(0));
     let start = space.find(place, len)?;
     // Also what was asked for ahead: the consumer's cache may have read on into it since.
-    lane.own_chunk(space.next(), start, len.min(OWNED));
+    lane.own_chunk(space.next(), start, chunking::here().own(len));
     lane.fill_chunk(start, len, reader);
     lane.publish_chunk(space.next(), ChunkHeader { start, len, target });
     space.take(start, len);
@@ -118,8 +101,10 @@ impl Shm {
     /// Asks for what a message like the one before, of `total` bytes, would have first of the pipe.
     pub(crate) fn own_ahead(&mut self, to: u32, total: u64) {
         let space = &self.peers[to as usize].space;
-        let len = (total as usize).min(AHEAD);
-        if let Some(start) = space.own_ahead(total as usize, len) {
+        let len = chunking::here().own_ahead(total);
+        if len > 0
+            && let Some(start) = space.own_ahead(total as usize, len)
+        {
             self.ports[to].lane.own_chunk(space.next(), start, len);
         }
     }

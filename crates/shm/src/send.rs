@@ -3,8 +3,8 @@
 use mtmi::{Completion, Outcome, Outgoing, SendMode, Submit};
 
 use crate::Shm;
+use crate::chunking;
 use crate::lane::WINDOW;
-use crate::pipe;
 use crate::state::{Queued, Send, Sending};
 use crate::wire::{EAGER, INLINE, Kind, cells};
 
@@ -68,7 +68,7 @@ impl Shm {
             mode,
             total,
             sent: 0,
-            chunk: pipe::chunk(total),
+            chunk: chunking::here().chunk(total),
             data,
             reader: None,
             state: Sending::Queued,
@@ -111,7 +111,7 @@ impl Shm {
         let words = [u64::MAX, total, total, 0];
         self.push_words(to, (Kind::Announce, address.0, address.1), words);
         let mut reader = message.data.reader();
-        self.push_early(to, &mut reader, total, pipe::chunk(total));
+        self.push_early(to, &mut reader, total, chunking::here().chunk(total));
         self.own_ahead(to, total);
         true
     }

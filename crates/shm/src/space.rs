@@ -210,7 +210,11 @@ mod tests {
             space.begin(bytes);
             let (begun, mut left, mut place) = (place, bytes as u64, place);
             while left > 0 {
-                let len = length(left, crate::pipe::chunk(bytes as u64), place.unwrap_or(0));
+                let len = length(
+                    left,
+                    crate::chunking::here().chunk(bytes as u64),
+                    place.unwrap_or(0),
+                );
                 let start = space.find(place, len).unwrap();
                 space.take(start, len);
                 left -= len as u64;

@@ -7,7 +7,8 @@
 //! A place comes back when a member gives its communicator up; it is free there when all members have read what this one wrote,
 //! which is sure when they have given it up too.
 //!
-//! With the same messages they find out whether the system lets each read all the others' memory ([`super::direct`]).
+//! With the same messages they find out whether the system lets each read all the others' memory ([`super::direct`]), where that is faster at
+//! all.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -16,6 +17,7 @@ use boundary::UserBuf;
 use cad::together::RANKS_MAX;
 use fabrics::{Foreign, Stretch};
 use mtmi::Endpoint;
+use sys::copy::HandOver;
 use types::Result;
 
 use super::{PLACE, PLACES, READ, Together};
@@ -264,7 +266,8 @@ impl Engine {
         places.taken.set(places.taken.get() | 1 << place);
         places.saw(highest);
         // All members are asked, and none reads a token after its process has heard from all.
-        let readable = offers.iter().all(Offer::is_true);
+        let pays = sys::copy::hand_over() == HandOver::Asked;
+        let readable = pays && offers.iter().all(Offer::is_true);
         let mut all = vec![0; comm.size() as usize];
         self.internal_allgather_in(name, comm, &[u8::from(readable)], &mut all)?;
         let foreign = all.iter().all(|&readable| readable == 1).then(|| {

@@ -11,8 +11,8 @@ use super::line::{LONGEST, Landing, Way};
 use super::receive::{outcome, place};
 use super::table::{Flow, Pipe, Place, Receiving, Sink, number};
 use crate::Shm;
+use crate::chunking;
 use crate::lane::{CHUNK, CHUNKS, ChunkHeader, Lane, PLAY, drain};
-use crate::pipe::OWNED;
 use crate::ring::Hostile;
 use crate::wire::Kind;
 
@@ -162,7 +162,8 @@ impl Shm {
         let place = pipe.lane.place(&flow.reader).unwrap_or(0);
         // Each has its own part of the pipe, and begins anywhere in that part's first page.
         let start = (pipe.passed % CHUNKS) as usize * (CHUNK + PLAY) + place;
-        pipe.lane.own_chunk(pipe.passed, start, len.min(OWNED));
+        pipe.lane
+            .own_chunk(pipe.passed, start, chunking::here().own(len));
         pipe.lane.fill_chunk(start, len, &mut flow.reader);
         Some((start, len))
     }
