@@ -20,11 +20,16 @@ unsafe extern "C" {
 
 /// Gives a C function the calling convention of a [`Raw`] kernel.
 macro_rules! raw {
-    ($c:ident) => {{
-        unsafe fn call(input: *const u8, inout: *mut u8, n: usize) {
-            // SAFETY: the contract of `Raw` is that of the C function: `n` elements at both
-            // addresses, any alignment.
-            unsafe { $c(input, inout, n) }
+    ($c:ident, $bytes:literal) => {{
+        unsafe fn call(a: *const u8, b: *const u8, to: *mut u8, n: usize) {
+            // SAFETY: the contract of `Raw`: `n` elements of so many bytes at all addresses, any alignment, as the C function
+            // wants it.
+            unsafe {
+                if b != to {
+                    std::ptr::copy_nonoverlapping(b, to, n * $bytes);
+                }
+                $c(a, to, n)
+            }
         }
         call
     }};
@@ -33,18 +38,18 @@ macro_rules! raw {
 /// The kernel for one of the types that only C has.
 pub(crate) fn find(op: Builtin, elem: Elem) -> Option<Raw> {
     Some(match (elem, op) {
-        (Elem::F80, Builtin::Max) => raw!(yamabiko_op_f80_max),
-        (Elem::F80, Builtin::Min) => raw!(yamabiko_op_f80_min),
-        (Elem::F80, Builtin::Sum) => raw!(yamabiko_op_f80_sum),
-        (Elem::F80, Builtin::Prod) => raw!(yamabiko_op_f80_prod),
-        (Elem::C80, Builtin::Prod) => raw!(yamabiko_op_f80_complex_prod),
-        (Elem::F80Int, Builtin::Maxloc) => raw!(yamabiko_op_f80_maxloc),
-        (Elem::F80Int, Builtin::Minloc) => raw!(yamabiko_op_f80_minloc),
-        (Elem::F128, Builtin::Max) => raw!(yamabiko_op_f128_max),
-        (Elem::F128, Builtin::Min) => raw!(yamabiko_op_f128_min),
-        (Elem::F128, Builtin::Sum) => raw!(yamabiko_op_f128_sum),
-        (Elem::F128, Builtin::Prod) => raw!(yamabiko_op_f128_prod),
-        (Elem::C128, Builtin::Prod) => raw!(yamabiko_op_f128_complex_prod),
+        (Elem::F80, Builtin::Max) => raw!(yamabiko_op_f80_max, 16),
+        (Elem::F80, Builtin::Min) => raw!(yamabiko_op_f80_min, 16),
+        (Elem::F80, Builtin::Sum) => raw!(yamabiko_op_f80_sum, 16),
+        (Elem::F80, Builtin::Prod) => raw!(yamabiko_op_f80_prod, 16),
+        (Elem::C80, Builtin::Prod) => raw!(yamabiko_op_f80_complex_prod, 32),
+        (Elem::F80Int, Builtin::Maxloc) => raw!(yamabiko_op_f80_maxloc, 32),
+        (Elem::F80Int, Builtin::Minloc) => raw!(yamabiko_op_f80_minloc, 32),
+        (Elem::F128, Builtin::Max) => raw!(yamabiko_op_f128_max, 16),
+        (Elem::F128, Builtin::Min) => raw!(yamabiko_op_f128_min, 16),
+        (Elem::F128, Builtin::Sum) => raw!(yamabiko_op_f128_sum, 16),
+        (Elem::F128, Builtin::Prod) => raw!(yamabiko_op_f128_prod, 16),
+        (Elem::C128, Builtin::Prod) => raw!(yamabiko_op_f128_complex_prod, 32),
         _ => return None,
     })
 }

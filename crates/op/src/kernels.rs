@@ -120,14 +120,14 @@ const CHUNK: usize = 16;
 /// The loop.
 ///
 /// # Safety
-/// `n` elements are readable at `input` and writable at `inout`; no alignment is needed.
+/// As for [`Raw`].
 #[inline(always)]
-unsafe fn each<T: Copy, O: Binary<T>>(input: *const u8, inout: *mut u8, n: usize) {
-    let (a, b) = (input.cast::<T>(), inout.cast::<T>());
+unsafe fn each<T: Copy, O: Binary<T>>(a: *const u8, b: *const u8, to: *mut u8, n: usize) {
+    let (a, b, to) = (a.cast::<T>(), b.cast::<T>(), to.cast::<T>());
     let whole = n - n % CHUNK;
     let mut i = 0;
     while i < whole {
-        // SAFETY: `i + CHUNK <= n`, and the caller vouches for `n` elements at both addresses. All
+        // SAFETY: `i + CHUNK <= n`, and the caller vouches for `n` elements at all addresses. All
         // bit patterns of the element types are values.
         unsafe {
             let x = a.add(i).cast::<[T; CHUNK]>().read_unaligned();
@@ -135,7 +135,7 @@ unsafe fn each<T: Copy, O: Binary<T>>(input: *const u8, inout: *mut u8, n: usize
             for k in 0..CHUNK {
                 y[k] = O::of(x[k], y[k]);
             }
-            b.add(i).cast::<[T; CHUNK]>().write_unaligned(y);
+            to.add(i).cast::<[T; CHUNK]>().write_unaligned(y);
         }
         i += CHUNK;
     }
@@ -143,22 +143,22 @@ unsafe fn each<T: Copy, O: Binary<T>>(input: *const u8, inout: *mut u8, n: usize
         // SAFETY: `i < n`; else as above.
         unsafe {
             let result = O::of(a.add(i).read_unaligned(), b.add(i).read_unaligned());
-            b.add(i).write_unaligned(result);
+            to.add(i).write_unaligned(result);
         }
         i += 1;
     }
 }
 
-unsafe fn baseline<T: Copy, O: Binary<T>>(input: *const u8, inout: *mut u8, n: usize) {
+unsafe fn baseline<T: Copy, O: Binary<T>>(a: *const u8, b: *const u8, to: *mut u8, n: usize) {
     // SAFETY: the caller's promise is the same.
-    unsafe { each::<T, O>(input, inout, n) }
+    unsafe { each::<T, O>(a, b, to, n) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-unsafe fn avx2<T: Copy, O: Binary<T>>(input: *const u8, inout: *mut u8, n: usize) {
+unsafe fn avx2<T: Copy, O: Binary<T>>(a: *const u8, b: *const u8, to: *mut u8, n: usize) {
     // SAFETY: the caller's promise is the same.
-    unsafe { each::<T, O>(input, inout, n) }
+    unsafe { each::<T, O>(a, b, to, n) }
 }
 
 /// The loop for this processor.
@@ -170,13 +170,13 @@ fn pick<T: Copy, O: Binary<T>>() -> Raw {
     baseline::<T, O>
 }
 
-/// `inout = in`, `n` bytes.
+/// `to = a`, `n` bytes.
 ///
 /// # Safety
-/// `n` bytes are readable at `input` and writable at `inout`.
-unsafe fn copy(input: *const u8, inout: *mut u8, n: usize) {
+/// As for [`Raw`], of bytes.
+unsafe fn copy(a: *const u8, _: *const u8, to: *mut u8, n: usize) {
     // SAFETY: as promised; `copy` allows overlap.
-    unsafe { std::ptr::copy(input, inout, n) }
+    unsafe { std::ptr::copy(a, to, n) }
 }
 
 /// The kernel of `MPI_REPLACE`, on bytes.

@@ -124,8 +124,11 @@ pub fn supports(op: Builtin, ty: &Basic) -> bool {
     }
 }
 
-/// `inout[i] = in[i] op inout[i]` on consecutive elements at unaligned addresses.
-type Raw = unsafe fn(*const u8, *mut u8, usize);
+/// `to[i] = a[i] op b[i]` on so many consecutive elements at unaligned addresses.
+///
+/// # Safety
+/// So many elements are readable at `a` and `b` and writable at `to`, which is `b` or overlaps neither.
+type Raw = unsafe fn(a: *const u8, b: *const u8, to: *mut u8, n: usize);
 
 /// The kernel of one operation on one type, looked up once and applied many times.
 #[derive(Clone, Copy, Debug)]
@@ -140,11 +143,17 @@ impl Kernel {
     /// arrays do not overlap, or are the same.
     #[inline]
     pub fn apply(&self, input: UserBuf, inout: UserBuf, count: u64) {
+        self.combine(input, inout, inout, count);
+    }
+
+    /// `to[i] = a[i] op b[i]`, where `to` overlaps neither of the two or is `b`.
+    #[inline]
+    pub fn combine(&self, a: UserBuf, b: UserBuf, to: UserBuf, count: u64) {
         let n = count as usize * self.lanes;
         if n > 0 {
-            // SAFETY: the makers of both buffers promised `count` elements of the kernel's type
-            // there, readable and, for `inout`, writable; kernels need no alignment.
-            unsafe { (self.raw)(input.as_mut_ptr(), inout.as_mut_ptr(), n) }
+            // SAFETY: the makers of the buffers promised `count` elements of the kernel's type
+            // there, readable and, at `to`, writable; kernels need no alignment.
+            unsafe { (self.raw)(a.as_mut_ptr(), b.as_mut_ptr(), to.as_mut_ptr(), n) }
         }
     }
 }

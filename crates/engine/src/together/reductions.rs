@@ -144,11 +144,16 @@ impl Way<'_> {
                 .memory(span.low, span.len()),
         };
         let count = (span.len() / v.element) as u64;
-        let mut ranks = (0..ranks).rev();
-        if let Some(highest) = ranks.next() {
-            to.copy_from(operand(highest), span.len());
+        match ranks {
+            0 => return,
+            1 => return to.copy_from(operand(0), span.len()),
+            _ => {
+                let (last, before) = (operand(ranks - 1), operand(ranks - 2));
+                v.kernel.combine(before, last, to, count);
+            }
         }
-        ranks.for_each(|rank| v.kernel.apply(operand(rank), to, count));
+        let rest = (0..ranks - 2).rev();
+        rest.for_each(|rank| v.kernel.apply(operand(rank), to, count));
     }
 
     /// Whether each member combines a part for all.
