@@ -29,6 +29,9 @@ pub struct Comm {
     pub together: bool,
     /// Whether a collective of this process is under way on it.
     pub busy: Cell<bool>,
+    /// Whether a member is dead, or a collective has missed one that is gone: then all collectives end, and none begins, as those
+    /// that others have given up leave nobody to wait for.
+    pub broken: Cell<bool>,
     /// Barriers by flags so far.
     pub barriers: Cell<u64>,
     /// Chunks broadcast so far.
@@ -70,6 +73,7 @@ impl Comm {
             size,
             together,
             busy: Cell::new(false),
+            broken: Cell::new(false),
             barriers: Cell::new(0),
             chunks: Cell::new(0),
             faces: Default::default(),
@@ -98,6 +102,14 @@ impl Comm {
             false => rank,
         };
         self.peer(rank as i32).unwrap_or(0)
+    }
+
+    /// Whether a process is a member.
+    pub fn has(&self, process: u32) -> bool {
+        match &self.ranks {
+            None => process < self.size,
+            Some(ranks) => ranks.contains(&process),
+        }
     }
 
     /// World ranks of all members.

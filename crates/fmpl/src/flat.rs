@@ -121,9 +121,13 @@ fn offer<H: Host>(
     let what = waiting(call, root, bytes);
     let mut free = Ok(());
     for place in places.clone() {
-        free = free.and(freed(h, what, comm, place));
+        match freed(h, what, comm, place) {
+            // What lies here may still be taken, and the root of this knows of the death as well.
+            Err(code) if comm.broken.get() => return Err(code),
+            other => free = free.and(other),
+        }
     }
-    // Whoever was to take what lay here before may be dead; the root of this is not to wait for that.
+    // Whoever was to take what lay here before may have left; the root of this is not to wait for that.
     let number = number(reduction, 0);
     h.with(|_, below| {
         below.board_write(face::piece(comm, first), args.buf, bytes as usize);

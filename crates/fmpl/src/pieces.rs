@@ -10,7 +10,7 @@
 //! # Lengths
 //! The pieces of a reduction begin at the first place or in the middle, in turn, and its length stands where that says. So a
 //! parent that has another length than its child notices at the first piece, and says so to all its children, which then
-//! wait for nothing, and to its own parent by a length that nobody has. The root says so to all members.
+//! wait for nothing, and to its own parent by a length that nobody has; so does one that misses a child. The root says so to all members.
 
 use fmpl_table::code;
 use mtmi::{Boards, Endpoint};
@@ -50,8 +50,13 @@ pub(crate) fn length(reduction: u64, bytes: u64, flat: bool) -> u64 {
     bytes ^ (reduction << 49 >> 1) ^ (u64::from(flat) << 63)
 }
 
-/// No reduction's.
-const NONE: u64 = u64::MAX;
+/// No reduction's: there is nothing to take, as lengths differ below,
+const DIFFERS: u64 = u64::MAX;
+/// or as somebody is missing there.
+const MISSING: u64 = u64::MAX - 1;
+
+// Of a reduction's length this bit is not set.
+const _: () = assert!(DIFFERS & MISSING & 1 << 47 != 0);
 
 /// How one reduction is cut.
 struct Cut {
@@ -140,12 +145,11 @@ pub(crate) fn run<H: Host>(
         taken: Flag::Taken(level),
     };
     let what = waiting(call, parent, bytes);
-    if taken.is_err() {
+    match taken {
+        Ok(()) => put_out(h, what, args, &tree, &cut, offer),
         // The parent is told, which else would wait.
-        give_up(h, what, &tree, &cut, offer)?;
-        return taken;
+        Err(why) => give_up(h, what, &tree, &cut, offer, why).and(taken),
     }
-    put_out(h, what, args, &tree, &cut, offer)
 }
 
 /// What the children of this process have put out, and may yet, will not be taken. A root says so to all members, of which some may
@@ -175,8 +179,12 @@ fn take<H: Host>(
         let number = cut.number(piece);
         reached(h, comm, what, &of_each(&[child], Flag::Offered, number))?;
         h.with(|_, below| {
-            if piece == 0 && face::length(below, comm, child, cut.first()) != cut.length() {
-                return Err(code::ERR_TRUNCATE);
+            if piece == 0 {
+                match face::length(below, comm, child, cut.first()) {
+                    MISSING => return Err(code::ERR_PEER),
+                    length if length != cut.length() => return Err(code::ERR_TRUNCATE),
+                    _ => {}
+                }
             }
             take_piece(below, comm, args, cut, (child, piece), !at_once);
             raise(below, comm, Flag::Taken(level), number, &[child]);
@@ -254,12 +262,17 @@ fn give_up<H: Host>(
     tree: &Tree<'_>,
     cut: &Cut,
     offer: Offer,
+    why: i32,
 ) -> Result<(), i32> {
     let comm = tree.comm;
     freed(h, what, comm, cut.first())?;
     let number = last(cut.reduction);
+    let length = match why {
+        code::ERR_PEER => MISSING,
+        _ => DIFFERS,
+    };
     h.with(|_, below| {
-        face::set_length(below, comm, cut.first(), NONE);
+        face::set_length(below, comm, cut.first(), length);
         comm.offers[cut.first()].set(Some(Offer { number, ..offer }));
         raise(
             below,
@@ -297,6 +310,9 @@ pub(crate) fn freed<H: Host>(h: &H, what: Waiting, comm: &Comm, place: usize) ->
     }
     wait_on(h, what, |core, below| match is_free(below) {
         true => Some(Ok(())),
-        false => core.has_failed(before.to).then_some(Err(code::ERR_PEER)),
+        false => {
+            let vain = comm.broken.get() || core.has_failed(before.to);
+            vain.then_some(Err(code::ERR_PEER))
+        }
     })
 }

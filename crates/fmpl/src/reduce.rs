@@ -61,7 +61,7 @@ pub fn reduce<H: Host>(h: &H, args: &Args, root: i32) -> i32 {
     let result = args.bytes().and_then(|bytes| {
         let entered = Entered::new(h, args.comm)?;
         entered.0.peer(root).ok_or(code::ERR_RANK)?;
-        run(h, "fmpl_reduce", &entered.0, args, bytes, root as u32)
+        entered.run(|comm| run(h, "fmpl_reduce", comm, args, bytes, root as u32))
     });
     code_of(result.map(|()| code::SUCCESS))
 }
@@ -70,8 +70,10 @@ pub fn reduce<H: Host>(h: &H, args: &Args, root: i32) -> i32 {
 pub fn allreduce<H: Host>(h: &H, args: &Args) -> i32 {
     let result = args.bytes().and_then(|bytes| {
         let entered = Entered::new(h, args.comm)?;
-        run(h, "fmpl_allreduce", &entered.0, args, bytes, 0)?;
-        bcast::run(h, &entered.0, args.buf, bytes, 0)
+        entered.run(|comm| {
+            run(h, "fmpl_allreduce", comm, args, bytes, 0)?;
+            bcast::run(h, comm, args.buf, bytes, 0)
+        })
     });
     code_of(result.map(|()| code::SUCCESS))
 }
