@@ -13,7 +13,9 @@ pub enum Stage {
     Before,
     /// Between it and `fmpl_finalize`.
     Open,
-    /// After that, or after an `fmpl_init` that failed.
+    /// After an `fmpl_init` that failed: nothing is left but to finalize.
+    Refused,
+    /// After `fmpl_finalize`.
     Over,
 }
 

@@ -14,7 +14,7 @@ use std::process::Command;
 /// Programs without MPI.
 const ALONE: [&str; 3] = ["p2p", "stash", "coll"];
 /// Those that run in ways of their own.
-const APART: [&str; 2] = ["lost", "forsaken"];
+const APART: [&str; 3] = ["lost", "forsaken", "refused"];
 /// The collectives that a rank dies in, and whether those are tried by messages as well.
 const LOST: [(&str, bool); 8] = [
     ("barrier", true),
@@ -68,6 +68,9 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
                 let program = format!("table-{abi}");
                 one(options, tally, &ground, &bin, &program, &[], ranks);
             }
+        }
+        for ranks in [2, 3] {
+            one(options, tally, &ground, &bin, "refused", &[], ranks);
         }
         deaths(options, tally, &ground, &bin);
     }
