@@ -15,7 +15,7 @@
  * may call at the same time if MPI_THREAD_MULTIPLE was granted.
  *
  * Fortran: the same names and arguments, with `call` and `ier` last; include 'fmplf.h'. Sizes are default integers;
- * fmpl_send8, fmpl_recv8 and so on take INTEGER*8. */
+ * fmpl_send8, fmpl_recv8 and so on take INTEGER*8. FMPL_BOTTOM is NULL as the memory of fmpl_init and fmpl_sendbuf_set. */
 #ifndef FMPL_H
 #define FMPL_H
 
