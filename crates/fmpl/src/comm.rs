@@ -38,7 +38,7 @@ pub struct Comm {
     pub chunks: Cell<u64>,
     /// The chunk that this process last put into each of its two faces, plus one; 0 for none.
     pub faces: [Cell<u64>; 2],
-    /// Reductions by pieces so far.
+    /// Reductions so far.
     pub reductions: Cell<u64>,
     /// The piece that this process last put into each of the places for them.
     pub offers: [Cell<Option<Offer>>; PIECES],
