@@ -3,10 +3,13 @@
  *
  * To be run with mpiexec -disable-auto-cleanup.
  *
- * Arguments: the collective; which rank dies; "software" for collectives by messages.
+ * Arguments: the collective; which rank dies; "software" for collectives by messages, "midway" for a death at any time instead of between
+ * two collectives.
  */
 #include "check.h"
 #include <signal.h>
+#include <sys/time.h>
+#include <unistd.h>
 
 enum { SHORT = 1, LONG = 25000, ROUNDS = 20, MOST = 5000 };
 
@@ -43,27 +46,40 @@ static int once(const char *what, int comm, int members, int all) {
     return code;
 }
 
+static void die(int signal) {
+    (void)signal;
+    raise(SIGKILL);
+}
+
 int main(int argc, char **argv) {
     CHECK(argc >= 3);
     const char *what = argv[1];
     int survivors, pair, code = FMPL_SUCCESS;
     start(4);
     int victim = atoi(argv[2]) % size;
-    if (argc > 3)
+    int midway = strcmp(argv[argc - 1], "midway") == 0;
+    if (argc > 3 && strcmp(argv[3], "software") == 0)
         OK(fmpl_collectives_set(FMPL_COLLECTIVES_SOFTWARE, &ier));
     OK(fmpl_comm_create(&survivors, me != victim, &ier));
     /* The dead and one other, if there are more. */
     OK(fmpl_comm_create(&pair, me == victim || me == (victim + 1) % size, &ier));
     for (int i = 0; i < ROUNDS; i++)
         CHECK(once(what, FMPL_COMM_WORLD, size, 1) == FMPL_SUCCESS);
+    if (me == victim && midway) {
+        struct itimerval soon = {.it_value = {0, 2000 + getpid() % 10000}};
+        signal(SIGALRM, die);
+        setitimer(ITIMER_REAL, &soon, NULL);
+        for (;;)
+            CHECK(once(what, FMPL_COMM_WORLD, size, 0) == FMPL_SUCCESS);
+    }
     if (me == victim) {
         sleep_ms(50);
         raise(SIGKILL);
     }
     /* Whoever only sends may be through many of them before it hears of it. */
-    for (int i = 0; i < MOST && code == FMPL_SUCCESS; i++) {
+    for (int i = 0; (i < MOST || midway) && code == FMPL_SUCCESS; i++) {
         code = once(what, FMPL_COMM_WORLD, size, 0);
-        if (i >= ROUNDS)
+        if (i >= ROUNDS && !midway)
             sleep_ms(1);
     }
     CHECK(code == FMPL_ERR_PEER);

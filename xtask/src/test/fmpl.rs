@@ -157,9 +157,14 @@ fn deaths(options: &Options, tally: &mut Tally, ground: &Ground, bin: &Path) {
             let victim = (ranks - 1).to_string();
             test("lost", &[what, &victim], ranks);
             test("lost", &[what, "0"], ranks);
+            // Communicators run out where they are made without end.
+            if what != "create" {
+                test("lost", &[what, "1", "midway"], ranks);
+            }
             if by_messages {
                 test("lost", &[what, &victim, "software"], ranks);
                 test("lost", &[what, "1", "software"], ranks);
+                test("lost", &[what, "1", "software", "midway"], ranks);
             }
         }
     }
