@@ -58,10 +58,7 @@ enum Begun {
 #[inline]
 fn begin<B: Below>(core: &Core, below: &mut B, comm: i32) -> Result<Begun, i32> {
     let comm = core.comm(comm)?;
-    if comm.busy.get() {
-        return Err(code::ERR_REENTERED);
-    }
-    if comm.size > FLAT || core.software || comm.broken.get() || !face::has_faces(comm, below) {
+    if !comm.is_open() || comm.size > FLAT || core.software || !face::has_faces(comm, below) {
         return Ok(Begun::Otherwise(comm.clone()));
     }
     let number = arrive(comm, below);
@@ -217,7 +214,7 @@ fn reached_later<H: Host, P: Fn(usize) -> Option<u32>>(
         if look(below, comm, goal, &mut seen, 0) {
             return Some(Ok(()));
         }
-        if comm.broken.get() {
+        if comm.is_broken() {
             return Some(Err(code::ERR_PEER));
         }
         let missing =

@@ -264,7 +264,7 @@ impl Core {
     /// Marks a communicator if a member is dead.
     fn look_over(&self, comm: &Comm) {
         if self.dead.iter().any(|&peer| comm.has(peer)) {
-            comm.broken.set(true);
+            comm.set_broken();
         }
     }
 

@@ -109,7 +109,7 @@ fn offer<H: Host>(h: &H, reduction: &Reduction<'_>) -> Result<(), i32> {
     for place in places.clone() {
         match freed(h, what, comm, place) {
             // What lies here may still be taken, and the root of this knows of the death as well.
-            Err(code) if comm.broken.get() => return Err(code),
+            Err(code) if comm.is_broken() => return Err(code),
             other => free = free.and(other),
         }
     }

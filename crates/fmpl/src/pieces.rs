@@ -290,7 +290,7 @@ pub(crate) fn freed<H: Host>(h: &H, what: Waiting, comm: &Comm, place: usize) ->
     wait_on(h, what, |core, below| match is_free(below) {
         true => Some(Ok(())),
         false => {
-            let vain = comm.broken.get() || core.has_failed(before.to);
+            let vain = comm.is_broken() || core.has_failed(before.to);
             vain.then_some(Err(code::ERR_PEER))
         }
     })

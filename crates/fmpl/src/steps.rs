@@ -5,7 +5,7 @@ use std::rc::Rc;
 use boundary::UserBuf;
 use fmpl_table::code;
 use layout::Data;
-use mtmi::slot::{Delivery, Landed, SlotError, Slots};
+use mtmi::slot::{Delivery, Landed, Slot, SlotError, Slots};
 
 use crate::area::refused;
 use crate::comm::Comm;
@@ -24,13 +24,13 @@ impl Entered {
 
     /// The same, on one that has been found.
     pub fn of(comm: Rc<Comm>) -> Result<Entered, i32> {
-        if comm.busy.get() {
+        if comm.is_busy() {
             return Err(code::ERR_REENTERED);
         }
-        if comm.broken.get() {
+        if comm.is_broken() {
             return Err(code::ERR_PEER);
         }
-        comm.busy.set(true);
+        comm.set_busy(true);
         Ok(Entered(comm))
     }
 
@@ -39,7 +39,7 @@ impl Entered {
     pub fn run<R>(self, f: impl FnOnce(&Rc<Comm>) -> Result<R, i32>) -> Result<R, i32> {
         let end = f(&self.0);
         if matches!(end, Err(code::ERR_PEER)) {
-            self.0.broken.set(true);
+            self.0.set_broken();
         }
         end
     }
@@ -47,7 +47,7 @@ impl Entered {
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        self.0.busy.set(false);
+        self.0.set_busy(false);
     }
 }
 
@@ -88,15 +88,15 @@ pub(crate) fn deliver<H: Host>(
         let slot = core.lane(comm, to, lane);
         let how = match moving {
             true => below.delivered(slot),
-            false if comm.broken.get() || core.has_failed(to) => return Some(Err(code::ERR_PEER)),
-            false => {
-                below.offered(slot)?;
-                match below.deliver(slot, data, 0) {
-                    Ok(how) => how,
-                    Err(SlotError::NotOffered) => return None,
-                    Err(error) => return Some(Err(refused(error))),
-                }
+            false if below.offered(slot).is_none() => {
+                let vain = comm.is_broken() || core.has_failed(to);
+                return vain.then_some(Err(code::ERR_PEER));
             }
+            false => match below.deliver(slot, data, 0) {
+                Ok(how) => how,
+                Err(SlotError::NotOffered) => return None,
+                Err(error) => return Some(Err(refused(error))),
+            },
         };
         match how {
             Delivery::Pending => {
@@ -123,9 +123,9 @@ pub(crate) fn landed<H: Host>(
         let slot = core.lane(comm, from, lane);
         match below.landed(slot) {
             Landed::NotYet => {
-                if comm.broken.get() && !std::mem::replace(&mut asked, true) {
-                    // Refused only where `landed` says why.
-                    let _ = below.withdraw(slot);
+                if comm.is_broken() && !asked {
+                    asked = true;
+                    ask_back(below, slot);
                 }
                 None
             }
@@ -135,6 +135,14 @@ pub(crate) fn landed<H: Host>(
             Landed::Idle => Some(Err(code::ERR_NOTHING)),
         }
     })
+}
+
+/// Asks for the memory of a posted receive.
+#[cold]
+#[inline(never)]
+fn ask_back(below: &mut impl Slots, slot: Slot) {
+    // Refused only where `landed` says why.
+    let _ = below.withdraw(slot);
 }
 
 /// A stretch of a buffer.
