@@ -5,7 +5,10 @@
  *
  * A system context is a handle from Cblacs_get(-1, 0, &handle), or from Csys2blacs_handle, which with its counterpart
  * is declared when mpi.h was included before.  Letters: scope R, C, A; top blank, I, D, S, H, F, M, T, 1 to 9; uplo U, L; diag
- * U, N.  A is column-major with leading dimension lda.
+ * U, N.  A is column-major with leading dimension lda; where that is less than m, and there is more than one column, BLACS warns and
+ * takes m.
+ *
+ * A process may be in 64 grids at a time.  The 65th is an error that says so and ends the job; Cblacs_gridexit frees one.
  */
 #ifndef BLACS_H
 #define BLACS_H

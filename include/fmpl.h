@@ -15,7 +15,7 @@
  * may call at the same time if MPI_THREAD_MULTIPLE was granted.
  *
  * Fortran: the same names and arguments, with `call` and `ier` last; include 'fmplf.h'. Sizes are default integers;
- * fmpl_send8, fmpl_recv8 and so on take INTEGER*8. */
+ * fmpl_send8, fmpl_recv8 and so on take INTEGER*8. FMPL_BOTTOM is NULL as the memory of fmpl_init and fmpl_sendbuf_set. */
 #ifndef FMPL_H
 #define FMPL_H
 
@@ -42,7 +42,7 @@ extern "C" {
 #define FMPL_ERR_STASH 13          /* the stash can't be changed while sends lie in it */
 #define FMPL_ERR_FUNCTION 14       /* the reduction function is NULL or was not named to fmpl_func_set */
 #define FMPL_ERR_COUNT 15          /* the processes called fmpl_init with different counts */
-#define FMPL_ERR_PEER 16           /* the other process is gone */
+#define FMPL_ERR_PEER 16           /* the other process, or one that a collective needs, is gone */
 #define FMPL_ERR_MEMORY 17         /* no memory (or no communicator) is left */
 #define FMPL_ERR_ARGUMENT 18       /* an argument has a value that means nothing */
 #define FMPL_ERR_REENTERED 19      /* another call is inside a collective of that communicator */
@@ -63,10 +63,11 @@ const char *fmpl_strerror(int code);
 
 /* --- Start and end.
  * fmpl_init: all processes call it with the same count (1 to FMPL_COUNT_MAX), else all get FMPL_ERR_COUNT and FMPL can't
- * be used. ma and fa, the memory of the matching area and of the completion flags, may be NULL: what peers write lies in
+ * be used: after an fmpl_init that failed fmpl_finalize is all that is left, and ends MPI as it always does. ma and fa, the memory of the matching area and of the completion flags, may be NULL: what peers write lies in
  * mapped memory of the library, so memory given here is left alone.
  * fmpl_finalize: all processes call it. It returns when everything spooled anywhere was received; receives that are still
- * posted are taken back. It ends MPI if fmpl_init started it and the program has not called MPI_Init since. */
+ * posted are taken back. It ends MPI if fmpl_init started it and the program has not called MPI_Init since. Where a process
+ * has died (below) nobody waits for all any more, and what was spooled for the dead is lost; that is no error. */
 int fmpl_init(void *ma, void *fa, int count, int *ier);
 int fmpl_finalize(int *ier);
 int fmpl_initialized(int *flag, int *ier); /* between the two? may always be called */
@@ -101,7 +102,8 @@ int fmpl_irecv_test(int src, int mai, int comm, int *flag, int *ier);
 /* --- Messages to whoever receives from anybody: a domain of their own, which fmpl_send and fmpl_recv don't meet.
  * An index is any number from 0 on (FMPL_TAG_ANY in a receive: any). Messages of one process to one other arrive in
  * order. Matching is at the receiver; messages of up to 2 KiB leave at once, longer ones may wait for their receive,
- * and the stash is not used. */
+ * and the stash is not used. A receive ends with FMPL_ERR_PEER when all other processes of the communicator are gone and nothing
+ * is left that they sent (not with MPI_THREAD_MULTIPLE, as another thread may yet send to its own process). */
 int fmpl_send_any(const void *buf, size_t size, int dst, int mai, int comm, int *ier);
 int fmpl_recv_any(void *buf, size_t size, int mai, int comm, int *ier);
 int fmpl_recv_any_from(void *buf, size_t size, int mai, int comm, int *src, size_t *bytes, int *index, int *ier);
@@ -127,7 +129,7 @@ int fmpl_progress(int *moved, int *ier);
  * fmpl_comm_create: all processes of FMPL_COMM_WORLD call it. Those with the same key other than 0 make up a communicator,
  * ordered by their rank in the world; with key 0 a process takes no part and gets FMPL_COMM_NULL. A communicator
  * translates ranks; indices are those of the one matching area, whichever communicator names the two processes.
- * fmpl_comm_free: all members call it. */
+ * fmpl_comm_free: all members call it; where one of them is dead, each for itself. */
 int fmpl_comm_create(int *comm, int key, int *ier);
 int fmpl_comm_free(int *comm, int *ier);
 int fmpl_comm_rank(int comm, int *rank, int *ier);
@@ -138,7 +140,12 @@ int fmpl_comm_size(int comm, int *size, int *ier);
  * from v+1, v+2, v+4, ... below its lowest bit, in this order, own = f(own, theirs). So the order depends on the
  * root and the number of processes, never on timing. fmpl_allreduce is that to rank 0, and a broadcast: all get the
  * same bits. work is as large as buf, and both are the library's until the call returns; buf holds the result at the root,
- * and elsewhere intermediate results. */
+ * and elsewhere intermediate results.
+ *
+ * When a process dies and the job goes on (mpiexec -disable-auto-cleanup), a collective that is under way on a communicator of
+ * which it was a member ends everywhere, with FMPL_ERR_PEER where it misses anybody, and every later one, fmpl_comm_create for
+ * FMPL_COMM_WORLD, ends with that at once. What a collective that failed leaves in buf and work is undefined. Other communicators, and
+ * messages between those that are left, go on; but of a communicator that was just being made, some may not have heard. */
 typedef void fmpl_function(void *inout, const void *in, const int *count);
 int fmpl_barrier(int comm, int *ier);
 int fmpl_bcast(void *buf, size_t size, int root, int comm, int *ier);

@@ -63,5 +63,9 @@
       external fmpl_dsum, fmpl_dmax, fmpl_dmin, fmpl_damax, fmpl_damin
       external fmpl_csum, fmpl_cmax, fmpl_cmin, fmpl_camax, fmpl_camin
       external fmpl_zsum, fmpl_zmax, fmpl_zmin, fmpl_zamax, fmpl_zamin
+! For no memory, where fmpl.h has NULL: in fmpl_init, and in fmpl_sendbuf_set with a size or FMPL_GROWS.
+      integer FMPL_BOTTOM
+      common /FMPL_PRIVATE/ FMPL_BOTTOM
+      save /FMPL_PRIVATE/
       double precision fmpl_wtime
       external fmpl_wtime

@@ -21,7 +21,7 @@ program test
   character(len=60) :: text
   type(c_ptr) :: memory
 
-  call fmpl_init(0, 0, 4, ier)
+  call fmpl_init(FMPL_BOTTOM, FMPL_BOTTOM, 4, ier)
   call good(1)
   call fmpl_comm_rank(FMPL_COMM_WORLD, me, ier)
   call fmpl_comm_size(FMPL_COMM_WORLD, np, ier)
@@ -48,6 +48,27 @@ program test
   call good(8)
   call fmpl_sendbuf_check(nsend, nspool, ier)
   if (nspool /= 0) call bad(9)
+
+  ! A stash that grows, and memory of the library's own: both are without an address. What is no size is refused.
+  call fmpl_sendbuf_set(FMPL_BOTTOM, FMPL_GROWS, 0, ier)
+  call good(30)
+  call fmpl_send(x, 800, next, 3, FMPL_COMM_WORLD, ier)
+  call good(31)
+  call fmpl_recv(y, 800, last, 3, FMPL_COMM_WORLD, ier)
+  call good(32)
+  call drain()
+  call fmpl_sendbuf_set8(FMPL_BOTTOM, 4096_8, 0, ier)
+  call good(33)
+  call fmpl_send(x, 800, next, 3, FMPL_COMM_WORLD, ier)
+  call good(34)
+  call fmpl_recv(y, 800, last, 3, FMPL_COMM_WORLD, ier)
+  call good(35)
+  if (any(y /= last)) call bad(36)
+  call drain()
+  call fmpl_sendbuf_set(x, FMPL_GROWS, 0, ier)
+  if (ier /= FMPL_ERR_SIZE) call bad(37)
+  call fmpl_sendbuf_set(x, 0, FMPL_INFINITE, ier)
+  call good(38)
 
   call fmpl_send_any(me, 4, 0, 3, FMPL_COMM_WORLD, ier)
   call good(10)
@@ -91,6 +112,14 @@ program test
   if (me == 0) print '(a)', 'ok fortran'
 
 contains
+  ! Until nothing is spooled any more.
+  subroutine drain()
+    nspool = 1
+    do while (nspool > 0)
+      call fmpl_sendbuf_check(nsend, nspool, ier)
+      call good(39)
+    end do
+  end subroutine
   subroutine good(where)
     integer :: where
     if (ier /= FMPL_SUCCESS) call bad(where)

@@ -157,6 +157,7 @@ static void refused(void) {
         {b, 8, size, 0, 0, FMPL_ERR_RANK},         {b, 8, -1, 0, 0, FMPL_ERR_RANK},
         {b, 8, other, COUNT, 0, FMPL_ERR_INDEX},   {b, 8, other, -7, 0, FMPL_ERR_INDEX},
         {b, 8, other, 0, 99, FMPL_ERR_COMM},       {b, 8, other, 0, FMPL_COMM_NULL, FMPL_ERR_COMM},
+        {b, 8, other, 0, 1, FMPL_ERR_COMM},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         GIVES(wrong[i].code,

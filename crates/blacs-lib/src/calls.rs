@@ -37,9 +37,45 @@ impl Matrix {
     }
 
     #[inline]
-    fn shape(&self) -> Result<Shape, Error> {
+    fn shape(&self, call: &Call<'_>) -> Result<Shape, Error> {
+        self.check(call);
         let shape = Shape::new(self.part, self.m, self.n, self.lda, self.element.size());
         shape.ok_or(Error::Size(self.m, self.n))
+    }
+
+    /// Warns of a leading dimension that is too small, as the BLACS of netlib does when it is built to check arguments.
+    #[inline]
+    fn check(&self, call: &Call<'_>) {
+        if Shape::is_cramped(self.m, self.n, self.lda) {
+            let (m, lda) = (self.m, self.lda);
+            call.warn(&format_args!(
+                "Illegal LDA, LDA={lda}, M={m}; LDA assumed to be {m}"
+            ));
+        }
+    }
+}
+
+/// Who called, for warnings.
+struct Call<'a> {
+    routine: &'a str,
+    context: c_int,
+    state: &'a State,
+}
+
+impl<'a> Call<'a> {
+    #[inline]
+    fn of(routine: &'a str, context: c_int, state: &'a State) -> Call<'a> {
+        Call {
+            routine,
+            context,
+            state,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn warn(&self, what: &dyn std::fmt::Display) {
+        say::warn(self.routine, self.state.origin(self.context), what);
     }
 }
 
@@ -63,7 +99,8 @@ pub(crate) fn send(context: c_int, matrix: &Matrix, to: (c_int, c_int)) {
 #[inline(never)]
 fn send_any(context: c_int, matrix: &Matrix, to: (c_int, c_int)) {
     state::with(SEND, context, |state| {
-        state.blacs.send(context, &matrix.shape()?, matrix.a, to)
+        let shape = matrix.shape(&Call::of(SEND, context, state))?;
+        state.blacs.send(context, &shape, matrix.a, to)
     });
 }
 
@@ -84,15 +121,16 @@ pub(crate) fn receive(context: c_int, matrix: &Matrix, from: (c_int, c_int)) {
 #[inline(never)]
 fn receive_any(context: c_int, matrix: &Matrix, from: (c_int, c_int)) {
     state::with(RECEIVE, context, |state| {
-        let shape = matrix.shape()?;
+        let shape = matrix.shape(&Call::of(RECEIVE, context, state))?;
         state.blacs.receive(context, &shape, matrix.a, from)
     });
 }
 
 pub(crate) fn broadcast(context: c_int, scope: u8, topology: u8, matrix: &Matrix) {
-    state::with("BLACS broadcast", context, |state| {
+    let routine = "BLACS broadcast";
+    state::with(routine, context, |state| {
         let scope = Scope::of(scope)?;
-        let shape = matrix.shape()?;
+        let shape = matrix.shape(&Call::of(routine, context, state))?;
         state
             .blacs
             .broadcast(context, scope, topology, &shape, matrix.a)
@@ -106,9 +144,10 @@ pub(crate) fn receive_broadcast(
     matrix: &Matrix,
     from: (c_int, c_int),
 ) {
-    state::with("BLACS broadcast receive", context, |state| {
+    let routine = "BLACS broadcast receive";
+    state::with(routine, context, |state| {
         let scope = Scope::of(scope)?;
-        let shape = matrix.shape()?;
+        let shape = matrix.shape(&Call::of(routine, context, state))?;
         state
             .blacs
             .receive_broadcast(context, scope, topology, &shape, matrix.a, from)
@@ -130,8 +169,17 @@ pub(crate) fn combine(
     found: Option<Found>,
     destination: (c_int, c_int),
 ) {
-    state::with("BLACS combine", context, |state| {
+    let routine = "BLACS combine";
+    state::with(routine, context, |state| {
+        let call = Call::of(routine, context, state);
+        matrix.check(&call);
         let found = found.filter(|found| found.leading != -1);
+        if let Some(found) = &found
+            && Shape::is_cramped(matrix.m, matrix.n, found.leading)
+        {
+            let (m, ldia) = (matrix.m, found.leading);
+            call.warn(&format_args!("LDIA too small (LDIA={ldia}, but M={m})"));
+        }
         let what = Combine {
             scope: Scope::of(scope)?,
             topology,

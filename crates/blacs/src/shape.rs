@@ -71,13 +71,18 @@ impl Shape {
     }
 
     /// Bytes of a matrix that is one piece of a message from the matrix's address on; `None` says that it takes a closer look. For
-    /// arguments as [`Shape::new`] has them.
+    /// arguments as [`Shape::new`] has them; what [is cramped](Shape::is_cramped) takes one.
     #[inline]
     pub fn piece(part: Part, m: i32, n: i32, lda: i32, element: usize) -> Option<usize> {
         let column = usize::try_from(m).ok()?.checked_mul(element)?;
-        let run = n == 1 || (lda <= m && n >= 0);
+        let run = n == 1 || (lda == m && n >= 0);
         let bytes = column.checked_mul(usize::try_from(n).ok()?)?;
         (part == Part::General && run && bytes < CUT).then_some(bytes)
+    }
+
+    /// Whether a leading dimension that matters is too small.
+    pub fn is_cramped(m: i32, n: i32, lda: i32) -> bool {
+        m > 0 && n > 1 && lda < m
     }
 
     /// Bytes of all its elements.
@@ -283,7 +288,7 @@ mod tests {
             if let Some(bytes) = Shape::piece(part, m, n, lda, element) {
                 prop_assert!(bytes < CUT);
                 prop_assert_eq!((shape.contiguous(), shape.bytes()), (Some(0), bytes));
-            } else if part == Part::General && m >= 0 && n >= 0 {
+            } else if part == Part::General && m >= 0 && n >= 0 && !Shape::is_cramped(m, n, lda) {
                 prop_assert!(shape.bytes() >= CUT || shape.bytes() == 0 || shape.contiguous().is_none());
             }
         }

@@ -170,9 +170,9 @@ impl Engine {
     }
 
     /// Tells those beside ordinary messages that a process is gone.
-    pub(crate) fn peer_failed_beside(&self, peer: Endpoint) {
+    pub(crate) fn peer_failed_beside(&self, peer: Endpoint, left: bool) {
         if let Some(extension) = self.extension.get() {
-            extension.peer_failed(peer);
+            extension.peer_failed(peer, left);
         }
         if self.has_streams() {
             self.transport(|m| self.bound.borrow_mut().peer_failed(m, peer));

@@ -38,8 +38,8 @@ pub trait Extension {
     /// Whether nothing of it is still in this process's hands.
     fn flushed(&self) -> bool;
 
-    /// A process is gone.
-    fn peer_failed(&self, peer: Endpoint);
+    /// A process is gone: dead, or (`left`) it has left in order.
+    fn peer_failed(&self, peer: Endpoint, left: bool);
 
     /// MPI ends: the transport goes away.
     fn ended(&self);
@@ -96,6 +96,14 @@ impl Engine {
     #[inline]
     pub fn is_running(&self) -> bool {
         self.phase.get() == Phase::Running && !self.fork_mark.forked()
+    }
+
+    /// The processes that are known to be gone, for an extension that comes later, and whether each has left in order.
+    pub fn gone(&self) -> Vec<(Endpoint, bool)> {
+        let left = self.failures.left.borrow();
+        let gone = self.failures.gone.borrow();
+        let with = |&peer: &u32| (Endpoint(peer), left.contains(&peer));
+        gone.iter().map(with).collect()
     }
 
     /// Uses the transport, while MPI runs.

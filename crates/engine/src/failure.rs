@@ -31,9 +31,9 @@ pub struct Failures {
     pub(crate) told: Cell<bool>,
     /// Deaths that the launcher has told of and we have looked at.
     seen: Cell<u32>,
-    gone: RefCell<BTreeSet<u32>>,
+    pub(crate) gone: RefCell<BTreeSet<u32>>,
     /// Those among them that had finalised MPI: what they owed others has been sent.
-    left: RefCell<BTreeSet<u32>>,
+    pub(crate) left: RefCell<BTreeSet<u32>>,
     /// Whether this rank knows that another is dead or out of reach, or has failed at one that has left.
     pub(crate) bereft: Cell<bool>,
 }
@@ -76,7 +76,8 @@ impl Engine {
         let news = self.failures.gone.borrow_mut().insert(endpoint);
         if news {
             self.transport(|m| m.peer_failed(Endpoint(endpoint)));
-            self.peer_failed_beside(Endpoint(endpoint));
+            let left = self.failures.left.borrow().contains(&endpoint);
+            self.peer_failed_beside(Endpoint(endpoint), left);
         }
         news
     }

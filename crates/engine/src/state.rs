@@ -219,7 +219,7 @@ impl Engine {
     }
 
     /// Whether several threads may be inside MPI.
-    pub(crate) fn is_threaded(&self) -> bool {
+    pub fn is_threaded(&self) -> bool {
         self.thread_level.get() == consts::THREAD_MULTIPLE
     }
 

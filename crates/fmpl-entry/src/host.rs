@@ -74,6 +74,10 @@ impl Host for Entered {
             .core(|core| self.guard.fabric(|below| f(core, below)))
     }
 
+    fn is_threaded(&self) -> bool {
+        self.guard.is_threaded()
+    }
+
     #[inline]
     fn wait<R>(
         &self,

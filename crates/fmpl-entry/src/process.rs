@@ -13,7 +13,9 @@ pub enum Stage {
     Before,
     /// Between it and `fmpl_finalize`.
     Open,
-    /// After that, or after an `fmpl_init` that failed.
+    /// After an `fmpl_init` that failed: nothing is left but to finalize.
+    Refused,
+    /// After `fmpl_finalize`.
     Over,
 }
 
@@ -50,7 +52,10 @@ impl Process {
         if self.core.borrow().is_some() {
             return;
         }
-        let core = engine.fabric(|below| Core::new(below));
+        let mut core = engine.fabric(|below| Core::new(below));
+        for (peer, left) in engine.gone() {
+            core.peer_failed(peer.0, left);
+        }
         self.core.replace(Some(core));
         engine.set_extension(self);
     }
@@ -95,9 +100,9 @@ impl Extension for Process {
         !self.core.borrow().as_ref().is_some_and(Core::has_to_send)
     }
 
-    fn peer_failed(&self, peer: Endpoint) {
+    fn peer_failed(&self, peer: Endpoint, left: bool) {
         if let Some(core) = &mut *self.core.borrow_mut() {
-            core.peer_failed(peer.0);
+            core.peer_failed(peer.0, left);
         }
     }
 

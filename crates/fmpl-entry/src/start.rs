@@ -61,8 +61,8 @@ pub unsafe extern "C" fn init<A: Abi>(_ma: *mut c_void, _fa: *mut c_void, count:
     let stage = &entered.process().stage;
     match stage.get() {
         Stage::Open => return code::ERR_INITIALISED,
-        Stage::Over => return code::ERR_FINALIZED,
-        Stage::Before => stage.set(Stage::Over),
+        Stage::Refused | Stage::Over => return code::ERR_FINALIZED,
+        Stage::Before => stage.set(Stage::Refused),
     }
     let count = count as u32;
     if let Err(code) = entered.with(|core, below| core.open(below, PROGRAM, count)) {
@@ -83,11 +83,14 @@ pub unsafe extern "C" fn finalize<A: Abi>() -> i32 {
     };
     let stage = &entered.process().stage;
     match stage.get() {
-        Stage::Open => {}
+        Stage::Open | Stage::Refused => {}
         Stage::Before => return code::ERR_NOT_INITIALISED,
         Stage::Over => return code::ERR_FINALIZED,
     }
-    let closed = finish::close(&entered, "fmpl_finalize", PROGRAM);
+    let closed = match stage.get() {
+        Stage::Open => finish::close(&entered, "fmpl_finalize", PROGRAM),
+        _ => code::SUCCESS,
+    };
     stage.set(Stage::Over);
     match leave(&entered) {
         code::SUCCESS => closed,

@@ -1,5 +1,9 @@
 //! The Fortran names: everything by address, sizes as default `INTEGER`; those that end in `8_` take sizes as
 //! `INTEGER*8`.
+//!
+//! `FMPL_BOTTOM` of `fmplf.h` is known by its address: a common block is a symbol that every file which includes `fmplf.h`
+//! defines, and this library too, and the dynamic linker takes the executable's for all of them. So it is defined by an assembler line
+//! and declared as somebody else's, which is asked for at run time.
 
 use std::ffi::{c_char, c_void};
 
@@ -21,6 +25,48 @@ impl Size for i32 {
 impl Size for i64 {
     fn size(self) -> usize {
         self as usize
+    }
+}
+
+::core::arch::global_asm!(".comm fmpl_private_, 4, 32");
+
+unsafe extern "C" {
+    /// The common block of `FMPL_BOTTOM`.
+    static fmpl_private_: i32;
+}
+
+/// An argument that is passed on as an address.
+trait Pass {
+    type As;
+    fn pass(self) -> Self::As;
+}
+
+/// Passed on as it is.
+macro_rules! passed {
+    ($($ty:ty),*) => { $(
+        impl Pass for $ty {
+            type As = $ty;
+            #[inline(always)]
+            fn pass(self) -> $ty {
+                self
+            }
+        }
+    )* };
+}
+
+passed!(*const c_void, *mut c_void, Option<UserFunction>);
+
+/// Memory, or `FMPL_BOTTOM` for none.
+#[repr(transparent)]
+pub struct Memory(*mut c_void);
+
+impl Pass for Memory {
+    type As = *mut c_void;
+    fn pass(self) -> *mut c_void {
+        match self.0.addr() == (&raw const fmpl_private_).addr() {
+            true => std::ptr::null_mut(),
+            false => self.0,
+        }
     }
 }
 
@@ -51,7 +97,7 @@ macro_rules! names {
             // SAFETY: the caller's contract is that of the C name.
             unsafe {
                 c::$to(
-                    $($($pre,)*)? $($(get($size).size(),)*)? $(get($arg),)* $($($out,)*)? ier,
+                    $($($pre.pass(),)*)? $($(get($size).size(),)*)? $(get($arg),)* $($($out,)*)? ier,
                 );
             }
         }
@@ -59,7 +105,7 @@ macro_rules! names {
 }
 
 names! {
-    fmpl_init_ fmpl_init((ma: *mut c_void, fa: *mut c_void) count);
+    fmpl_init_ fmpl_init((ma: Memory, fa: Memory) count);
     fmpl_finalize_ fmpl_finalize();
     fmpl_initialized_ fmpl_initialized(; flag: *mut i32);
     fmpl_isend_wait_ fmpl_isend_wait(dst, mai, comm);
@@ -80,7 +126,7 @@ names! {
     fmpl_irecv_ fmpl_irecv((buf: *mut c_void) [size: i32] src, mai, comm);
     fmpl_send_any_ fmpl_send_any((buf: *const c_void) [size: i32] dst, mai, comm);
     fmpl_recv_any_ fmpl_recv_any((buf: *mut c_void) [size: i32] mai, comm);
-    fmpl_sendbuf_set_ fmpl_sendbuf_set((buf: *mut c_void) [size: i32] ipara);
+    fmpl_sendbuf_set_ fmpl_sendbuf_set((buf: Memory) [size: i32] ipara);
     fmpl_bcast_ fmpl_bcast((buf: *mut c_void) [size: i32] root, comm);
     fmpl_func_set_ fmpl_func_set((function: Option<UserFunction>) [size: i32]);
     fmpl_alloc_ fmpl_alloc([size: i32]; memory: *mut *mut c_void);
@@ -90,7 +136,7 @@ names! {
     fmpl_irecv8_ fmpl_irecv((buf: *mut c_void) [size: i64] src, mai, comm);
     fmpl_send_any8_ fmpl_send_any((buf: *const c_void) [size: i64] dst, mai, comm);
     fmpl_recv_any8_ fmpl_recv_any((buf: *mut c_void) [size: i64] mai, comm);
-    fmpl_sendbuf_set8_ fmpl_sendbuf_set((buf: *mut c_void) [size: i64] ipara);
+    fmpl_sendbuf_set8_ fmpl_sendbuf_set((buf: Memory) [size: i64] ipara);
     fmpl_bcast8_ fmpl_bcast((buf: *mut c_void) [size: i64] root, comm);
     fmpl_func_set8_ fmpl_func_set((function: Option<UserFunction>) [size: i64]);
     fmpl_alloc8_ fmpl_alloc([size: i64]; memory: *mut *mut c_void);

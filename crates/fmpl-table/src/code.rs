@@ -34,7 +34,7 @@ pub const ERR_STASH: i32 = 13;
 pub const ERR_FUNCTION: i32 = 14;
 /// The processes do not agree on the count of the matching area.
 pub const ERR_COUNT: i32 = 15;
-/// The other process is gone.
+/// The other process, or one that a collective needs, is gone.
 pub const ERR_PEER: i32 = 16;
 /// No memory, or none of its kind, is left.
 pub const ERR_MEMORY: i32 = 17;
@@ -62,7 +62,7 @@ pub fn text(code: i32) -> &'static std::ffi::CStr {
         ERR_STASH => c"the stash can't be changed while sends lie in it; call fmpl_sendbuf_check",
         ERR_FUNCTION => c"the reduction function is unknown; name it to fmpl_func_set first",
         ERR_COUNT => c"the processes called fmpl_init with different counts",
-        ERR_PEER => c"the other process is gone",
+        ERR_PEER => c"the other process, or one that is needed, is gone",
         ERR_MEMORY => c"no memory is left",
         ERR_ARGUMENT => c"an argument has a value that means nothing",
         ERR_REENTERED => c"another call is inside the same collective operation",

@@ -32,6 +32,11 @@
 //! MPI that makes progress sends what is spooled; finalizing waits until all of it has been received. Each
 //! matching area has its own stash: the program's has size 0 until `sendbuf_set`, the libraries' grows
 //! and has `ipara` 0 until `library_stash`.
+//!
+//! # Deaths
+//! Where the job goes on when a process dies, all collectives of a communicator that it was a member of end with `ERR_PEER`, those that
+//! are under way wherever they miss anybody. A communicator whose list has no dead process can be made of any parent. Freeing a
+//! communicator that lost a member, and `finalize`, succeed without waiting for others.
 
 use std::ffi::{c_char, c_void};
 use std::sync::atomic::AtomicBool;
@@ -107,7 +112,7 @@ pub struct FmplTable {
     /// what peers write lies in mapped memory of our own, so memory given here is accepted and left alone.
     pub init: unsafe extern "C" fn(ma: *mut c_void, fa: *mut c_void, count: i64) -> i32,
     /// `fmpl_finalize`: waits until everything spooled was received, closes the program's area, and ends MPI if FMPL
-    /// started it and neither `MPI_Init` nor `attach` has been called since. Collective.
+    /// started it and neither `MPI_Init` nor `attach` has been called since. Collective. After an `init` that failed it only ends MPI.
     pub finalize: unsafe extern "C" fn() -> i32,
     /// For libraries: starts MPI if nobody has and opens [`COMM_LIBRARY`](crate::consts::COMM_LIBRARY). Not
     /// collective where MPI runs already. May be called again; each call needs its `detach`.
@@ -191,7 +196,7 @@ pub struct FmplTable {
     pub send_any:
         unsafe extern "C" fn(*const c_void, size: i64, dst: i32, mai: i32, comm: i32) -> i32,
     /// `fmpl_recv_any`: the first message with that index (`TAG_ANY`: any) of any process. Here an index is any
-    /// number from 0 on; it need not lie inside the matching area.
+    /// number from 0 on; it need not lie inside the matching area. `ERR_PEER` when all others are gone and nothing is left to receive.
     pub recv_any: unsafe extern "C" fn(*mut c_void, size: i64, mai: i32, comm: i32) -> i32,
     /// As `recv_any`, and tells the source, the size and the index; each address may be NULL.
     pub recv_any_from: unsafe extern "C" fn(

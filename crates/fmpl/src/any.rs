@@ -25,18 +25,32 @@ pub struct Received {
     pub index: i32,
 }
 
-/// Waits for a message's end.
-pub(crate) fn finish<H: Host>(h: &H, what: Waiting, cookie: Cookie, begun: Submit) -> Completion {
-    match begun {
-        Submit::Complete(end) => {
-            h.with(|core, _| {
-                core.completed(&end);
-                core.end_of_message(cookie)
-            });
-            end
-        }
-        Submit::Pending => h.wait_for(what, |core, _| core.end_of_message(cookie)),
+/// Waits for a message's end. As soon as the wait is `vain`, the message is cancelled: then that is its end, or one that it has come to
+/// nevertheless.
+fn finish<H: Host>(
+    h: &H,
+    what: Waiting,
+    (cookie, begun): (Cookie, Submit),
+    vain: impl Fn(&Core) -> bool,
+    cancel: impl Fn(&mut H::Below, Cookie) -> bool,
+) -> Completion {
+    if let Submit::Complete(end) = begun {
+        h.with(|core, _| {
+            core.completed(&end);
+            core.end_of_message(cookie)
+        });
+        return end;
     }
+    let mut cancelled = false;
+    h.wait_for(what, |core, below| {
+        let end = core.end_of_message(cookie);
+        if end.is_none() && !cancelled && vain(core) {
+            cancelled = true;
+            // It says whether that is the end already or is still to be settled with the other side: either way the end is told.
+            cancel(below, cookie);
+        }
+        end
+    })
 }
 
 /// `fmpl_send_any`.
@@ -64,13 +78,16 @@ pub fn send_any<H: Host>(h: &H, args: &Args) -> i32 {
         index: args.mai,
         bytes: args.size as u64,
     };
-    match finish(h, what, cookie, begun).outcome {
+    // Its receiver's end is its own.
+    let end = finish(h, what, (cookie, begun), |_| false, Transport::cancel_send);
+    match end.outcome {
         Outcome::Done => code::SUCCESS,
         _ => code::ERR_PEER,
     }
 }
 
-/// `fmpl_recv_any`, and what it received.
+/// `fmpl_recv_any`, and what it received. `ERR_PEER`: all other members are gone, and nothing is left that they sent. (With several threads
+/// another may still send to this process.)
 pub fn recv_any<H: Host>(
     h: &H,
     buf: UserBuf,
@@ -104,7 +121,8 @@ pub fn recv_any<H: Host>(
         index: mai,
         bytes: size as u64,
     };
-    let end = finish(h, what, cookie, begun);
+    let forsaken = |core: &Core| core.is_forsaken(&comm) && !h.is_threaded();
+    let end = finish(h, what, (cookie, begun), forsaken, Transport::cancel_recv);
     let (code, bytes) = match end.outcome {
         Outcome::Done => (code::SUCCESS, end.bytes),
         Outcome::Truncated { sent } => (code::ERR_TRUNCATE, sent),
@@ -129,55 +147,57 @@ fn rank_of(comm: &Comm, endpoint: Endpoint) -> i32 {
     }
 }
 
-/// One message of fixed length to a process, for making communicators; gives a code's error.
-pub(crate) fn tell<H: Host>(
-    h: &H,
-    call: &'static str,
-    comm: &Comm,
-    to: u32,
-    tag: i32,
-    bytes: &mut [u8],
-) -> Result<(), i32> {
-    let data = layout::Data::bytes(UserBuf::of_array(bytes), bytes.len() as u64);
-    let (cookie, begun) = h.with(|core, below| {
-        let cookie = core.begin_message();
-        let context = Core::context(comm, true);
-        let mode = SendMode::Standard;
-        (
-            cookie,
-            below.isend(Endpoint(to), context, tag, mode, data, cookie),
-        )
-    });
-    let what = crate::steps::waiting(call, to, bytes.len() as u64);
-    match finish(h, what, cookie, begun).outcome {
-        Outcome::Done => Ok(()),
-        _ => Err(code::ERR_PEER),
-    }
+/// The messages of fixed length by which some processes make a communicator. When one of them dies they end, as those may have given
+/// up who should send or receive them.
+#[derive(Clone, Copy)]
+pub(crate) struct Talk<'a> {
+    /// The call.
+    pub call: &'static str,
+    /// In whose context they go,
+    pub parent: &'a Comm,
+    /// and with which tag.
+    pub tag: i32,
+    /// All that take part; the first decides.
+    pub members: &'a [u32],
 }
 
-/// One message of exactly this length from a process, for making communicators.
-pub(crate) fn hear<H: Host>(
-    h: &H,
-    call: &'static str,
-    comm: &Comm,
-    from: u32,
-    tag: i32,
-    bytes: &mut [u8],
-) -> Result<(), i32> {
-    let len = bytes.len() as u64;
-    let data = layout::Data::bytes(UserBuf::of_array(bytes), len);
-    let (cookie, begun) = h.with(|core, below| {
-        let cookie = core.begin_message();
-        let context = Core::context(comm, true);
-        let from = Source::From(Endpoint(from));
-        let begun = below.irecv(from, context, TagSel::Exact(tag), data, cookie);
-        (cookie, begun)
-    });
-    let what = crate::steps::waiting(call, from, len);
-    let end = finish(h, what, cookie, begun);
-    match end.outcome {
-        Outcome::Done if end.bytes == len => Ok(()),
-        Outcome::Done | Outcome::Truncated { .. } => Err(code::ERR_SIZE),
-        Outcome::Cancelled | Outcome::PeerFailed => Err(code::ERR_PEER),
+impl Talk<'_> {
+    /// One message to a process; gives a code's error.
+    pub fn tell<H: Host>(&self, h: &H, to: u32, bytes: &mut [u8]) -> Result<(), i32> {
+        let data = layout::Data::bytes(UserBuf::of_array(bytes), bytes.len() as u64);
+        let begun = h.with(|core, below| {
+            let cookie = core.begin_message();
+            let context = Core::context(self.parent, true);
+            let mode = SendMode::Standard;
+            let begun = below.isend(Endpoint(to), context, self.tag, mode, data, cookie);
+            (cookie, begun)
+        });
+        let what = crate::steps::waiting(self.call, to, bytes.len() as u64);
+        let vain = |core: &Core| core.has_dead(self.members);
+        match finish(h, what, begun, vain, Transport::cancel_send).outcome {
+            Outcome::Done => Ok(()),
+            _ => Err(code::ERR_PEER),
+        }
+    }
+
+    /// One message of exactly this length from a process.
+    pub fn hear<H: Host>(&self, h: &H, from: u32, bytes: &mut [u8]) -> Result<(), i32> {
+        let len = bytes.len() as u64;
+        let data = layout::Data::bytes(UserBuf::of_array(bytes), len);
+        let begun = h.with(|core, below| {
+            let cookie = core.begin_message();
+            let context = Core::context(self.parent, true);
+            let from = Source::From(Endpoint(from));
+            let begun = below.irecv(from, context, TagSel::Exact(self.tag), data, cookie);
+            (cookie, begun)
+        });
+        let what = crate::steps::waiting(self.call, from, len);
+        let vain = |core: &Core| core.has_dead(self.members);
+        let end = finish(h, what, begun, vain, Transport::cancel_recv);
+        match end.outcome {
+            Outcome::Done if end.bytes == len => Ok(()),
+            Outcome::Done | Outcome::Truncated { .. } => Err(code::ERR_SIZE),
+            Outcome::Cancelled | Outcome::PeerFailed => Err(code::ERR_PEER),
+        }
     }
 }

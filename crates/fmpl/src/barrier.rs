@@ -58,10 +58,7 @@ enum Begun {
 #[inline]
 fn begin<B: Below>(core: &Core, below: &mut B, comm: i32) -> Result<Begun, i32> {
     let comm = core.comm(comm)?;
-    if comm.busy.get() {
-        return Err(code::ERR_REENTERED);
-    }
-    if comm.size > FLAT || core.software || !face::has_faces(comm, below) {
+    if !comm.is_open() || comm.size > FLAT || core.software || !face::has_faces(comm, below) {
         return Ok(Begun::Otherwise(comm.clone()));
     }
     let number = arrive(comm, below);
@@ -76,9 +73,11 @@ fn go_on<H: Host>(h: &H, begun: Begun) -> i32 {
     let result = match begun {
         Begun::Over => Ok(()),
         Begun::Raised(comm, number) => {
-            Entered::of(comm).and_then(|entered| meet(h, &entered.0, number))
+            Entered::of(comm).and_then(|entered| entered.run(|comm| meet(h, comm, number)))
         }
-        Begun::Otherwise(comm) => Entered::of(comm).and_then(|entered| run(h, &entered.0)),
+        Begun::Otherwise(comm) => {
+            Entered::of(comm).and_then(|entered| entered.run(|comm| run(h, comm)))
+        }
     };
     result.map_or_else(|code| code, |()| code::SUCCESS)
 }
@@ -189,7 +188,7 @@ pub(crate) fn reached<H: Host, P: Fn(usize) -> Option<u32>>(
 }
 
 /// Waits until some of the flags have reached the value. It is in vain if any process from there on is gone that has not raised its
-/// own.
+/// own, or if any member is dead: whoever misses that one may have given up.
 pub(crate) fn reached_some<H: Host, P: Fn(usize) -> Option<u32>>(
     h: &H,
     comm: &Comm,
@@ -214,6 +213,9 @@ fn reached_later<H: Host, P: Fn(usize) -> Option<u32>>(
     wait_on(h, what, |core, below| {
         if look(below, comm, goal, &mut seen, 0) {
             return Some(Ok(()));
+        }
+        if comm.is_broken() {
+            return Some(Err(code::ERR_PEER));
         }
         let missing =
             |peer| core.has_failed(peer) && face::load(below, comm, peer, goal.flag) < goal.value;

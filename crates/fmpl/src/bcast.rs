@@ -37,7 +37,7 @@ fn checked<H: Host>(h: &H, buf: UserBuf, size: i64, root: i32, comm: i32) -> Res
     }
     let entered = Entered::new(h, comm)?;
     entered.0.peer(root).ok_or(code::ERR_RANK)?;
-    run(h, &entered.0, buf, size, root as u32)
+    entered.run(|comm| run(h, comm, buf, size, root as u32))
 }
 
 /// The broadcast itself, in an entered communicator.

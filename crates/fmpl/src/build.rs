@@ -10,7 +10,7 @@ use std::rc::Rc;
 use fmpl_table::{code, consts};
 use mtmi::{Boards, Endpoint};
 
-use crate::any::{hear, tell};
+use crate::any::Talk;
 use crate::barrier;
 use crate::comm::{Comm, ID_WORDS, UsedIds};
 use crate::core::PROGRAM;
@@ -40,38 +40,39 @@ fn read(bytes: &[u8]) -> (i64, UsedIds) {
     (word, used)
 }
 
-/// What the processes `members` told; the first of them calls it, with its own word.
-fn gather<H: Host>(
-    h: &H,
-    call: &'static str,
-    parent: &Comm,
-    members: &[u32],
-    tag: i32,
-    word: i64,
-) -> Result<Vec<(i64, UsedIds)>, i32> {
+/// What the members told; the first of them calls it, with its own word.
+fn gather<H: Host>(h: &H, talk: Talk<'_>, word: i64) -> Result<Vec<(i64, UsedIds)>, i32> {
     let own = h.with(|core, _| core.ids);
     let mut told = vec![(word, own)];
-    for &from in &members[1..] {
+    for &from in &talk.members[1..] {
         let mut bytes = vec![0; QUESTION];
-        hear(h, call, parent, from, tag, &mut bytes)?;
+        talk.hear(h, from, &mut bytes)?;
         told.push(read(&bytes));
     }
     Ok(told)
 }
 
-/// Tells the first of `members` and hears its answer.
-fn ask<H: Host>(
-    h: &H,
-    call: &'static str,
-    parent: &Comm,
-    first: u32,
-    tag: i32,
-    word: i64,
-    answer: &mut [u8],
-) -> Result<(), i32> {
-    let own = h.with(|core, _| core.ids);
-    tell(h, call, parent, first, tag, &mut question(word, &own))?;
-    hear(h, call, parent, first, tag, answer)
+/// Tells the first member and hears its answer.
+fn ask<H: Host>(h: &H, talk: Talk<'_>, word: i64, answer: &mut [u8]) -> Result<(), i32> {
+    let (own, first) = (h.with(|core, _| core.ids), talk.members[0]);
+    talk.tell(h, first, &mut question(word, &own))?;
+    talk.hear(h, first, answer)
+}
+
+/// The first member's answer to all others.
+fn answer<H: Host>(h: &H, talk: Talk<'_>, bytes: &[u8]) -> Result<(), i32> {
+    let mut others = talk.members[1..].iter();
+    others.try_for_each(|&to| talk.tell(h, to, &mut bytes.to_vec()))
+}
+
+/// The talk of all processes.
+fn among_all<'a>(call: &'static str, world: &'a Comm, members: &'a [u32]) -> Talk<'a> {
+    Talk {
+        call,
+        parent: world,
+        tag: ALL,
+        members,
+    }
 }
 
 /// The lowest number that is free at all.
@@ -84,52 +85,49 @@ fn common<'a>(mut all: impl Iterator<Item = &'a UsedIds>) -> i32 {
 
 /// Checks that all processes opened the program's area with the same count; all call it.
 pub fn agree_on_count<H: Host>(h: &H, count: u32) -> i32 {
-    let call = "fmpl_init";
-    let result = h
-        .with(|core, _| core.comm(consts::COMM_WORLD).cloned())
-        .and_then(|world| {
+    let result = Entered::new(h, consts::COMM_WORLD).and_then(|entered| {
+        entered.run(|world| {
             let members = world.members();
+            let talk = among_all("fmpl_init", world, &members);
             let word = i64::from(count);
-            let mut answer = [0; 4];
+            let mut verdict = [0; 4];
             if world.rank != 0 {
-                ask(h, call, &world, members[0], ALL, word, &mut answer)?;
-                return Ok(i32::from_ne_bytes(answer));
+                ask(h, talk, word, &mut verdict)?;
+                return Ok(i32::from_ne_bytes(verdict));
             }
-            let told = gather(h, call, &world, &members, ALL, word)?;
+            let told = gather(h, talk, word)?;
             let same = told.iter().all(|(theirs, _)| *theirs == word);
             let verdict = if same { code::SUCCESS } else { code::ERR_COUNT };
-            for &to in &members[1..] {
-                tell(h, call, &world, to, ALL, &mut verdict.to_ne_bytes())?;
-            }
+            answer(h, talk, &verdict.to_ne_bytes())?;
             Ok(verdict)
-        });
+        })
+    });
     crate::p2p::code_of(result)
 }
 
 /// `fmpl_comm_create`: the communicator's number.
 pub fn create<H: Host>(h: &H, key: i32) -> Result<i32, i32> {
-    let call = "fmpl_comm_create";
-    let world = h.with(|core, _| core.comm(consts::COMM_WORLD).cloned())?;
     let entered = Entered::new(h, consts::COMM_WORLD)?;
+    let world = entered.0.clone();
     let members = world.members();
-    // For each process: its key, and its communicator's number. All get all of it.
-    let mut list = vec![0; members.len() * 8];
-    if world.rank == 0 {
-        let told = gather(h, call, &world, &members, ALL, i64::from(key))?;
+    let list = entered.run(|world| {
+        let talk = among_all("fmpl_comm_create", world, &members);
+        // For each process: its key, and its communicator's number. All get all of it.
+        let mut list = vec![0; members.len() * 8];
+        if world.rank > 0 {
+            ask(h, talk, i64::from(key), &mut list)?;
+            return Ok(list);
+        }
+        let told = gather(h, talk, i64::from(key))?;
         for (i, (own, _)) in told.iter().enumerate() {
             let alike = told.iter().filter(|(other, _)| other == own);
             let id = common(alike.map(|(_, used)| used));
             list[i * 8..][..4].copy_from_slice(&(*own as i32).to_ne_bytes());
             list[i * 8 + 4..][..4].copy_from_slice(&id.to_ne_bytes());
         }
-        for &to in &members[1..] {
-            tell(h, call, &world, to, ALL, &mut list.clone())?;
-        }
-    } else {
-        let (first, word) = (members[0], i64::from(key));
-        ask(h, call, &world, first, ALL, word, &mut list)?;
-    }
-    drop(entered);
+        answer(h, talk, &list)?;
+        Ok(list)
+    })?;
     let number = |at: usize| {
         let mut bytes = [0; 4];
         bytes.copy_from_slice(&list[at..at + 4]);
@@ -145,7 +143,6 @@ pub fn create<H: Host>(h: &H, key: i32) -> Result<i32, i32> {
 
 /// A communicator of a list of `parent`'s ranks; those in it call this. Gives its number.
 pub fn from_ranks<H: Host>(h: &H, parent: i32, ranks: &[i32], tag: i32) -> Result<i32, i32> {
-    let call = "fmpl_comm_from_ranks";
     let parent = h.with(|core, _| core.comm(parent).cloned())?;
     let members: Option<Vec<u32>> = ranks.iter().map(|&r| parent.peer(r)).collect();
     let members = members.ok_or(code::ERR_RANK)?;
@@ -156,17 +153,24 @@ pub fn from_ranks<H: Host>(h: &H, parent: i32, ranks: &[i32], tag: i32) -> Resul
     if once.len() != members.len() || !members.contains(&me) || tag < 0 {
         return Err(code::ERR_ARGUMENT);
     }
-    let mut answer = [0; 4];
+    if h.with(|core, _| core.has_dead(&members)) {
+        return Err(code::ERR_PEER);
+    }
+    let talk = Talk {
+        call: "fmpl_comm_from_ranks",
+        parent: &parent,
+        tag,
+        members: &members,
+    };
+    let mut heard = [0; 4];
     let id = if members[0] == me {
-        let told = gather(h, call, &parent, &members, tag, 0)?;
+        let told = gather(h, talk, 0)?;
         let id = common(told.iter().map(|(_, used)| used));
-        for &to in &members[1..] {
-            tell(h, call, &parent, to, tag, &mut id.to_ne_bytes())?;
-        }
+        answer(h, talk, &id.to_ne_bytes())?;
         id
     } else {
-        ask(h, call, &parent, members[0], tag, 0, &mut answer)?;
-        i32::from_ne_bytes(answer)
+        ask(h, talk, 0, &mut heard)?;
+        i32::from_ne_bytes(heard)
     };
     enlist(h, parent.area, id, members)
 }
@@ -187,20 +191,26 @@ fn enlist<H: Host>(h: &H, area: usize, id: i32, ranks: Vec<u32>) -> Result<i32, 
     })
 }
 
-/// Frees a communicator; all members call it.
+/// Frees a communicator; all members call it. Where one of them is dead nobody waits for the others.
 pub fn free<H: Host>(h: &H, number: i32) -> i32 {
     if number == consts::COMM_WORLD || number == consts::COMM_LIBRARY {
         return code::ERR_COMM;
     }
-    let result = Entered::new(h, number).and_then(|entered| {
-        // By messages: when this is over all others are in here too, so nobody looks at our flags any more, and
-        // they can be lowered for the next communicator of this number.
-        barrier::messages(h, &entered.0)?;
-        h.with(|core, below| {
-            crate::face::lower(&entered.0, below);
-            core.strike(number);
-        });
-        Ok(code::SUCCESS)
+    // By messages: when this is over all others are in here too, so nobody looks at our flags any more, and
+    // they can be lowered for the next communicator of this number.
+    let met = Entered::new(h, number).and_then(|entered| {
+        entered.run(|comm| {
+            barrier::messages(h, comm)?;
+            h.with(|_, below| crate::face::lower(comm, below));
+            Ok(())
+        })
     });
-    crate::p2p::code_of(result)
+    let whole = match met {
+        Ok(()) => true,
+        // Each member leaves for itself. What is on its board and in its slots stays, and so does the number.
+        Err(code::ERR_PEER) => false,
+        Err(code) => return code,
+    };
+    h.with(|core, _| core.strike(number, whole));
+    code::SUCCESS
 }

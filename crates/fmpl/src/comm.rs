@@ -12,6 +12,11 @@ pub const IDS: u32 = 512;
 /// Words of a set of numbers.
 pub const ID_WORDS: usize = (IDS / 64) as usize;
 
+/// A collective is under way.
+const BUSY: u8 = 1;
+/// A member is missing.
+const BROKEN: u8 = 2;
+
 /// A communicator.
 #[derive(Debug)]
 pub struct Comm {
@@ -27,15 +32,15 @@ pub struct Comm {
     pub size: u32,
     /// Whether all members see each other's boards.
     pub together: bool,
-    /// Whether a collective of this process is under way on it.
-    pub busy: Cell<bool>,
+    /// What keeps a collective from beginning: [`BUSY`] and [`BROKEN`].
+    bars: Cell<u8>,
     /// Barriers by flags so far.
     pub barriers: Cell<u64>,
     /// Chunks broadcast so far.
     pub chunks: Cell<u64>,
     /// The chunk that this process last put into each of its two faces, plus one; 0 for none.
     pub faces: [Cell<u64>; 2],
-    /// Reductions by pieces so far.
+    /// Reductions so far.
     pub reductions: Cell<u64>,
     /// The piece that this process last put into each of the places for them.
     pub offers: [Cell<Option<Offer>>; PIECES],
@@ -69,13 +74,42 @@ impl Comm {
             rank,
             size,
             together,
-            busy: Cell::new(false),
+            bars: Cell::new(0),
             barriers: Cell::new(0),
             chunks: Cell::new(0),
             faces: Default::default(),
             reductions: Cell::new(0),
             offers: Default::default(),
         }
+    }
+
+    /// Whether a collective can begin.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.bars.get() == 0
+    }
+
+    /// Whether a collective of this process is under way.
+    pub fn is_busy(&self) -> bool {
+        self.bars.get() & BUSY > 0
+    }
+
+    /// A collective of this process is under way, or no more.
+    pub fn set_busy(&self, busy: bool) {
+        let others = self.bars.get() & !BUSY;
+        self.bars.set(if busy { others | BUSY } else { others });
+    }
+
+    /// Whether a member is dead, or a collective has missed one that is gone: then all collectives end, and none begins, as those
+    /// that others have given up leave nobody to wait for.
+    #[inline]
+    pub fn is_broken(&self) -> bool {
+        self.bars.get() & BROKEN > 0
+    }
+
+    /// It is so from now on.
+    pub fn set_broken(&self) {
+        self.bars.set(self.bars.get() | BROKEN);
     }
 
     /// The process of a rank.
@@ -98,6 +132,14 @@ impl Comm {
             false => rank,
         };
         self.peer(rank as i32).unwrap_or(0)
+    }
+
+    /// Whether a process is a member.
+    pub fn has(&self, process: u32) -> bool {
+        match &self.ranks {
+            None => process < self.size,
+            Some(ranks) => ranks.contains(&process),
+        }
     }
 
     /// World ranks of all members.

@@ -60,7 +60,10 @@ pub struct Core {
     /// Messages of our own that are under way, with their ends.
     under_way: HashMap<u64, Option<Completion>>,
     next_cookie: u64,
+    /// Processes that are gone,
     failed: Vec<u32>,
+    /// and those of them that have not left in order.
+    dead: Vec<u32>,
     pub(crate) scratch: Scratch,
 }
 
@@ -80,6 +83,7 @@ impl Core {
             under_way: HashMap::new(),
             next_cookie: 0,
             failed: Vec::new(),
+            dead: Vec::new(),
             scratch: Scratch::default(),
         }
     }
@@ -99,6 +103,7 @@ impl Core {
         self.areas[which] = Some(area);
         let together = (0..self.size).all(|p| below.sees_board(Endpoint(p)));
         let world = Comm::new(which, which as u32, None, self.me, self.size, together);
+        self.look_over(&world);
         self.comms[which] = Some(Rc::new(world));
         Ok(())
     }
@@ -134,9 +139,7 @@ impl Core {
         let at = usize::try_from(number).map_err(|_| code::ERR_COMM)?;
         match self.comms.get(at) {
             Some(Some(comm)) => Ok(comm),
-            _ if number == consts::COMM_WORLD || number == consts::COMM_LIBRARY => {
-                Err(code::ERR_NOT_INITIALISED)
-            }
+            _ if number == consts::COMM_WORLD => Err(code::ERR_NOT_INITIALISED),
             _ => Err(code::ERR_COMM),
         }
     }
@@ -161,6 +164,7 @@ impl Core {
 
     /// Puts a communicator into the list and numbers it.
     pub(crate) fn enlist(&mut self, comm: Comm) -> i32 {
+        self.look_over(&comm);
         self.ids.set(comm.id, true);
         let free = self.comms.iter().skip(2).position(Option::is_none);
         let at = free.map_or(self.comms.len(), |at| at + 2);
@@ -171,13 +175,13 @@ impl Core {
         at as i32
     }
 
-    /// Takes a communicator out of the list.
-    pub(crate) fn strike(&mut self, number: i32) {
+    /// Takes a communicator out of the list. `whole`: all members have left it, so its number may be used again.
+    pub(crate) fn strike(&mut self, number: i32, whole: bool) {
         let Ok(at) = usize::try_from(number) else {
             return;
         };
         if let Some(comm) = self.comms.get_mut(at).and_then(Option::take) {
-            self.ids.set(comm.id, false);
+            self.ids.set(comm.id, !whole);
         }
     }
 
@@ -245,12 +249,35 @@ impl Core {
         }
     }
 
-    /// A process is gone.
-    pub fn peer_failed(&mut self, peer: u32) {
+    /// A process is gone: dead, or (`left`) it has left in order, and what others need of it is done.
+    pub fn peer_failed(&mut self, peer: u32, left: bool) {
         self.failed.push(peer);
         for area in self.areas.iter_mut().flatten() {
             area.peer_failed(peer);
         }
+        if !left {
+            self.dead.push(peer);
+            self.comms.iter().flatten().for_each(|c| self.look_over(c));
+        }
+    }
+
+    /// Marks a communicator if a member is dead.
+    fn look_over(&self, comm: &Comm) {
+        if self.dead.iter().any(|&peer| comm.has(peer)) {
+            comm.set_broken();
+        }
+    }
+
+    /// Whether one of these processes is dead.
+    pub(crate) fn has_dead(&self, among: &[u32]) -> bool {
+        self.dead.iter().any(|peer| among.contains(peer))
+    }
+
+    /// Whether all other members of a communicator are gone.
+    pub(crate) fn is_forsaken(&self, comm: &Comm) -> bool {
+        self.has_failures()
+            && comm.size > 1
+            && (1..comm.size).all(|distance| self.has_failed(comm.around(distance)))
     }
 
     /// Whether any is.

@@ -1,11 +1,14 @@
 //! The end of a matching area.
 
+use std::rc::Rc;
+
 use fmpl_table::code;
 
 use crate::barrier;
 use crate::comm::Comm;
 use crate::core::Core;
 use crate::host::{Host, Waiting};
+use crate::steps::Entered;
 
 /// Waits until what is spooled in an area, and what is on its way, has been received. An `isend` that never found its
 /// receive, and that nobody waits for, is no longer looked after.
@@ -27,6 +30,9 @@ pub fn drain<H: Host>(h: &H, call: &'static str, which: usize) {
 
 /// Ends an area; all processes call it. What is spooled is received first; receives that are still posted are taken
 /// back, which their senders have to agree to, so that nothing writes into the program's memory afterwards.
+///
+/// Where a process has died nobody waits for all any more. Then a receive may be taken back of which a sender would yet have made
+/// use; that sender's message goes when the receiver has left.
 pub fn close<H: Host>(h: &H, call: &'static str, which: usize) -> i32 {
     drain(h, call, which);
     let world = h.with(|core, _| core.comm(which as i32).cloned());
@@ -35,7 +41,7 @@ pub fn close<H: Host>(h: &H, call: &'static str, which: usize) -> i32 {
         Err(code) => return code,
     };
     // All have sent what they had.
-    let met = barrier::run(h, &world);
+    let met = meet(h, &world);
     let posted = h.with(|core, below| {
         let Ok(area) = core.area(which) else {
             return Vec::new();
@@ -53,12 +59,17 @@ pub fn close<H: Host>(h: &H, call: &'static str, which: usize) -> i32 {
             Err(_) => Some(()),
         });
     }
-    let end = met.and_then(|()| again(h, &world));
+    // Nobody leaves while somebody's receives are still to be agreed on.
+    let end = met.and_then(|()| meet(h, &world));
     h.with(|core: &mut Core, below| core.close(below, which));
-    end.map_or_else(|code| code, |()| code::SUCCESS)
+    match end {
+        // What was to be done here is done.
+        Ok(()) | Err(code::ERR_PEER) => code::SUCCESS,
+        Err(code) => code,
+    }
 }
 
-/// Nobody leaves while somebody's receives are still to be agreed on.
-fn again<H: Host>(h: &H, world: &Comm) -> Result<(), i32> {
-    barrier::run(h, world)
+/// Waits for all.
+fn meet<H: Host>(h: &H, world: &Rc<Comm>) -> Result<(), i32> {
+    Entered::of(world.clone())?.run(|world| barrier::run(h, world))
 }

@@ -19,14 +19,13 @@ use fmpl_table::code;
 use mtmi::{Boards, Endpoint};
 
 use crate::barrier::{Goal, raise, reached_some};
-use crate::comm::{Comm, Offer};
+use crate::comm::Offer;
 use crate::core::Core;
 use crate::face::{self, Flag, PIECE, PIECES};
 use crate::host::{Below, Host};
 use crate::ops::Func;
 use crate::pieces::{self, freed, length, number, refuse};
-use crate::reduce::{Args, Tree};
-use crate::steps::waiting;
+use crate::reduce::{Args, Reduction, Tree};
 
 /// Most members.
 const MEMBERS: u32 = 16;
@@ -68,7 +67,9 @@ fn first_place(reduction: u64, bytes: u64) -> usize {
 }
 
 /// Whether a reduction goes this way; the same at all members.
-pub(crate) fn is_small(comm: &Comm, args: &Args, bytes: u64) -> bool {
+pub(crate) fn is_small(reduction: &Reduction<'_>) -> bool {
+    let (args, bytes) = (reduction.args, reduction.bytes);
+    let comm = reduction.comm();
     (3..=MEMBERS).contains(&comm.size)
         && bytes.saturating_mul(u64::from(comm.size)) <= BYTES
         && args.func.size() as usize <= STEP
@@ -76,26 +77,17 @@ pub(crate) fn is_small(comm: &Comm, args: &Args, bytes: u64) -> bool {
         && !matches!(args.func, Func::User { .. })
 }
 
-/// Combines what all have into the root's `args.buf`.
-pub(crate) fn run<H: Host>(
-    h: &H,
-    call: &'static str,
-    comm: &Comm,
-    args: &Args,
-    bytes: u64,
-    root: u32,
-) -> Result<(), i32> {
-    let reduction = comm.reductions.get() + 1;
-    comm.reductions.set(reduction);
-    let tree = Tree::new(comm, root);
+/// Combines what all have into the root's array.
+pub(crate) fn run<H: Host>(h: &H, reduction: &Reduction<'_>) -> Result<(), i32> {
+    let tree = &reduction.tree;
     if tree.parent().is_some() {
-        return offer(h, call, &tree, args, bytes, reduction);
+        return offer(h, reduction);
     }
-    let gathered = gather(h, call, &tree, args, bytes, reduction);
+    let gathered = gather(h, reduction);
     match gathered {
-        Ok(()) => h.with(|_, below| tell(below, &tree, number(reduction, 0))),
+        Ok(()) => h.with(|_, below| tell(below, tree, number(reduction.number, 0))),
         // What is on the boards, and may yet be, will not be taken.
-        Err(_) => h.with(|_, below| refuse(below, &tree, reduction)),
+        Err(_) => h.with(|_, below| refuse(below, tree, reduction.number)),
     }
     gathered
 }
@@ -107,27 +99,25 @@ pub(crate) fn tell(below: &mut impl Below, tree: &Tree<'_>, number: u64) {
 }
 
 /// Puts what this process has out for the root.
-fn offer<H: Host>(
-    h: &H,
-    call: &'static str,
-    tree: &Tree<'_>,
-    args: &Args,
-    bytes: u64,
-    reduction: u64,
-) -> Result<(), i32> {
+fn offer<H: Host>(h: &H, reduction: &Reduction<'_>) -> Result<(), i32> {
+    let (tree, bytes) = (&reduction.tree, reduction.bytes);
     let (comm, root) = (tree.comm, tree.member(0));
-    let first = first_place(reduction, bytes);
+    let first = first_place(reduction.number, bytes);
     let places = first..first + bytes.div_ceil(PIECE as u64).max(1) as usize;
-    let what = waiting(call, root, bytes);
+    let what = reduction.waiting(root);
     let mut free = Ok(());
     for place in places.clone() {
-        free = free.and(freed(h, what, comm, place));
+        match freed(h, what, comm, place) {
+            // What lies here may still be taken, and the root of this knows of the death as well.
+            Err(code) if comm.is_broken() => return Err(code),
+            other => free = free.and(other),
+        }
     }
-    // Whoever was to take what lay here before may be dead; the root of this is not to wait for that.
-    let number = number(reduction, 0);
+    // Whoever was to take what lay here before may have left; the root of this is not to wait for that.
+    let number = number(reduction.number, 0);
     h.with(|_, below| {
-        below.board_write(face::piece(comm, first), args.buf, bytes as usize);
-        face::set_length(below, comm, first, length(reduction, bytes, true));
+        below.board_write(face::piece(comm, first), reduction.args.buf, bytes as usize);
+        face::set_length(below, comm, first, length(reduction.number, bytes, true));
         let offer = Offer {
             number,
             to: root,
@@ -143,24 +133,18 @@ fn offer<H: Host>(
 }
 
 /// The root's part.
-fn gather<H: Host>(
-    h: &H,
-    call: &'static str,
-    tree: &Tree<'_>,
-    args: &Args,
-    bytes: u64,
-    reduction: u64,
-) -> Result<(), i32> {
-    let (comm, first) = (tree.comm, first_place(reduction, bytes));
+fn gather<H: Host>(h: &H, reduction: &Reduction<'_>) -> Result<(), i32> {
+    let (tree, args, bytes) = (&reduction.tree, reduction.args, reduction.bytes);
+    let (comm, first) = (tree.comm, first_place(reduction.number, bytes));
     let offered = Goal {
         peers: |i| {
             let v = i as u32 + 1;
             (v < comm.size).then(|| tree.member(v))
         },
         flag: Flag::Offered,
-        value: number(reduction, 0),
+        value: number(reduction.number, 0),
     };
-    let length = length(reduction, bytes, true);
+    let length = length(reduction.number, bytes, true);
     h.with(|core, _| core.scratch.ready())?;
     let element = args.func.size() as usize;
     let step = STEP / element * element;
@@ -175,7 +159,7 @@ fn gather<H: Host>(
     let begin = steps.next();
     for v in 1..comm.size {
         let i = v as usize - 1;
-        let what = waiting(call, tree.member(v), bytes);
+        let what = reduction.waiting(tree.member(v));
         reached_some(h, comm, what, &offered, i..i + 1)?;
         h.with(|core, below| {
             if face::length(below, comm, tree.member(v), first) != length {

@@ -35,6 +35,11 @@ pub trait Host {
     /// Uses both.
     fn with<R>(&self, f: impl FnOnce(&mut Core, &mut Self::Below) -> R) -> R;
 
+    /// Whether other threads of this process may call, too.
+    fn is_threaded(&self) -> bool {
+        false
+    }
+
     /// Makes progress for everybody until `look` finds something or the deadline passes.
     fn wait<R>(
         &self,

@@ -10,7 +10,7 @@
 //! # Lengths
 //! The pieces of a reduction begin at the first place or in the middle, in turn, and its length stands where that says. So a
 //! parent that has another length than its child notices at the first piece, and says so to all its children, which then
-//! wait for nothing, and to its own parent by a length that nobody has. The root says so to all members.
+//! wait for nothing, and to its own parent by a length that nobody has; so does one that misses a child. The root says so to all members.
 
 use fmpl_table::code;
 use mtmi::{Boards, Endpoint};
@@ -21,8 +21,7 @@ use crate::face::{self, Flag, PIECE, PIECES};
 use crate::flat;
 use crate::host::{Below, Host, Waiting};
 use crate::ops::Func;
-use crate::reduce::{Args, Tree};
-use crate::steps::waiting;
+use crate::reduce::{Reduction, Tree};
 
 /// Up to so many bytes pieces are [`SMALL_PIECE`] long, so that both sides are busy at once. 8 KiB between two processors that share
 /// a cache take 0.66 us in pieces of 2 KiB, 0.49 in two of 4 KiB.
@@ -50,8 +49,13 @@ pub(crate) fn length(reduction: u64, bytes: u64, flat: bool) -> u64 {
     bytes ^ (reduction << 49 >> 1) ^ (u64::from(flat) << 63)
 }
 
-/// No reduction's.
-const NONE: u64 = u64::MAX;
+/// No reduction's: there is nothing to take, as lengths differ below,
+const DIFFERS: u64 = u64::MAX;
+/// or as somebody is missing there.
+const MISSING: u64 = u64::MAX - 1;
+
+// Of a reduction's length this bit is not set.
+const _: () = assert!(DIFFERS & MISSING & 1 << 47 != 0);
 
 /// How one reduction is cut.
 struct Cut {
@@ -65,7 +69,9 @@ struct Cut {
 }
 
 impl Cut {
-    fn new(reduction: u64, bytes: u64, element: u64) -> Cut {
+    fn new(reduction: &Reduction<'_>) -> Cut {
+        let bytes = reduction.bytes;
+        let element = u64::from(reduction.args.func.size());
         let most = if bytes <= SMALL { SMALL_PIECE } else { PIECE } as u64;
         let each = match most / element * element {
             // `run` is called for elements that fit.
@@ -73,7 +79,7 @@ impl Cut {
             each => each,
         };
         Cut {
-            reduction,
+            reduction: reduction.number,
             // Also nothing is a piece: so all wait alike, whatever is reduced.
             pieces: bytes.div_ceil(each).max(1),
             each,
@@ -108,26 +114,16 @@ impl Cut {
     }
 }
 
-/// Combines what the children have into `args.buf`, and offers the result to the parent.
-pub(crate) fn run<H: Host>(
-    h: &H,
-    call: &'static str,
-    comm: &Comm,
-    args: &Args,
-    bytes: u64,
-    root: u32,
-) -> Result<(), i32> {
-    let reduction = comm.reductions.get() + 1;
-    comm.reductions.set(reduction);
-    let cut = Cut::new(reduction, bytes, u64::from(args.func.size()));
-    let tree = Tree::new(comm, root);
+/// Combines what the children have into this process's array, and offers the result to the parent.
+pub(crate) fn run<H: Host>(h: &H, reduction: &Reduction<'_>) -> Result<(), i32> {
+    let tree = &reduction.tree;
+    let cut = Cut::new(reduction);
     let parent = tree.parent();
     let mut taken = Ok(());
-    for (child, level) in tree.children() {
-        let what = waiting(call, child, bytes);
-        taken = take(h, what, comm, args, &cut, (child, level));
+    for child in tree.children() {
+        taken = take(h, reduction, &cut, child);
         if taken.is_err() {
-            h.with(|_, below| refuse(below, &tree, reduction));
+            h.with(|_, below| refuse(below, tree, reduction.number));
             break;
         }
     }
@@ -139,13 +135,11 @@ pub(crate) fn run<H: Host>(
         to: parent,
         taken: Flag::Taken(level),
     };
-    let what = waiting(call, parent, bytes);
-    if taken.is_err() {
+    match taken {
+        Ok(()) => put_out(h, reduction, &cut, offer),
         // The parent is told, which else would wait.
-        give_up(h, what, &tree, &cut, offer)?;
-        return taken;
+        Err(why) => give_up(h, reduction, &cut, offer, why).and(taken),
     }
-    put_out(h, what, args, &tree, &cut, offer)
 }
 
 /// What the children of this process have put out, and may yet, will not be taken. A root says so to all members, of which some may
@@ -163,22 +157,26 @@ pub(crate) fn refuse(below: &mut impl Below, tree: &Tree<'_>, reduction: u64) {
 /// Takes the pieces of a child and combines them.
 fn take<H: Host>(
     h: &H,
-    what: Waiting,
-    comm: &Comm,
-    args: &Args,
+    reduction: &Reduction<'_>,
     cut: &Cut,
     (child, level): (u32, u32),
 ) -> Result<(), i32> {
+    let (comm, args) = (reduction.comm(), reduction.args);
+    let what = reduction.waiting(child);
     // The program's function is called once, as it is with messages, and sees memory of the program's.
     let at_once = matches!(args.func, Func::User { .. });
     for piece in 0..cut.pieces {
         let number = cut.number(piece);
         reached(h, comm, what, &of_each(&[child], Flag::Offered, number))?;
         h.with(|_, below| {
-            if piece == 0 && face::length(below, comm, child, cut.first()) != cut.length() {
-                return Err(code::ERR_TRUNCATE);
+            if piece == 0 {
+                match face::length(below, comm, child, cut.first()) {
+                    MISSING => return Err(code::ERR_PEER),
+                    length if length != cut.length() => return Err(code::ERR_TRUNCATE),
+                    _ => {}
+                }
             }
-            take_piece(below, comm, args, cut, (child, piece), !at_once);
+            take_piece(below, reduction, cut, (child, piece), !at_once);
             raise(below, comm, Flag::Taken(level), number, &[child]);
             Ok(())
         })?;
@@ -193,14 +191,15 @@ fn take<H: Host>(
 /// Takes a piece that is there: to the work area, or (`combine`) to what we have. Its memory is the child's again.
 fn take_piece(
     below: &mut impl Boards,
-    comm: &Comm,
-    args: &Args,
+    reduction: &Reduction<'_>,
     cut: &Cut,
     (child, piece): (u32, u64),
     combine: bool,
 ) {
+    let args = reduction.args;
     let (start, bytes) = cut.part(piece);
-    let (child, at) = (Endpoint(child), face::piece(comm, cut.place(piece)));
+    let at = face::piece(reduction.comm(), cut.place(piece));
+    let child = Endpoint(child);
     let (own, work) = (args.buf.offset(start), args.work.offset(start));
     let count = bytes as u64 / u64::from(args.func.size());
     match below.board_view(child, at, bytes) {
@@ -216,15 +215,9 @@ fn take_piece(
 }
 
 /// Puts the pieces out for the parent.
-fn put_out<H: Host>(
-    h: &H,
-    what: Waiting,
-    args: &Args,
-    tree: &Tree<'_>,
-    cut: &Cut,
-    offer: Offer,
-) -> Result<(), i32> {
-    let comm = tree.comm;
+fn put_out<H: Host>(h: &H, reduction: &Reduction<'_>, cut: &Cut, offer: Offer) -> Result<(), i32> {
+    let (comm, args) = (reduction.comm(), reduction.args);
+    let what = reduction.waiting(offer.to);
     for piece in 0..cut.pieces {
         let number = cut.number(piece);
         let (start, bytes) = cut.part(piece);
@@ -240,7 +233,7 @@ fn put_out<H: Host>(
             raise(below, comm, Flag::Offered, number, &[offer.to]);
             if piece == 0 {
                 // A root that takes from all at once, as it has another length, sees that we do not.
-                below.ring(Endpoint(tree.member(0)));
+                below.ring(Endpoint(reduction.tree.member(0)));
             }
         });
     }
@@ -250,24 +243,23 @@ fn put_out<H: Host>(
 /// Has the parent notice that nothing comes.
 fn give_up<H: Host>(
     h: &H,
-    what: Waiting,
-    tree: &Tree<'_>,
+    reduction: &Reduction<'_>,
     cut: &Cut,
     offer: Offer,
+    why: i32,
 ) -> Result<(), i32> {
-    let comm = tree.comm;
-    freed(h, what, comm, cut.first())?;
+    let comm = reduction.comm();
+    freed(h, reduction.waiting(offer.to), comm, cut.first())?;
     let number = last(cut.reduction);
+    let length = match why {
+        code::ERR_PEER => MISSING,
+        _ => DIFFERS,
+    };
     h.with(|_, below| {
-        face::set_length(below, comm, cut.first(), NONE);
+        face::set_length(below, comm, cut.first(), length);
         comm.offers[cut.first()].set(Some(Offer { number, ..offer }));
-        raise(
-            below,
-            comm,
-            Flag::Offered,
-            number,
-            &[offer.to, tree.member(0)],
-        );
+        let who = [offer.to, reduction.tree.member(0)];
+        raise(below, comm, Flag::Offered, number, &who);
     });
     Ok(())
 }
@@ -297,6 +289,9 @@ pub(crate) fn freed<H: Host>(h: &H, what: Waiting, comm: &Comm, place: usize) ->
     }
     wait_on(h, what, |core, below| match is_free(below) {
         true => Some(Ok(())),
-        false => core.has_failed(before.to).then_some(Err(code::ERR_PEER)),
+        false => {
+            let vain = comm.is_broken() || core.has_failed(before.to);
+            vain.then_some(Err(code::ERR_PEER))
+        }
     })
 }

@@ -7,8 +7,6 @@
 //! the values, the root and the number of processes, never on timing. An `allreduce` is a reduction to
 //! rank 0 and a broadcast: all have the same bits.
 
-use std::rc::Rc;
-
 use boundary::UserBuf;
 use fmpl_table::code;
 
@@ -17,11 +15,11 @@ use crate::comm::Comm;
 use crate::core::Lane;
 use crate::face::{self, PIECE};
 use crate::flat;
-use crate::host::Host;
+use crate::host::{Host, Waiting};
 use crate::ops::Func;
 use crate::p2p::code_of;
 use crate::pieces;
-use crate::steps::{Entered, deliver, landed, part, post};
+use crate::steps::{Entered, deliver, landed, part, post, waiting};
 
 /// The arguments of a reduction.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +59,7 @@ pub fn reduce<H: Host>(h: &H, args: &Args, root: i32) -> i32 {
     let result = args.bytes().and_then(|bytes| {
         let entered = Entered::new(h, args.comm)?;
         entered.0.peer(root).ok_or(code::ERR_RANK)?;
-        run(h, "fmpl_reduce", &entered.0, args, bytes, root as u32)
+        entered.run(|comm| run(h, "fmpl_reduce", comm, args, bytes, root as u32))
     });
     code_of(result.map(|()| code::SUCCESS))
 }
@@ -70,8 +68,10 @@ pub fn reduce<H: Host>(h: &H, args: &Args, root: i32) -> i32 {
 pub fn allreduce<H: Host>(h: &H, args: &Args) -> i32 {
     let result = args.bytes().and_then(|bytes| {
         let entered = Entered::new(h, args.comm)?;
-        run(h, "fmpl_allreduce", &entered.0, args, bytes, 0)?;
-        bcast::run(h, &entered.0, args.buf, bytes, 0)
+        entered.run(|comm| {
+            run(h, "fmpl_allreduce", comm, args, bytes, 0)?;
+            bcast::run(h, comm, args.buf, bytes, 0)
+        })
     });
     code_of(result.map(|()| code::SUCCESS))
 }
@@ -79,17 +79,53 @@ pub fn allreduce<H: Host>(h: &H, args: &Args) -> i32 {
 fn run<H: Host>(
     h: &H,
     call: &'static str,
-    comm: &Rc<Comm>,
+    comm: &Comm,
     args: &Args,
     bytes: u64,
     root: u32,
 ) -> Result<(), i32> {
+    let number = comm.reductions.get() + 1;
+    comm.reductions.set(number);
+    let reduction = Reduction {
+        call,
+        tree: Tree::new(comm, root),
+        args,
+        bytes,
+        number,
+    };
     let boards = args.func.size() as usize <= PIECE
         && h.with(|core, below| !core.software && face::has_faces(comm, below));
     match boards {
-        true if flat::is_small(comm, args, bytes) => flat::run(h, call, comm, args, bytes, root),
-        true => pieces::run(h, call, comm, args, bytes, root),
-        false => messages(h, call, comm, args, bytes, root),
+        true if flat::is_small(&reduction) => flat::run(h, &reduction),
+        true => pieces::run(h, &reduction),
+        false => messages(h, &reduction),
+    }
+}
+
+/// A reduction of this process under way.
+pub(crate) struct Reduction<'a> {
+    /// The call.
+    pub call: &'static str,
+    /// Among whom, and along which tree.
+    pub tree: Tree<'a>,
+    /// What is combined,
+    pub args: &'a Args,
+    /// and its bytes.
+    pub bytes: u64,
+    /// How many reductions of the communicator this is, alike at all members.
+    pub number: u64,
+}
+
+impl<'a> Reduction<'a> {
+    /// The communicator.
+    #[inline]
+    pub fn comm(&self) -> &'a Comm {
+        self.tree.comm
+    }
+
+    /// What a wait for a process is for.
+    pub fn waiting(&self, peer: u32) -> Waiting {
+        waiting(self.call, peer, self.bytes)
     }
 }
 
@@ -144,17 +180,11 @@ impl Tree<'_> {
 }
 
 /// By messages.
-fn messages<H: Host>(
-    h: &H,
-    call: &'static str,
-    comm: &Rc<Comm>,
-    args: &Args,
-    bytes: u64,
-    root: u32,
-) -> Result<(), i32> {
-    let tree = Tree::new(comm, root);
+fn messages<H: Host>(h: &H, reduction: &Reduction<'_>) -> Result<(), i32> {
+    let (comm, args, bytes) = (reduction.comm(), reduction.args, reduction.bytes);
+    let call = reduction.call;
     let work = part(args.work, 0, bytes);
-    for (child, _) in tree.children() {
+    for (child, _) in reduction.tree.children() {
         post(h, comm, child, Lane::Up, &work)?;
         if landed(h, comm, call, child, Lane::Up)? != bytes {
             return Err(code::ERR_TRUNCATE);
@@ -162,7 +192,7 @@ fn messages<H: Host>(
         // Nothing is borrowed here: the function may be the program's, and call us.
         args.func.apply(args.buf, args.work, args.count as u64);
     }
-    let Some((parent, _)) = tree.parent() else {
+    let Some((parent, _)) = reduction.tree.parent() else {
         return Ok(());
     };
     let own = part(args.buf, 0, bytes);

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use boundary::UserBuf;
 use fmpl_table::code;
 use layout::Data;
-use mtmi::slot::{Delivery, Landed, SlotError, Slots};
+use mtmi::slot::{Delivery, Landed, Slot, SlotError, Slots};
 
 use crate::area::refused;
 use crate::comm::Comm;
@@ -24,16 +24,30 @@ impl Entered {
 
     /// The same, on one that has been found.
     pub fn of(comm: Rc<Comm>) -> Result<Entered, i32> {
-        match comm.busy.replace(true) {
-            true => Err(code::ERR_REENTERED),
-            false => Ok(Entered(comm)),
+        if comm.is_busy() {
+            return Err(code::ERR_REENTERED);
         }
+        if comm.is_broken() {
+            return Err(code::ERR_PEER);
+        }
+        comm.set_busy(true);
+        Ok(Entered(comm))
+    }
+
+    /// The collective itself, and its end. Where it has missed somebody there is no other on this communicator: members
+    /// differ in how far they came.
+    pub fn run<R>(self, f: impl FnOnce(&Rc<Comm>) -> Result<R, i32>) -> Result<R, i32> {
+        let end = f(&self.0);
+        if matches!(end, Err(code::ERR_PEER)) {
+            self.0.set_broken();
+        }
+        end
     }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        self.0.busy.set(false);
+        self.0.set_busy(false);
     }
 }
 
@@ -74,15 +88,15 @@ pub(crate) fn deliver<H: Host>(
         let slot = core.lane(comm, to, lane);
         let how = match moving {
             true => below.delivered(slot),
-            false if core.has_failed(to) => return Some(Err(code::ERR_PEER)),
-            false => {
-                below.offered(slot)?;
-                match below.deliver(slot, data, 0) {
-                    Ok(how) => how,
-                    Err(SlotError::NotOffered) => return None,
-                    Err(error) => return Some(Err(refused(error))),
-                }
+            false if below.offered(slot).is_none() => {
+                let vain = comm.is_broken() || core.has_failed(to);
+                return vain.then_some(Err(code::ERR_PEER));
             }
+            false => match below.deliver(slot, data, 0) {
+                Ok(how) => how,
+                Err(SlotError::NotOffered) => return None,
+                Err(error) => return Some(Err(refused(error))),
+            },
         };
         match how {
             Delivery::Pending => {
@@ -96,7 +110,7 @@ pub(crate) fn deliver<H: Host>(
     })
 }
 
-/// Waits for what comes into a posted slot; gives its bytes.
+/// Waits for what comes into a posted slot; gives its bytes. Where it is clear that nothing may come, the buffer is asked back first.
 pub(crate) fn landed<H: Host>(
     h: &H,
     comm: &Comm,
@@ -104,15 +118,31 @@ pub(crate) fn landed<H: Host>(
     from: u32,
     lane: Lane,
 ) -> Result<u64, i32> {
+    let mut asked = false;
     h.wait_for(waiting(call, from, 0), |core, below| {
-        match below.landed(core.lane(comm, from, lane)) {
-            Landed::NotYet => None,
+        let slot = core.lane(comm, from, lane);
+        match below.landed(slot) {
+            Landed::NotYet => {
+                if comm.is_broken() && !asked {
+                    asked = true;
+                    ask_back(below, slot);
+                }
+                None
+            }
             Landed::Done { bytes, .. } => Some(Ok(bytes)),
             Landed::Truncated { .. } => Some(Err(code::ERR_TRUNCATE)),
-            Landed::PeerFailed => Some(Err(code::ERR_PEER)),
-            Landed::Withdrawn | Landed::Idle => Some(Err(code::ERR_NOTHING)),
+            Landed::PeerFailed | Landed::Withdrawn => Some(Err(code::ERR_PEER)),
+            Landed::Idle => Some(Err(code::ERR_NOTHING)),
         }
     })
+}
+
+/// Asks for the memory of a posted receive.
+#[cold]
+#[inline(never)]
+fn ask_back(below: &mut impl Slots, slot: Slot) {
+    // Refused only where `landed` says why.
+    let _ = below.withdraw(slot);
 }
 
 /// A stretch of a buffer.

@@ -258,11 +258,13 @@ fn bits_are_the_same_by_any_way() {
 
 /// What rank `dead` misses, which the others call when it is gone and before it is known to be.
 fn without_one(dead: u32, call: impl Fn(&Rank, u32) -> Option<i32> + Sync) {
+    use std::sync::atomic::Ordering::SeqCst;
     use testkit::World;
     let world = World::new(5, Manner::SHARED);
+    let through = std::sync::atomic::AtomicU32::new(0);
     std::thread::scope(|scope| {
         for rank in (0..5).filter(|&r| r != dead) {
-            let (world, call) = (world.clone(), &call);
+            let (world, call, through) = (world.clone(), &call, &through);
             scope.spawn(move || {
                 let h = &Rank::new(mtmi::Matched::new(world.join(rank)), 1);
                 if rank == (dead + 1) % 5 {
@@ -273,6 +275,12 @@ fn without_one(dead: u32, call: impl Fn(&Rank, u32) -> Option<i32> + Sync) {
                     if let Some(code) = call(h, rank) {
                         assert_eq!(code, code::ERR_PEER, "{rank} without {dead}");
                     }
+                }
+                // Buffers that are asked back need those who would fill them.
+                through.fetch_add(1, SeqCst);
+                while through.load(SeqCst) < 4 {
+                    h.progress();
+                    std::thread::yield_now();
                 }
             });
         }
@@ -296,6 +304,48 @@ fn nobody_waits_for_the_dead() {
         assert!(codes.iter().all(|&c| c == 0 || c == code::ERR_PEER));
         Some(codes[8])
     });
+}
+
+#[test]
+fn all_that_are_left_hear_of_a_death_in_any_collective() {
+    let kinds = ["barrier", "bcast", "reduce", "allreduce", "create", "list"];
+    for (dead, software) in [0, 2, 4].iter().flat_map(|&d| [(d, false), (d, true)]) {
+        for (kind, n) in kinds.iter().flat_map(|&k| [(k, 3), (k, 25_000)]) {
+            let root = (dead + 1) % 5;
+            without_one(dead, |h, me| {
+                h.with(|core, _| core.set_software(software));
+                let once = || match kind {
+                    "barrier" => barrier::barrier(h, 0),
+                    "bcast" => {
+                        let mut b = vec![0; n * 4];
+                        let buf = UserBuf::of_array(&mut b);
+                        bcast::bcast(h, buf, n as i64 * 4, root as i32, 0)
+                    }
+                    "reduce" => reduce_many(h, me, root, n).0,
+                    "create" => build::create(h, 1).err().unwrap_or(0),
+                    "list" => build::from_ranks(h, 0, &[0, 1, 2, 3, 4], 1)
+                        .err()
+                        .unwrap_or(0),
+                    _ => {
+                        let mut b = vec![0; n * 4];
+                        let mut work = vec![0; n * 4];
+                        let args = Args {
+                            buf: UserBuf::of_array(&mut b),
+                            count: n as i64,
+                            func: Func::builtin(1).unwrap(),
+                            comm: 0,
+                            work: UserBuf::of_array(&mut work),
+                        };
+                        reduce::allreduce(h, &args)
+                    }
+                };
+                // Who only sends may be through with some before it hears of it.
+                let heard = (0..1000).map(|_| once()).find(|&c| c != code::SUCCESS);
+                assert_eq!(once(), code::ERR_PEER);
+                heard.or(Some(code::SUCCESS))
+            });
+        }
+    }
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn what_is_wrong_is_refused_and_changes_nothing() {
             (Args { mai: -2, ..good }, code::ERR_INDEX),
             (Args { comm: 7, ..good }, code::ERR_COMM),
             (Args { comm: -1, ..good }, code::ERR_COMM),
-            (Args { comm: 1, ..good }, code::ERR_NOT_INITIALISED),
+            (Args { comm: 1, ..good }, code::ERR_COMM),
             (Args { size: -1, ..good }, code::ERR_SIZE),
             (
                 Args {

@@ -30,13 +30,21 @@ const GRIDS: [(u32, u32); 12] = [
 ];
 
 /// What is wrong, on how many processes, and what has to be said of it.
-const WRONG: [(&str, u32, &str); 6] = [
+const WRONG: [(&str, u32, &str); 10] = [
     ("abort", 3, "exiting with error #17"),
     ("place", 2, "RDEST, CDEST out of range"),
     ("scope", 2, "Unknown scope 'X'"),
     ("top", 2, "Unknown topology 'q'"),
     ("context", 2, "Invalid context handle"),
     ("size", 2, "longer than the matrix that receives it"),
+    ("lda", 2, "Illegal LDA, LDA=2, M=3; LDA assumed to be 3"),
+    ("sum", 3, "Illegal LDA, LDA=1, M=3; LDA assumed to be 3"),
+    ("ldia", 2, "LDIA too small (LDIA=2, but M=3)"),
+    (
+        "grids",
+        2,
+        "All 64 contexts that processes can share are in use",
+    ),
 ];
 
 /// Runs the stage.

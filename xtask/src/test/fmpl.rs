@@ -1,7 +1,7 @@
 //! Stage `fmpl`: the programs of `tests/fmpl` over shared memory, over the network and over both.
 //!
-//! `p2p`, `stash` and `coll` are linked with libfmpl alone, which finds the MPI library by itself; `mixed` and `table` are MPI programs, built
-//! for both ABIs; `fortran` needs a Fortran compiler, which is installed where it is missing.
+//! Most are linked with libfmpl alone, which finds the MPI library by itself; `mixed` and `table` are MPI programs, built
+//! for both ABIs; `fortran` needs a Fortran compiler, which is installed where it is missing. In `lost` and `forsaken` ranks die.
 
 use super::ground::{Ground, Over};
 use super::job::Job;
@@ -13,6 +13,19 @@ use std::process::Command;
 
 /// Programs without MPI.
 const ALONE: [&str; 3] = ["p2p", "stash", "coll"];
+/// Those that run in ways of their own.
+const APART: [&str; 3] = ["lost", "forsaken", "refused"];
+/// The collectives that a rank dies in, and whether those are tried by messages as well.
+const LOST: [(&str, bool); 8] = [
+    ("barrier", true),
+    ("bcast", true),
+    ("bcast-long", true),
+    ("reduce", true),
+    ("reduce-long", true),
+    ("allreduce", true),
+    ("allreduce-long", true),
+    ("create", false),
+];
 /// Orders in which FMPL and MPI start and end.
 const ORDERS: [&str; 3] = ["mpi-first", "fmpl-first", "fmpl-last"];
 /// Ranks over shared memory, and in other ways.
@@ -56,6 +69,10 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
                 one(options, tally, &ground, &bin, &program, &[], ranks);
             }
         }
+        for ranks in [2, 3] {
+            one(options, tally, &ground, &bin, "refused", &[], ranks);
+        }
+        deaths(options, tally, &ground, &bin);
     }
     for ranks in [1, 4] {
         let name = format!("fmpl/the example ring -n {ranks}");
@@ -107,6 +124,55 @@ fn one(
     });
 }
 
+/// Runs the programs in which ranks die.
+fn deaths(options: &Options, tally: &mut Tally, ground: &Ground, bin: &Path) {
+    let mut test = |program: &str, args: &[&str], ranks: u32| {
+        let way = ground.over.name();
+        let name = format!("fmpl/{way}/{}", [&[program], args].concat().join(" "));
+        let name = format!("{name} -n {ranks}");
+        if !options.wants(&name) {
+            return;
+        }
+        tally.test(&name, || {
+            Job::new(&ground.launcher)
+                .args(["-disable-auto-cleanup"])
+                .args(ground.start(ranks))
+                .args([bin.join(program)])
+                .args(args.iter().copied())
+                .limit_s(ground.over.limit_s(60))
+                .watches(&ground.library)
+                .env("LD_LIBRARY_PATH", &ground.library)
+                // With the killed rank's code.
+                .fails(&[format!("ok {program}"), "SIGKILL".to_owned()])
+                .map(|_| ())
+        });
+    };
+    let all: &[u32] = match ground.over {
+        Over::Shm => &[2, 4, 5],
+        _ => &[4],
+    };
+    for (what, by_messages) in LOST {
+        for &ranks in all {
+            // Of the roots, leaves and members between, each is one of these in some of the runs.
+            let victim = (ranks - 1).to_string();
+            test("lost", &[what, &victim], ranks);
+            test("lost", &[what, "0"], ranks);
+            // Communicators run out where they are made without end.
+            if what != "create" {
+                test("lost", &[what, "1", "midway"], ranks);
+            }
+            if by_messages {
+                test("lost", &[what, &victim, "software"], ranks);
+                test("lost", &[what, "1", "software"], ranks);
+                test("lost", &[what, "1", "software", "midway"], ranks);
+            }
+        }
+    }
+    for ranks in [2, 3, 5] {
+        test("forsaken", &[], ranks);
+    }
+}
+
 fn compile(bin: &Path) -> Result {
     let prefix = build::prefix(false);
     let source = |name: &str| root().join("tests/fmpl").join(name);
@@ -117,7 +183,7 @@ fn compile(bin: &Path) -> Result {
             .args(["--cflags", "--libs", "fmpl"]),
     )?;
     let fmpl: Vec<&str> = found.split_whitespace().collect();
-    for program in ALONE {
+    for program in ALONE.into_iter().chain(APART) {
         let mut cc = Command::new("cc");
         cc.args(FLAGS).arg(source(&format!("{program}.c")));
         cc.arg("-o").arg(bin.join(program)).args(&fmpl).arg("-lm");

@@ -39,7 +39,7 @@ impl Rank {
             self.core.borrow_mut().completed(&end);
         }
         while let Some(peer) = self.below.borrow_mut().next_failure() {
-            self.core.borrow_mut().peer_failed(peer.0);
+            self.core.borrow_mut().peer_failed(peer.0, false);
         }
         moved |= self.with(|core, below| core.progress(below));
         moved
