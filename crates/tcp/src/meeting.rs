@@ -172,11 +172,7 @@ impl Meeting {
         Ok(Meeting::new(socket::dial(&to)?, to, role))
     }
 
-    fn answer(
-        identity: &Identity,
-        fd: OwnedFd,
-        remote: Option<SocketAddr>,
-    ) -> io::Result<Meeting> {
+    fn answer(identity: &Identity, fd: OwnedFd, remote: Option<SocketAddr>) -> io::Result<Meeting> {
         let mut nonce = [0; 32];
         sys::random::fill(&mut nonce)?;
         let role = Role::Answers {
@@ -330,9 +326,7 @@ fn hear_proof(
     let Role::Answers { acceptor, .. } = &mut caller.role else {
         return Err("it was not called".into());
     };
-    let (peer, here) = acceptor
-        .check(job, &proof)
-        .map_err(|why| said(why, job))?;
+    let (peer, here) = acceptor.check(job, &proof).map_err(|why| said(why, job))?;
     let (verdict, met) = match (here, welcome(peer)) {
         (true, true) => (Verdict::Welcome, Ok(Met::With(peer))),
         (true, false) => (

@@ -24,6 +24,11 @@ pub(super) const OVERS_MAX: usize = 1 << 14;
 /// long as the peer has lost its processor to others. After that the issue starts in a later call, which a program
 /// that only looks at the word never makes.
 const ABOUT_TO_LEND: Duration = Duration::from_secs(5);
+/// How long an issue waits for connections to other hosts that it makes: until their kernels have answered. After that
+/// it starts in a later call.
+const CONNECTS: Duration = Duration::from_millis(50);
+/// How long it waits for streams that processes of other hosts make, which may be about to come to the same collective, or not.
+const MAY_LEND: Duration = Duration::from_millis(2);
 
 /// Why an issue can't have a stream.
 pub(super) enum Missing {
@@ -38,7 +43,7 @@ impl Ring {
     /// time to do so.
     pub(super) fn meet(&mut self, code: &Code, channel: u32) {
         let number = self.issued.get(&channel).copied().unwrap_or(0);
-        let mut coming = Vec::new();
+        let (mut coming, now) = (Vec::new(), Instant::now());
         for &peer in &code.peers {
             let place = Place {
                 channel,
@@ -50,20 +55,52 @@ impl Ring {
                 // Where the system refuses, the issue tries again when it is its turn.
                 None => self.claim(place).ok(),
             };
-            if lends == Some(false) && !self.lanes.knows(place) {
-                coming.push(place);
-            }
+            let first = number < u64::from(LANES);
+            let patience = match (self.control.is_far(peer), lends) {
+                (false, Some(false)) => ABOUT_TO_LEND,
+                (true, Some(false)) if first => MAY_LEND,
+                (true, Some(true)) => CONNECTS,
+                _ => continue,
+            };
+            // This process makes those of all lanes, and may be in no call when the peer needs the other.
+            let lanes = match lends {
+                Some(true) => 0..LANES,
+                _ => place.lane..place.lane + 1,
+            };
+            let places = lanes.map(|lane| Place { lane, ..place });
+            coming.extend(
+                places
+                    .filter(|&place| !self.lanes.knows(place))
+                    .map(|place| (place, now + patience)),
+            );
         }
-        let until = Instant::now() + ABOUT_TO_LEND;
-        while !coming.is_empty() && Instant::now() < until {
-            for place in &coming {
+        while !coming.is_empty() {
+            for (place, _) in &coming {
                 self.control.hear_all(place.peer);
             }
             self.attend();
-            coming.retain(|&place| !self.lanes.knows(place) && self.control.call(place.peer));
+            let now = Instant::now();
+            coming.retain(|&(place, until)| {
+                now < until && !self.lanes.knows(place) && self.control.call(place.peer)
+            });
             if !coming.is_empty() && !self.progress() {
                 // The peer may need this processor.
                 self.uring.wait(Some(Instant::now() + AGAIN));
+            }
+        }
+    }
+
+    /// Begins to make the streams of a channel to processes of other hosts, where that is up to this one.
+    pub(super) fn lend_afar(&mut self, code: &Code, channel: u32) {
+        for &peer in &code.peers {
+            let place = Place {
+                channel,
+                lane: 0,
+                peer,
+            };
+            if self.control.is_far(peer) && self.claims.decided(channel, peer).is_none() {
+                // Where the system refuses, the first issue tries again.
+                let _ = self.claim(place);
             }
         }
     }
@@ -88,6 +125,14 @@ impl Ring {
     /// Decides who lends a channel's streams; whether this process does. It lends them at once, as the peer may wait for them in a
     /// call, and in no later one.
     fn claim(&mut self, place: Place) -> io::Result<bool> {
+        if self.control.is_far(place.peer) {
+            let lends = self.control.lends_to_far(place.peer);
+            self.claims.decide_afar(place.channel, place.peer, lends);
+            if lends {
+                self.lend_all(place);
+            }
+            return Ok(lends);
+        }
         let secrets = self.control.secrets(place.peer);
         let mut held = claims::take(place.channel, secrets)?;
         if held.is_some() {
@@ -134,6 +179,7 @@ impl Ring {
                 overs.retain(|&(c, _), _| c != channel);
             }
             self.lanes.forget(channel);
+            self.control.drop_dials(|place, _| place.channel == channel);
             self.claims.forget(channel);
         }
     }
@@ -177,8 +223,11 @@ impl Ring {
         }
     }
 
-    /// Makes a stream to a peer, good from an issue on.
+    /// Makes a stream to a peer, good from an issue on. One to another host is not there at once.
     fn lend(&mut self, place: Place, from: u64) -> io::Result<()> {
+        if self.control.is_far(place.peer) {
+            return self.control.dial(place, from);
+        }
         let far = self.lanes.make(place, from)?;
         let Place {
             channel,
@@ -187,6 +236,19 @@ impl Ring {
         } = place;
         self.control.lend(peer, channel, lane, from, far);
         Ok(())
+    }
+
+    /// An issue has failed: its stream to a peer is not used any more.
+    pub(super) fn spoil(&mut self, place: Place, number: u64) {
+        let spoilt = self.lanes.spoil(place, number);
+        if self.control.is_far(place.peer) {
+            self.control
+                .drop_dials(|&dialled, from| dialled == place && from <= number);
+            // Chains that are being cancelled may still have it.
+            if let Some(Ok(socket)) = spoilt.map(|socket| socket.try_clone()) {
+                self.control.close_later(place.peer, socket);
+            }
+        }
     }
 
     pub(super) fn watch(&mut self) {
@@ -222,8 +284,18 @@ impl Ring {
                         peer,
                     };
                     // If this process lends, the peer does not.
-                    let wrong = self.claims.holds(channel, peer);
-                    if wrong || !self.lanes.lend(place, from, socket) {
+                    let sane = match (self.control.is_far(peer), self.control.lends_to_far(peer)) {
+                        (true, true) => {
+                            self.lanes.own(place, from, socket);
+                            true
+                        }
+                        (true, false) => self.lanes.lend_from_afar(place, from, socket),
+                        (false, _) => {
+                            let holds = self.claims.holds(channel, peer);
+                            !holds && self.lanes.lend(place, from, socket)
+                        }
+                    };
+                    if !sane {
                         self.control.shun(peer);
                     }
                 }
@@ -285,6 +357,6 @@ impl Ring {
                 self.fail(slot, why);
             }
         }
-        self.lanes.spoil(place, number);
+        self.spoil(place, number);
     }
 }

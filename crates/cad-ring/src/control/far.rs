@@ -1,0 +1,642 @@
+//! Processes of other hosts: what is said to them, and the streams to them.
+//!
+//! All that will ever talk make a connection each when they join ([`Far::meet_all`]), as later one of two may be computing
+//! and could not answer. It carries packets both ways and tells of the other's end, also of its host's. The streams for data are further
+//! connections, which the process of lower rank makes to where it has met the other, and which begin with a note that holds the packet of
+//! a stream that is lent: the other's kernel takes them, be that process in a call or not.
+//!
+//! Invariants: nothing waits, after all have met; what a stranger can make this process keep is bounded; a stream that an issue has failed
+//! on ends after the packet that says so has reached the other host, so whoever finds the end can know why.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+use tcp::meeting::{self, Identity, Meeting, Met, Reception, WORDS};
+
+use super::{Control, NEWS_MAX, STRANGERS, Watched};
+use crate::headroom;
+use crate::lanes::Place;
+use crate::packet::{LANE, News, PACKET, lane_from_afar, news, packet};
+
+/// How long all processes have to meet when they join.
+const MEETING: Duration = Duration::from_secs(60);
+/// Between attempts at two addresses of a process, and before the first is tried again.
+const STAGGER: Duration = Duration::from_millis(50);
+/// How long the end of a stream waits for the other host.
+const CLOSING: Duration = Duration::from_secs(2);
+/// Bytes that are thrown away at a time of what comes on such a stream, and how often at once.
+const DRAIN: usize = 1 << 16;
+const DRAINS: usize = 16;
+
+const _: () = assert!(WORDS == PACKET);
+
+/// The connection to a process.
+struct Link {
+    socket: OwnedFd,
+    /// Where it was called; nobody's address if it called.
+    at: SocketAddr,
+    /// What has come of the next packet.
+    heard: [u8; PACKET],
+    filled: usize,
+    unsaid: VecDeque<u8>,
+}
+
+/// A stream that is being made.
+struct Dial {
+    place: Place,
+    from: u64,
+    socket: OwnedFd,
+}
+
+/// A stream that is not used any more.
+struct Closing {
+    peer: u32,
+    socket: OwnedFd,
+    /// Whether the other end was told.
+    shut: bool,
+    until: Instant,
+}
+
+/// What this process has to do with those of other hosts.
+pub(crate) struct Far {
+    rank: u32,
+    identity: Identity,
+    reception: Reception,
+    /// Which ranks are on other hosts, and where they said that they listen.
+    addresses: BTreeMap<u32, String>,
+    links: BTreeMap<u32, Link>,
+    /// Callers that have proved nothing, by the numbers of their watches: the oldest first.
+    knocks: BTreeMap<u32, Meeting>,
+    /// Streams that are being made, by the numbers of their watches.
+    dials: BTreeMap<u32, Dial>,
+    closing: Vec<Closing>,
+    /// What came before this process had joined.
+    early: Vec<(u32, [u8; WORDS], OwnedFd)>,
+    /// Whether a caller could not be let in, for lack of descriptors.
+    deaf: bool,
+}
+
+/// Calls to a process, at all of its addresses.
+struct Calls {
+    addresses: Vec<SocketAddr>,
+    next: usize,
+    when: Instant,
+    under_way: Vec<Meeting>,
+    why: String,
+}
+
+impl Calls {
+    /// Does what can be done now; the connection, if one leads there.
+    fn go_on(&mut self, identity: &Identity, peer: u32) -> Option<Meeting> {
+        if self.when <= Instant::now() && self.next < self.addresses.len() {
+            match Meeting::dial(identity, peer, self.addresses[self.next]) {
+                Ok(meeting) => {
+                    headroom::keep(&meeting);
+                    self.under_way.push(meeting);
+                }
+                Err(e) => self.why = e.to_string(),
+            }
+            self.next += 1;
+            self.when = Instant::now() + STAGGER;
+        }
+        for i in (0..self.under_way.len()).rev() {
+            match self.under_way[i].go_on(identity, |_| false) {
+                Met::Waits => {}
+                Met::With(_) => return Some(self.under_way.swap_remove(i)),
+                Met::Noted(..) => drop(self.under_way.swap_remove(i)),
+                Met::Not(why) => {
+                    let remote = self.under_way.swap_remove(i).remote();
+                    self.why = format!("{remote}: {why}");
+                }
+            }
+        }
+        if self.under_way.is_empty() && self.next >= self.addresses.len() {
+            (self.next, self.when) = (0, Instant::now() + STAGGER);
+        }
+        None
+    }
+}
+
+impl Far {
+    /// Meets all processes of other hosts; each process does that at the same time.
+    ///
+    /// # Errors
+    /// In words, who can't be reached.
+    pub fn meet_all(
+        reception: Reception,
+        identity: Identity,
+        rank: u32,
+        addresses: BTreeMap<u32, String>,
+    ) -> Result<Far, String> {
+        let mut far = Far {
+            rank,
+            identity,
+            reception,
+            addresses,
+            links: BTreeMap::new(),
+            knocks: BTreeMap::new(),
+            dials: BTreeMap::new(),
+            closing: Vec::new(),
+            early: Vec::new(),
+            deaf: false,
+        };
+        let begin = Instant::now();
+        let mut calls = BTreeMap::new();
+        for (&peer, address) in far.addresses.range(rank + 1..) {
+            let calling = Calls {
+                addresses: far.reception.candidates(address),
+                next: 0,
+                when: begin,
+                under_way: Vec::new(),
+                why: "no answer".to_owned(),
+            };
+            if calling.addresses.is_empty() {
+                return Err(format!("rank {peer} gave no address that leads to it"));
+            }
+            calls.insert(peer, calling);
+        }
+        let mut knock = 0;
+        while far.links.len() < far.addresses.len() {
+            let Far {
+                identity, links, ..
+            } = &mut far;
+            calls.retain(|&peer, calling| {
+                let met = calling.go_on(identity, peer);
+                let waits = met.is_none();
+                links.extend(met.map(|meeting| (peer, Link::new(meeting))));
+                waits
+            });
+            far.answer_all(&mut knock);
+            if begin.elapsed() > MEETING {
+                return Err(far.missing(&calls));
+            }
+            if far.links.len() < far.addresses.len() {
+                far.wait(&calls);
+            }
+        }
+        Ok(far)
+    }
+
+    /// Who has not been met, and why.
+    fn missing(&self, calls: &BTreeMap<u32, Calls>) -> String {
+        let of_calls = calls.iter().next();
+        let mut absent = self
+            .addresses
+            .keys()
+            .filter(|p| !self.links.contains_key(p));
+        match (of_calls, absent.next()) {
+            (Some((peer, calling)), _) => {
+                format!(
+                    "rank {peer} can't be reached over the network: {}",
+                    calling.why
+                )
+            }
+            (None, Some(peer)) => format!("rank {peer} has not called over the network"),
+            (None, None) => "all are there".to_owned(),
+        }
+    }
+
+    /// Lets callers in, while this process joins; `knock` counts them.
+    fn answer_all(&mut self, knock: &mut u32) {
+        while let Ok(Some(meeting)) = self.reception.accept(&self.identity) {
+            headroom::keep(&meeting);
+            self.take_in(*knock, meeting);
+            *knock += 1;
+        }
+        let knocks: Vec<u32> = self.knocks.keys().copied().collect();
+        for id in knocks {
+            let Far {
+                rank,
+                addresses,
+                links,
+                knocks,
+                identity,
+                ..
+            } = &mut *self;
+            let welcome =
+                |p: u32| p < *rank && addresses.contains_key(&p) && !links.contains_key(&p);
+            let Some(meeting) = knocks.get_mut(&id) else {
+                continue;
+            };
+            let met = meeting.go_on(identity, welcome);
+            let Some(meeting) = (match met {
+                Met::Waits => None,
+                _ => self.knocks.remove(&id),
+            }) else {
+                continue;
+            };
+            match met {
+                Met::With(peer) => drop(self.links.insert(peer, Link::new(meeting))),
+                Met::Noted(peer, words) if self.addresses.contains_key(&peer) => {
+                    self.early.push((peer, words, meeting.into_socket()));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Keeps a caller, and fewer strangers than are too many: the oldest goes. Says which went.
+    fn take_in(&mut self, id: u32, meeting: Meeting) -> Option<u32> {
+        self.knocks.insert(id, meeting);
+        let many = self.knocks.len() > self.addresses.len() + STRANGERS;
+        many.then(|| self.knocks.pop_first()).flatten().map(|k| k.0)
+    }
+
+    /// Waits, while this process joins, until something can go on.
+    fn wait(&self, calls: &BTreeMap<u32, Calls>) {
+        let mut fds = vec![PollFd::new(&self.reception, PollFlags::IN)];
+        fds.extend(self.knocks.values().map(|k| PollFd::new(k, PollFlags::IN)));
+        for meeting in calls.values().flat_map(|c| &c.under_way) {
+            let flags = match meeting.connects() {
+                true => PollFlags::OUT,
+                false => PollFlags::IN,
+            };
+            fds.push(PollFd::new(meeting, flags));
+        }
+        let pause = Timespec {
+            tv_sec: 0,
+            tv_nsec: STAGGER.subsec_nanos().into(),
+        };
+        // Whatever it says, everything is looked at.
+        let _ = poll(&mut fds, Some(&pause));
+    }
+
+    /// Whether a process is on another host.
+    pub fn has(&self, peer: u32) -> bool {
+        self.addresses.contains_key(&peer)
+    }
+}
+
+impl Link {
+    fn new(meeting: Meeting) -> Link {
+        Link {
+            at: meeting.remote(),
+            socket: meeting.into_socket(),
+            heard: [0; PACKET],
+            filled: 0,
+            unsaid: VecDeque::new(),
+        }
+    }
+
+    /// The next packet; `None` if it hasn't come whole.
+    fn hear(&mut self) -> io::Result<Option<[u8; PACKET]>> {
+        loop {
+            let room = &mut self.heard[self.filled..];
+            match recv(&self.socket, room, RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok((n, _)) => self.filled += n,
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+            if self.filled == PACKET {
+                self.filled = 0;
+                return Ok(Some(self.heard));
+            }
+        }
+    }
+
+    /// Says what is still to be said, as far as its socket takes it.
+    fn speak(&mut self) -> io::Result<()> {
+        while !self.unsaid.is_empty() {
+            let (bytes, _) = self.unsaid.as_slices();
+            match send(
+                &self.socket,
+                bytes,
+                SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+            ) {
+                Ok(n) => drop(self.unsaid.drain(..n)),
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the other host has all that was said.
+    fn has_said_all(&self) -> bool {
+        self.unsaid.is_empty() && meeting::confirmed(self.socket.as_fd())
+    }
+}
+
+impl Closing {
+    /// Whether there is more to do; `link` is the connection to the process, if it is there.
+    fn goes_on(&mut self, link: Option<&Link>) -> bool {
+        let late = Instant::now() >= self.until;
+        if !self.shut {
+            if !late && link.is_some_and(|link| !link.has_said_all()) {
+                return true;
+            }
+            // Not closed: what comes to a closed socket makes its host forget what it has not sent yet.
+            self.shut = shutdown(&self.socket, Shutdown::Write).is_ok();
+        }
+        let mut waste = [0; DRAIN];
+        for _ in 0..DRAINS {
+            match recv(&self.socket, &mut waste, RecvFlags::DONTWAIT) {
+                Ok((n, _)) if n > 0 => {}
+                Err(Errno::AGAIN | Errno::INTR) => break,
+                _ => return false,
+            }
+        }
+        self.shut && !late
+    }
+}
+
+impl Control {
+    /// Whether a process is on another host.
+    pub fn is_far(&self, peer: u32) -> bool {
+        self.far.as_ref().is_some_and(|far| far.has(peer))
+    }
+
+    /// Whether this process makes the streams to one of another host.
+    pub fn lends_to_far(&self, peer: u32) -> bool {
+        self.rank < peer
+    }
+
+    /// Begins to watch what processes of other hosts do.
+    pub(super) fn watch_far(&mut self) {
+        let Some(far) = &mut self.far else { return };
+        let early = std::mem::take(&mut far.early);
+        let links: Vec<u32> = far.links.keys().copied().collect();
+        let knocks: Vec<Meeting> = std::mem::take(&mut far.knocks).into_values().collect();
+        self.begin_watch(Watched::Reception);
+        for peer in links {
+            self.begin_watch(Watched::Link(peer));
+        }
+        for (peer, words, socket) in early {
+            self.lane_came(peer, &words, socket);
+        }
+        for meeting in knocks {
+            self.knocks(meeting);
+        }
+    }
+
+    /// A caller has come.
+    fn knocks(&mut self, meeting: Meeting) {
+        let id = self.next_watch;
+        let Some(far) = &mut self.far else { return };
+        let gone = far.take_in(id, meeting);
+        self.begin_watch(Watched::Knock(id));
+        if let Some(gone) = gone {
+            self.end_watch(Watched::Knock(gone));
+        }
+        self.hear_knock(id);
+    }
+
+    /// Lets all callers of other hosts in.
+    pub(super) fn accept_far(&mut self) {
+        while let Some(far) = &mut self.far {
+            let came = far.reception.accept(&far.identity);
+            far.deaf = came.is_err();
+            let Ok(Some(meeting)) = came else { return };
+            headroom::keep(&meeting);
+            self.knocks(meeting);
+        }
+    }
+
+    /// A caller has said something.
+    pub(super) fn hear_knock(&mut self, id: u32) {
+        let Some(far) = &mut self.far else { return };
+        let Some(meeting) = far.knocks.get_mut(&id) else {
+            return;
+        };
+        // All have met.
+        let met = meeting.go_on(&far.identity, |_| false);
+        if matches!(met, Met::Waits) {
+            return;
+        }
+        let meeting = far.knocks.remove(&id);
+        self.end_watch(Watched::Knock(id));
+        if let (Met::Noted(peer, words), Some(meeting)) = (met, meeting) {
+            self.lane_came(peer, &words, meeting.into_socket());
+        }
+    }
+
+    /// A process of another host has lent a stream.
+    fn lane_came(&mut self, peer: u32, words: &[u8; WORDS], socket: OwnedFd) {
+        if !self.is_far(peer) || self.is_lost(peer) {
+            return;
+        }
+        match lane_from_afar(words, socket) {
+            // If this process lends, the peer does not.
+            Some(news) if self.news.len() < NEWS_MAX && !self.lends_to_far(peer) => {
+                self.news.push((peer, news));
+            }
+            _ => self.shun(peer),
+        }
+    }
+
+    /// Reads all that a process of another host has said.
+    pub(super) fn hear_link(&mut self, peer: u32) {
+        loop {
+            let link = self.far.as_mut().and_then(|far| far.links.get_mut(&peer));
+            let Some(link) = link else { return };
+            match link.hear() {
+                Ok(Some(packet)) => match news(&packet, None) {
+                    Some(news) if self.news.len() < NEWS_MAX => self.takes(peer, news),
+                    _ => return self.end_link(peer),
+                },
+                Ok(None) => return,
+                Err(_) => return self.end_link(peer),
+            }
+        }
+    }
+
+    /// A process of another host is not there any more, or talks nonsense.
+    pub(super) fn end_link(&mut self, peer: u32) {
+        let Some(far) = &mut self.far else { return };
+        if far.links.remove(&peer).is_some() {
+            self.end_watch(Watched::Link(peer));
+            self.lose(peer);
+        }
+    }
+
+    /// Whether there is a connection to a process of another host.
+    pub(super) fn has_link(&self, peer: u32) -> bool {
+        let far = self.far.as_ref();
+        far.is_some_and(|far| far.links.contains_key(&peer))
+    }
+
+    /// Says something to a process of another host.
+    pub(super) fn say_far(&mut self, peer: u32, packet: [u8; PACKET]) {
+        let link = self.far.as_mut().and_then(|far| far.links.get_mut(&peer));
+        if let Some(link) = link {
+            link.unsaid.extend(packet);
+            self.speak_far(peer);
+        }
+    }
+
+    fn speak_far(&mut self, peer: u32) {
+        let link = self.far.as_mut().and_then(|far| far.links.get_mut(&peer));
+        if link.is_some_and(|link| link.speak().is_err()) {
+            // What it said last comes first.
+            self.hear_link(peer);
+            self.end_link(peer);
+        }
+    }
+
+    /// Makes a stream to a process of another host, good from an issue on, unless one is under way or news already; which it is when it is
+    /// there.
+    ///
+    /// # Errors
+    /// The system has no descriptors left.
+    pub fn dial(&mut self, place: Place, from: u64) -> io::Result<()> {
+        let Some(far) = &mut self.far else {
+            return Ok(());
+        };
+        let Some(link) = far.links.get(&place.peer) else {
+            return Ok(());
+        };
+        let under_way = far.dials.values().any(|dial| dial.place == place);
+        if under_way
+            || self
+                .news
+                .iter()
+                .any(|(peer, news)| news.is_lane(*peer, place))
+        {
+            return Ok(());
+        }
+        let socket = meeting::dial(&link.at)?;
+        headroom::keep(&socket);
+        let id = self.next_watch;
+        let dial = Dial {
+            place,
+            from,
+            socket,
+        };
+        far.dials.insert(id, dial);
+        self.begin_watch(Watched::Dial(id));
+        Ok(())
+    }
+
+    /// Lets go of streams that are being made, where so, by the place and the first issue. Nothing was said on them yet.
+    pub fn drop_dials(&mut self, so: impl Fn(&Place, u64) -> bool) {
+        let Some(far) = &mut self.far else { return };
+        let gone = far
+            .dials
+            .extract_if(.., |_, dial| so(&dial.place, dial.from));
+        let gone: Vec<u32> = gone.map(|(id, _)| id).collect();
+        for id in gone {
+            self.end_watch(Watched::Dial(id));
+        }
+    }
+
+    /// Something has become of a stream that is being made.
+    pub(super) fn dial_event(&mut self, id: u32) {
+        let Some(far) = &mut self.far else { return };
+        let Some(dial) = far.dials.get(&id) else {
+            return;
+        };
+        let Place {
+            channel,
+            lane,
+            peer,
+        } = dial.place;
+        let begun = meeting::connected(dial.socket.as_fd()).and_then(|there| {
+            if !there {
+                return Ok(false);
+            }
+            let note = far
+                .identity
+                .note(peer, &packet(LANE, lane, channel, dial.from));
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            match send(&dial.socket, &note, flags)? {
+                n if n == note.len() => Ok(true),
+                // Its buffer was empty.
+                _ => Err(ErrorKind::WriteZero.into()),
+            }
+        });
+        if matches!(begun, Ok(false)) {
+            return;
+        }
+        let dial = far.dials.remove(&id);
+        self.end_watch(Watched::Dial(id));
+        match (begun, dial) {
+            (Ok(_), Some(Dial { from, socket, .. })) => self.news.push((
+                peer,
+                News::Lane {
+                    channel,
+                    lane,
+                    from,
+                    socket,
+                },
+            )),
+            _ => {
+                // It may have said before that it leaves.
+                self.hear_link(peer);
+                self.lose(peer);
+            }
+        }
+    }
+
+    /// Lets go of a stream on which an issue has failed, after the process at the other end was told.
+    pub fn close_later(&mut self, peer: u32, socket: OwnedFd) {
+        if let Some(far) = self.far.as_mut().filter(|far| far.has(peer)) {
+            far.closing.push(Closing {
+                peer,
+                socket,
+                shut: false,
+                until: Instant::now() + CLOSING,
+            });
+            self.catch_up_far();
+        }
+    }
+
+    /// Whether something is still to be said to other hosts, or to be closed there.
+    pub(super) fn is_behind_far(&self) -> bool {
+        self.far.as_ref().is_some_and(|far| {
+            far.deaf
+                || !far.closing.is_empty()
+                || far.links.values().any(|link| !link.unsaid.is_empty())
+        })
+    }
+
+    /// Tries again what could not be done at once.
+    pub(super) fn catch_up_far(&mut self) {
+        if self.far.as_ref().is_some_and(|far| far.deaf) {
+            self.accept_far();
+        }
+        let Some(far) = &self.far else { return };
+        let unsaid = far.links.iter().filter(|(_, l)| !l.unsaid.is_empty());
+        let unsaid: Vec<u32> = unsaid.map(|(&peer, _)| peer).collect();
+        for peer in unsaid {
+            self.speak_far(peer);
+        }
+        if let Some(far) = &mut self.far {
+            let links = &far.links;
+            far.closing.retain_mut(|c| c.goes_on(links.get(&c.peer)));
+        }
+    }
+
+    /// Whether all hosts have what was said to their processes.
+    pub(super) fn has_said_all_far(&self) -> bool {
+        let far = self.far.as_ref();
+        far.is_none_or(|far| far.links.values().all(Link::has_said_all))
+    }
+
+    /// The processes of other hosts that are there.
+    pub(super) fn linked(&self) -> Vec<u32> {
+        let far = self.far.as_ref();
+        far.map_or_else(Vec::new, |far| far.links.keys().copied().collect())
+    }
+
+    /// What a watch of this module's is to be begun on.
+    pub(super) fn watch_of_far(&self, what: Watched) -> Option<(BorrowedFd<'_>, i16)> {
+        let far = self.far.as_ref()?;
+        let hears = libc::POLLIN | libc::POLLRDHUP;
+        Some(match what {
+            Watched::Reception => (far.reception.as_fd(), libc::POLLIN),
+            Watched::Knock(id) => (far.knocks.get(&id)?.as_fd(), hears),
+            Watched::Link(peer) => (far.links.get(&peer)?.socket.as_fd(), hears),
+            Watched::Dial(id) => (far.dials.get(&id)?.socket.as_fd(), libc::POLLOUT),
+            _ => return None,
+        })
+    }
+}
