@@ -142,7 +142,7 @@ fn forbidden(bin: &Path) -> Result {
             .arg(ground.launcher.with_file_name("yamabiko"))
             .arg("info"),
     )?;
-    match info.contains("on one machine: not usable here: io_uring is forbidden") {
+    match info.contains("in the kernel: not usable here: io_uring is forbidden") {
         true => Ok(()),
         false => Err(format!("yamabiko info does not say so:\n{info}")),
     }

@@ -640,3 +640,6 @@ impl Control {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -28,7 +28,7 @@ struct Refusal {
 
 const NO_RING: Outcome = Lost("YAMABIKO_CAD=ring has no effect: io_uring is forbidden");
 const NO_KACCD: Outcome = Lost("YAMABIKO_CAD=softirq has no effect: no kaccd can be reached here");
-const INFO_RING: &str = "in the kernel, on one machine: not usable here: io_uring is forbidden";
+const INFO_RING: &str = "in the kernel: not usable here: io_uring is forbidden";
 const INFO_NONE: &str = "and none can be started: the kernel refuses the description of a program";
 const INFO_KACCD: &str = "not usable here: no kaccd can be reached here";
 
@@ -46,7 +46,7 @@ const REFUSALS: [Refusal; 6] = [
         ring: Runs,
         softirq: Runs,
         info: &[
-            "in the kernel, on one machine: usable",
+            "in the kernel: usable",
             "others inline; not for libcad: usable",
         ],
     },
