@@ -301,14 +301,13 @@ impl Ring {
         soon.then(|| Instant::now() + AGAIN)
     }
 
-    /// Does what can be done before the first issue of a plan on its channel: begins to make the streams to other hosts that it needs of
+    /// Does what can be done before the first issue of a plan on its channel: makes the streams to other hosts that it needs of
     /// this process.
     pub fn prepare(&mut self, plan: &Rc<Plan>, channel: u32) {
         let Ok(code) = self.compiled(plan) else {
             return;
         };
         self.lend_afar(&code, channel);
-        self.attend();
     }
 
     /// The processes that are gone.

@@ -14,7 +14,6 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use tcp::meeting::{self, Identity, Meeting, Met, Reception, WORDS};
@@ -24,15 +23,15 @@ use crate::headroom;
 use crate::lanes::Place;
 use crate::packet::{LANE, News, PACKET, lane_from_afar, news, packet};
 
-/// How long all processes have to meet when they join.
-const MEETING: Duration = Duration::from_secs(60);
-/// Between attempts at two addresses of a process, and before the first is tried again.
-const STAGGER: Duration = Duration::from_millis(50);
+/// Streams to a process that are being made at once: so many callers of each process have proved nothing yet.
+const DIALS: usize = 8;
 /// How long the end of a stream waits for the other host.
 const CLOSING: Duration = Duration::from_secs(2);
 /// Bytes that are thrown away at a time of what comes on such a stream, and how often at once.
 const DRAIN: usize = 1 << 16;
 const DRAINS: usize = 16;
+
+mod join;
 
 const _: () = assert!(WORDS == PACKET);
 
@@ -82,189 +81,12 @@ pub(crate) struct Far {
     deaf: bool,
 }
 
-/// Calls to a process, at all of its addresses.
-struct Calls {
-    addresses: Vec<SocketAddr>,
-    next: usize,
-    when: Instant,
-    under_way: Vec<Meeting>,
-    why: String,
-}
-
-impl Calls {
-    /// Does what can be done now; the connection, if one leads there.
-    fn go_on(&mut self, identity: &Identity, peer: u32) -> Option<Meeting> {
-        if self.when <= Instant::now() && self.next < self.addresses.len() {
-            match Meeting::dial(identity, peer, self.addresses[self.next]) {
-                Ok(meeting) => {
-                    headroom::keep(&meeting);
-                    self.under_way.push(meeting);
-                }
-                Err(e) => self.why = e.to_string(),
-            }
-            self.next += 1;
-            self.when = Instant::now() + STAGGER;
-        }
-        for i in (0..self.under_way.len()).rev() {
-            match self.under_way[i].go_on(identity, |_| false) {
-                Met::Waits => {}
-                Met::With(_) => return Some(self.under_way.swap_remove(i)),
-                Met::Noted(..) => drop(self.under_way.swap_remove(i)),
-                Met::Not(why) => {
-                    let remote = self.under_way.swap_remove(i).remote();
-                    self.why = format!("{remote}: {why}");
-                }
-            }
-        }
-        if self.under_way.is_empty() && self.next >= self.addresses.len() {
-            (self.next, self.when) = (0, Instant::now() + STAGGER);
-        }
-        None
-    }
-}
-
 impl Far {
-    /// Meets all processes of other hosts; each process does that at the same time.
-    ///
-    /// # Errors
-    /// In words, who can't be reached.
-    pub fn meet_all(
-        reception: Reception,
-        identity: Identity,
-        rank: u32,
-        addresses: BTreeMap<u32, String>,
-    ) -> Result<Far, String> {
-        let mut far = Far {
-            rank,
-            identity,
-            reception,
-            addresses,
-            links: BTreeMap::new(),
-            knocks: BTreeMap::new(),
-            dials: BTreeMap::new(),
-            closing: Vec::new(),
-            early: Vec::new(),
-            deaf: false,
-        };
-        let begin = Instant::now();
-        let mut calls = BTreeMap::new();
-        for (&peer, address) in far.addresses.range(rank + 1..) {
-            let calling = Calls {
-                addresses: far.reception.candidates(address),
-                next: 0,
-                when: begin,
-                under_way: Vec::new(),
-                why: "no answer".to_owned(),
-            };
-            if calling.addresses.is_empty() {
-                return Err(format!("rank {peer} gave no address that leads to it"));
-            }
-            calls.insert(peer, calling);
-        }
-        let mut knock = 0;
-        while far.links.len() < far.addresses.len() {
-            let Far {
-                identity, links, ..
-            } = &mut far;
-            calls.retain(|&peer, calling| {
-                let met = calling.go_on(identity, peer);
-                let waits = met.is_none();
-                links.extend(met.map(|meeting| (peer, Link::new(meeting))));
-                waits
-            });
-            far.answer_all(&mut knock);
-            if begin.elapsed() > MEETING {
-                return Err(far.missing(&calls));
-            }
-            if far.links.len() < far.addresses.len() {
-                far.wait(&calls);
-            }
-        }
-        Ok(far)
-    }
-
-    /// Who has not been met, and why.
-    fn missing(&self, calls: &BTreeMap<u32, Calls>) -> String {
-        let of_calls = calls.iter().next();
-        let mut absent = self
-            .addresses
-            .keys()
-            .filter(|p| !self.links.contains_key(p));
-        match (of_calls, absent.next()) {
-            (Some((peer, calling)), _) => {
-                format!(
-                    "rank {peer} can't be reached over the network: {}",
-                    calling.why
-                )
-            }
-            (None, Some(peer)) => format!("rank {peer} has not called over the network"),
-            (None, None) => "all are there".to_owned(),
-        }
-    }
-
-    /// Lets callers in, while this process joins; `knock` counts them.
-    fn answer_all(&mut self, knock: &mut u32) {
-        while let Ok(Some(meeting)) = self.reception.accept(&self.identity) {
-            headroom::keep(&meeting);
-            self.take_in(*knock, meeting);
-            *knock += 1;
-        }
-        let knocks: Vec<u32> = self.knocks.keys().copied().collect();
-        for id in knocks {
-            let Far {
-                rank,
-                addresses,
-                links,
-                knocks,
-                identity,
-                ..
-            } = &mut *self;
-            let welcome =
-                |p: u32| p < *rank && addresses.contains_key(&p) && !links.contains_key(&p);
-            let Some(meeting) = knocks.get_mut(&id) else {
-                continue;
-            };
-            let met = meeting.go_on(identity, welcome);
-            let Some(meeting) = (match met {
-                Met::Waits => None,
-                _ => self.knocks.remove(&id),
-            }) else {
-                continue;
-            };
-            match met {
-                Met::With(peer) => drop(self.links.insert(peer, Link::new(meeting))),
-                Met::Noted(peer, words) if self.addresses.contains_key(&peer) => {
-                    self.early.push((peer, words, meeting.into_socket()));
-                }
-                _ => {}
-            }
-        }
-    }
-
     /// Keeps a caller, and fewer strangers than are too many: the oldest goes. Says which went.
     fn take_in(&mut self, id: u32, meeting: Meeting) -> Option<u32> {
         self.knocks.insert(id, meeting);
-        let many = self.knocks.len() > self.addresses.len() + STRANGERS;
+        let many = self.knocks.len() > self.addresses.len() * DIALS + STRANGERS;
         many.then(|| self.knocks.pop_first()).flatten().map(|k| k.0)
-    }
-
-    /// Waits, while this process joins, until something can go on.
-    fn wait(&self, calls: &BTreeMap<u32, Calls>) {
-        let mut fds = vec![PollFd::new(&self.reception, PollFlags::IN)];
-        fds.extend(self.knocks.values().map(|k| PollFd::new(k, PollFlags::IN)));
-        for meeting in calls.values().flat_map(|c| &c.under_way) {
-            let flags = match meeting.connects() {
-                true => PollFlags::OUT,
-                false => PollFlags::IN,
-            };
-            fds.push(PollFd::new(meeting, flags));
-        }
-        let pause = Timespec {
-            tv_sec: 0,
-            tv_nsec: STAGGER.subsec_nanos().into(),
-        };
-        // Whatever it says, everything is looked at.
-        let _ = poll(&mut fds, Some(&pause));
     }
 
     /// Whether a process is on another host.
@@ -483,7 +305,7 @@ impl Control {
     }
 
     /// Makes a stream to a process of another host, good from an issue on, unless one is under way or news already; which it is when it is
-    /// there.
+    /// there. Where too many are under way it has to be asked for again.
     ///
     /// # Errors
     /// The system has no descriptors left.
@@ -494,12 +316,12 @@ impl Control {
         let Some(link) = far.links.get(&place.peer) else {
             return Ok(());
         };
-        let under_way = far.dials.values().any(|dial| dial.place == place);
-        if under_way
-            || self
-                .news
-                .iter()
-                .any(|(peer, news)| news.is_lane(*peer, place))
+        let dials = far.dials.values().map(|dial| dial.place);
+        let there = dials.filter(|dialled| dialled.peer == place.peer);
+        let mut news = self.news.iter();
+        if there.clone().count() >= DIALS
+            || there.clone().any(|dialled| dialled == place)
+            || news.any(|(peer, news)| news.is_lane(*peer, place))
         {
             return Ok(());
         }

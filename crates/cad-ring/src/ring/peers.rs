@@ -38,6 +38,13 @@ pub(super) enum Missing {
     Descriptors,
 }
 
+/// The streams of all lanes to a process of another host, and how long they are waited for: this process may be in no call when the peer
+/// needs one.
+fn connecting(place: Place) -> impl Iterator<Item = (Place, Instant)> {
+    let until = Instant::now() + CONNECTS;
+    (0..LANES).map(move |lane| (Place { lane, ..place }, until))
+}
+
 impl Ring {
     /// Decides with each peer who lends the streams of a channel, and gives those that were quicker the
     /// time to do so.
@@ -56,27 +63,43 @@ impl Ring {
                 None => self.claim(place).ok(),
             };
             let first = number < u64::from(LANES);
-            let patience = match (self.control.is_far(peer), lends) {
-                (false, Some(false)) => ABOUT_TO_LEND,
-                (true, Some(false)) if first => MAY_LEND,
-                (true, Some(true)) => CONNECTS,
-                _ => continue,
-            };
-            // This process makes those of all lanes, and may be in no call when the peer needs the other.
-            let lanes = match lends {
-                Some(true) => 0..LANES,
-                _ => place.lane..place.lane + 1,
-            };
-            let places = lanes.map(|lane| Place { lane, ..place });
-            coming.extend(
-                places
-                    .filter(|&place| !self.lanes.knows(place))
-                    .map(|place| (place, now + patience)),
-            );
+            match (self.control.is_far(peer), lends) {
+                (false, Some(false)) => coming.push((place, now + ABOUT_TO_LEND)),
+                (true, Some(false)) if first => coming.push((place, now + MAY_LEND)),
+                (true, Some(true)) => coming.extend(connecting(place)),
+                _ => {}
+            }
         }
+        self.await_streams(coming);
+    }
+
+    /// Makes the streams of a channel to processes of other hosts, where that is up to this one.
+    pub(super) fn lend_afar(&mut self, code: &Code, channel: u32) {
+        let mut coming = Vec::new();
+        for &peer in &code.peers {
+            let place = Place {
+                channel,
+                lane: 0,
+                peer,
+            };
+            // Where the system refuses, the first issue tries again.
+            if self.control.is_far(peer) && self.claim(place).is_ok_and(|lends| lends) {
+                coming.extend(connecting(place));
+            }
+        }
+        self.await_streams(coming);
+    }
+
+    /// Waits for streams that are about to come, each until its time is over.
+    fn await_streams(&mut self, mut coming: Vec<(Place, Instant)>) {
+        coming.retain(|&(place, _)| !self.lanes.knows(place));
         while !coming.is_empty() {
-            for (place, _) in &coming {
+            for &(place, _) in &coming {
                 self.control.hear_all(place.peer);
+                if self.control.is_far(place.peer) && self.control.lends_to_far(place.peer) {
+                    // What could not be begun before.
+                    self.lend_all(place);
+                }
             }
             self.attend();
             let now = Instant::now();
@@ -86,21 +109,6 @@ impl Ring {
             if !coming.is_empty() && !self.progress() {
                 // The peer may need this processor.
                 self.uring.wait(Some(Instant::now() + AGAIN));
-            }
-        }
-    }
-
-    /// Begins to make the streams of a channel to processes of other hosts, where that is up to this one.
-    pub(super) fn lend_afar(&mut self, code: &Code, channel: u32) {
-        for &peer in &code.peers {
-            let place = Place {
-                channel,
-                lane: 0,
-                peer,
-            };
-            if self.control.is_far(peer) && self.claims.decided(channel, peer).is_none() {
-                // Where the system refuses, the first issue tries again.
-                let _ = self.claim(place);
             }
         }
     }
