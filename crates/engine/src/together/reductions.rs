@@ -86,7 +86,7 @@ impl Span {
 pub(super) fn kernel(call: &Planned) -> Option<Kernel> {
     match call.op.as_deref()? {
         Op::Builtin(builtin) => op::kernel(*builtin, call.recv_type.as_ref()?.basic()?.elem),
-        Op::User { .. } => None,
+        Op::User { .. } | Op::Bytecode { .. } => None,
     }
 }
 
