@@ -19,6 +19,10 @@ pub trait Elements {
     fn load<const N: usize>(&self, from: Side, at: usize) -> [u8; N];
     /// Puts `N` bytes at this place of `inout`.
     fn store<const N: usize>(&mut self, at: usize, bytes: [u8; N]);
+    /// `L` times `N` bytes, one behind the other.
+    fn load_run<const N: usize, const L: usize>(&self, from: Side, at: usize) -> [[u8; N]; L];
+    /// Puts `L` times `N` bytes, one behind the other.
+    fn store_run<const N: usize, const L: usize>(&mut self, at: usize, bytes: [[u8; N]; L]);
 }
 
 /// Elements in memory that is borrowed.
@@ -45,6 +49,16 @@ impl Elements for Slices<'_> {
     fn store<const N: usize>(&mut self, at: usize, bytes: [u8; N]) {
         self.inout[at..at + N].copy_from_slice(&bytes);
     }
+
+    #[inline(always)]
+    fn load_run<const N: usize, const L: usize>(&self, from: Side, at: usize) -> [[u8; N]; L] {
+        from_fn(|l| self.load(from, at + l * N))
+    }
+
+    #[inline(always)]
+    fn store_run<const N: usize, const L: usize>(&mut self, at: usize, bytes: [[u8; N]; L]) {
+        self.inout[at..at + N * L].copy_from_slice(bytes.as_flattened());
+    }
 }
 
 /// The registers of `L` elements.
@@ -52,6 +66,7 @@ type File<const L: usize> = [[u64; L]; REGISTERS];
 
 impl Program {
     /// `inout = in op inout` for `count` elements. Of each side only bytes below `count` times [`Program::element`] are touched.
+    #[inline(always)]
     pub fn run(&self, elements: &mut impl Elements, count: usize) {
         let done = self.blocks::<16>(elements, 0, count);
         let done = self.blocks::<4>(elements, done, count);
@@ -59,22 +74,27 @@ impl Program {
     }
 
     /// As many whole blocks as there are from an element on; the first element that is left.
+    #[inline(always)]
     fn blocks<const L: usize>(
         &self,
         elements: &mut impl Elements,
         from: usize,
         count: usize,
     ) -> usize {
+        if count - from < L {
+            // Clearing registers takes as long as some elements do.
+            return from;
+        }
         let (mut done, mut file) = (from, [[0; L]; REGISTERS]);
         let size = self.element as usize;
         while count - done >= L {
+            let mut block = Block {
+                elements,
+                at: done * size,
+                size,
+                file: &mut file,
+            };
             for instruction in &self.code {
-                let mut block = Block {
-                    elements,
-                    at: done * size,
-                    size,
-                    file: &mut file,
-                };
                 block.step(instruction);
             }
             done += L;
@@ -118,7 +138,7 @@ bits! {
 
 impl<E: Elements, const L: usize> Block<'_, E, L> {
     #[inline(always)]
-    fn get(&self, reg: Reg) -> &[u64; L] {
+    fn reg(&self, reg: Reg) -> &[u64; L] {
         // The mask tells the compiler what a register's number is.
         &self.file[reg.index() & (REGISTERS - 1)]
     }
@@ -128,6 +148,7 @@ impl<E: Elements, const L: usize> Block<'_, E, L> {
         self.file[reg.index() & (REGISTERS - 1)] = values;
     }
 
+    #[inline(always)]
     fn step(&mut self, instruction: &Instruction) {
         match *instruction {
             Instruction::Load {
@@ -145,49 +166,54 @@ impl<E: Elements, const L: usize> Block<'_, E, L> {
                 Wide::F64 => self.double(op, to, a, b),
             },
             Instruction::Unary { op, wide, to, a } => self.unary(op, wide, to, a),
-            Instruction::Select { to, a, b, c, .. } => {
-                let (which, yes, no) = (self.get(a), self.get(b), self.get(c));
-                let values = from_fn(|l| if which[l] != 0 { yes[l] } else { no[l] });
-                self.set(to, values);
-            }
+            Instruction::Select { to, a, b, c, .. } => self.select(to, a, b, c),
             Instruction::Convert { from, into, to, a } => self.convert(from, into, to, a),
         }
     }
 
     /// One field of all elements.
     #[inline(always)]
-    fn fields<const N: usize>(
-        &self,
+    fn get<const N: usize>(
+        &mut self,
         from: Side,
+        to: Reg,
         offset: u16,
         of: impl Fn([u8; N]) -> u64,
-    ) -> [u64; L] {
+    ) {
         let at = self.at + usize::from(offset);
-        // Where elements are nothing but the field, the compiler knows the distance and loads several at once.
+        let values = &mut self.file[to.index() & (REGISTERS - 1)];
         if self.size == N {
-            return from_fn(|l| of(self.elements.load(from, at + l * N)));
+            // Elements are nothing but the field.
+            let fields = self.elements.load_run::<N, L>(from, at);
+            for (value, field) in values.iter_mut().zip(fields) {
+                *value = of(field);
+            }
+            return;
         }
-        from_fn(|l| of(self.elements.load(from, at + l * self.size)))
+        for (l, value) in values.iter_mut().enumerate() {
+            *value = of(self.elements.load(from, at + l * self.size));
+        }
     }
 
+    #[inline(always)]
     fn load(&mut self, from: Side, ty: Type, to: Reg, offset: u16) {
         macro_rules! load {
-            ($t:ty as $($wide:ty),+) => {
-                self.fields(from, offset, |bytes| <$t>::from_ne_bytes(bytes) $(as $wide)+)
+            ($t:ty) => {
+                self.get(from, to, offset, |bytes| <$t>::from_ne_bytes(bytes) as u64)
             };
         }
-        let values = match ty {
-            Type::I8 => load!(i8 as u64),
-            Type::I16 => load!(i16 as u64),
-            Type::I32 => load!(i32 as u64),
-            Type::U8 => load!(u8 as u64),
-            Type::U16 => load!(u16 as u64),
-            Type::U32 | Type::F32 => load!(u32 as u64),
-            Type::I64 | Type::U64 | Type::F64 => load!(u64 as u64),
-        };
-        self.set(to, values);
+        match ty {
+            Type::I8 => load!(i8),
+            Type::I16 => load!(i16),
+            Type::I32 => load!(i32),
+            Type::U8 => load!(u8),
+            Type::U16 => load!(u16),
+            Type::U32 | Type::F32 => load!(u32),
+            Type::I64 | Type::U64 | Type::F64 => load!(u64),
+        }
     }
 
+    #[inline(always)]
     fn store(&mut self, ty: Type, a: Reg, offset: u16) {
         match ty.bytes() {
             1 => self.put(a, offset, |value| (value as u8).to_ne_bytes()),
@@ -200,27 +226,50 @@ impl<E: Elements, const L: usize> Block<'_, E, L> {
     #[inline(always)]
     fn put<const N: usize>(&mut self, a: Reg, offset: u16, of: impl Fn(u64) -> [u8; N]) {
         let at = self.at + usize::from(offset);
-        let values = self.file[a.index() & (REGISTERS - 1)];
-        let stride = if self.size == N { N } else { self.size };
-        for (l, value) in values.into_iter().enumerate() {
-            self.elements.store(at + l * stride, of(value));
+        let values = &self.file[a.index() & (REGISTERS - 1)];
+        if self.size == N {
+            let mut fields = [[0; N]; L];
+            for (field, value) in fields.iter_mut().zip(values) {
+                *field = of(*value);
+            }
+            self.elements.store_run(at, fields);
+            return;
+        }
+        for (l, value) in values.iter().enumerate() {
+            self.elements.store(at + l * self.size, of(*value));
         }
     }
 
     #[inline(always)]
     fn two<T: Bits, R: Bits>(&mut self, to: Reg, a: Reg, b: Reg, f: impl Fn(T, T) -> R) {
-        let (a, b) = (self.get(a), self.get(b));
-        let values = from_fn(|l| f(T::of(a[l]), T::of(b[l])).bits());
-        self.set(to, values);
+        // Copies, so that the compiler need not ask whether the registers are the same; it makes none.
+        let (a, mut b) = (*self.reg(a), *self.reg(b));
+        for l in 0..L {
+            b[l] = f(T::of(a[l]), T::of(b[l])).bits();
+        }
+        self.set(to, b);
+    }
+
+    #[inline(always)]
+    fn select(&mut self, to: Reg, a: Reg, b: Reg, c: Reg) {
+        let (which, yes, mut no) = (*self.reg(a), *self.reg(b), *self.reg(c));
+        for l in 0..L {
+            let mask = u64::from(which[l] == 0).wrapping_sub(1);
+            no[l] = yes[l] & mask | no[l] & !mask;
+        }
+        self.set(to, no);
     }
 
     #[inline(always)]
     fn one<T: Bits, R: Bits>(&mut self, to: Reg, a: Reg, f: impl Fn(T) -> R) {
-        let a = self.get(a);
-        let values = from_fn(|l| f(T::of(a[l])).bits());
+        let mut values = *self.reg(a);
+        for value in &mut values {
+            *value = f(T::of(*value)).bits();
+        }
         self.set(to, values);
     }
 
+    #[inline(always)]
     fn signed(&mut self, op: Binary, to: Reg, a: Reg, b: Reg) {
         type T = i64;
         match op {
@@ -244,6 +293,7 @@ impl<E: Elements, const L: usize> Block<'_, E, L> {
         }
     }
 
+    #[inline(always)]
     fn unsigned(&mut self, op: Binary, to: Reg, a: Reg, b: Reg) {
         type T = u64;
         match op {
@@ -271,6 +321,7 @@ impl<E: Elements, const L: usize> Block<'_, E, L> {
 macro_rules! floating {
     ($($name:ident: $t:ty),+) => {
         impl<E: Elements, const L: usize> Block<'_, E, L> { $(
+            #[inline(always)]
             fn $name(&mut self, op: Binary, to: Reg, a: Reg, b: Reg) {
                 type T = $t;
                 match op {
@@ -294,6 +345,7 @@ macro_rules! floating {
 floating!(single: f32, double: f64);
 
 impl<E: Elements, const L: usize> Block<'_, E, L> {
+    #[inline(always)]
     fn unary(&mut self, op: Unary, wide: Wide, to: Reg, a: Reg) {
         match (op, wide) {
             (Unary::Neg, Wide::I64 | Wide::U64) => self.one(to, a, u64::wrapping_neg),
@@ -310,6 +362,7 @@ impl<E: Elements, const L: usize> Block<'_, E, L> {
         }
     }
 
+    #[inline(always)]
     fn convert(&mut self, from: Wide, into: Type, to: Reg, a: Reg) {
         match from {
             // Integers into integers: the sign of the register makes no difference.
