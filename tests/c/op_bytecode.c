@@ -322,6 +322,42 @@ static void local(const Case *c)
     }
 }
 
+/* Long elements, of which only the first and the last number are added up; the others stay those of the last operand. */
+static void wide(void)
+{
+    enum { LONG = 512, COUNT = 3 };
+    static const uint64_t code[] = {
+        BC(BEGIN, LONG * 8),
+        BC(LOAD_IN, I64, 0, 0), BC(LOAD_INOUT, I64, 1, 0), BC(ADD, I64, 0, 0, 1), BC(STORE, I64, 0, 0),
+        BC(LOAD_IN, I64, 0, LONG * 8 - 8), BC(LOAD_INOUT, I64, 1, LONG * 8 - 8), BC(ADD, I64, 0, 0, 1), BC(STORE, I64, 0, LONG * 8 - 8),
+    };
+    MPI_Datatype type;
+    MPI_Op op;
+    OK(MPI_Type_contiguous(LONG, MPI_INT64_T, &type));
+    OK(MPI_Type_commit(&type));
+    OK(yamabiko_op_create_bytecode(code, sizeof code, 0, &op));
+    int64_t(*in)[LONG] = t_alloc(COUNT * sizeof *in), (*out)[LONG] = t_alloc(COUNT * sizeof *out);
+    for (int way = BLOCKING; way <= NONBLOCKING; way++) {
+        MPI_Request r = MPI_REQUEST_NULL;
+        for (int i = 0; i < COUNT; i++)
+            for (int j = 0; j < LONG; j++)
+                in[i][j] = t_rank * 1000 + i * 100 + j, out[i][j] = -1;
+        if (way == BLOCKING)
+            OK(MPI_Allreduce(in, out, COUNT, type, op, MPI_COMM_WORLD));
+        else
+            OK(MPI_Iallreduce(in, out, COUNT, type, op, MPI_COMM_WORLD, &r));
+        OK(MPI_Wait(&r, MPI_STATUS_IGNORE));
+        for (int i = 0; i < COUNT; i++)
+            for (int j = 0; j < LONG; j++) {
+                int64_t all = t_size * (t_size - 1) / 2 * 1000 + t_size * (i * 100 + j);
+                SAME(out[i][j], j == 0 || j == LONG - 1 ? all : (t_size - 1) * 1000 + i * 100 + j);
+            }
+    }
+    free(in), free(out);
+    OK(MPI_Op_free(&op));
+    OK(MPI_Type_free(&type));
+}
+
 /* The operation goes away while a reduction has it. */
 static void freed(void)
 {
@@ -395,6 +431,7 @@ int main(int argc, char **argv)
         one(&cases[i], ALLREDUCE, NONBLOCKING, 20000);
         one(&cases[i], REDUCE, PERSISTENT, 20000);
     }
+    wide();
     freed();
     refused();
     for (int i = 0; i < CASES; i++) {
