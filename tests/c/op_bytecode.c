@@ -3,9 +3,13 @@
  * comes out is compared with functions of C that do the same.
  *
  * Argument "fatal": a wrong program under MPI_ERRORS_ARE_FATAL; the job has to end with a sentence that says what is wrong where.
+ * Argument "stack": handlers of signals have an alternative stack that is hardly larger than the system's least one.
  */
 #include "check.h"
 #ifdef YAMABIKO
+#include <signal.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
 #include <yamabiko.h>
 
 typedef struct {
@@ -374,6 +378,16 @@ static void freed(void)
     see(&c, out, t_size - 1, 0, 3);
 }
 
+/* The least stack and 4 KiB; below it, memory that nobody may touch. */
+static void small_stack(void)
+{
+    size_t page = 4096, least = getauxval(51 /* AT_MINSIGSTKSZ */), size = (least > 2048 ? least : 2048) + page;
+    char *memory = mmap(NULL, 2 * page + size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(memory != MAP_FAILED && mprotect(memory + page, page + size, PROT_READ | PROT_WRITE) == 0);
+    stack_t stack = {.ss_sp = memory + page, .ss_size = size};
+    CHECK(sigaltstack(&stack, NULL) == 0);
+}
+
 static void refused(void)
 {
     MPI_Op op = MPI_OP_NULL;
@@ -418,6 +432,8 @@ int main(int argc, char **argv)
         yamabiko_op_create_bytecode(wrong, sizeof wrong, 1, &op);
         return t_done("op_bytecode");
     }
+    if (argc > 1 && strcmp(argv[1], "stack") == 0)
+        small_stack();
     write_codes();
     make_cases();
     static const int counts[] = {0, 1, 5, 33, 700};

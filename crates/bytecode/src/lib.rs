@@ -50,7 +50,7 @@
 //! # What is checked
 //!
 //! [`Program::verify`] takes any bytes. What it accepts touches only bytes inside an element, reads no register before it has a
-//! value and no value as what it is not; so running it needs no checks, no memory but some 2 KiB of the stack, no lock and no
+//! value and no value as what it is not; so running it needs no checks, no memory but 3 KiB of the stack, no lock and no
 //! call of anybody's, and takes at most so many steps for each element as it has instructions.
 //!
 //! Who calls it: the engine, for `yamabiko_op_create_bytecode` (`include/yamabiko.h` has the same numbers as macros), and `op`, which runs

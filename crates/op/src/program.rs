@@ -62,10 +62,17 @@ pub fn apply_program(program: &Program, input: UserBuf, inout: UserBuf, count: u
         // SAFETY: the processor has AVX2.
         return unsafe { run_avx2(program, &mut buffers, count) };
     }
-    program.run(&mut buffers, count);
+    run_baseline(program, &mut buffers, count);
+}
+
+/// Not inlined: the registers of both are on the stack otherwise, which in the handler of a signal is short.
+#[inline(never)]
+fn run_baseline(program: &Program, buffers: &mut Buffers, count: usize) {
+    program.run(buffers, count);
 }
 
 #[cfg(target_arch = "x86_64")]
+#[inline(never)]
 #[target_feature(enable = "avx2")]
 fn run_avx2(program: &Program, buffers: &mut Buffers, count: usize) {
     program.run(buffers, count);
