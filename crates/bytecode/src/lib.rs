@@ -7,7 +7,7 @@
 //! # The machine
 //!
 //! * 16 registers of 64 bits. What a register holds is an integer, a float or a double; which, is known from the code alone.
-//! * Integers are 64 bits long and wrap. A load extends by sign or with zeros, a store takes the low bytes; [`Convert`]
+//! * Integers are 64 bits long and wrap. A load extends by sign or with zeros, a store takes the low bytes; `CONVERT`
 //!   does the same between registers, so what is to wrap at 32 bits within an expression is converted there.
 //! * An instruction's type says how it looks at its operands: `i64` and `u64` at integers with and without sign, `f32`, `f64`.
 //! * Floating-point numbers are IEEE's, rounded as the thread that runs the program has it; which NaN comes out is left open.
@@ -77,7 +77,3 @@ pub use code::{
 pub use program::{Instruction, Program, Reg};
 pub use run::{Elements, Slices};
 pub use verify::{Why, Wrong};
-
-/// The instruction of that name, for the documentation above.
-#[doc(hidden)]
-pub use program::Instruction::Convert;
