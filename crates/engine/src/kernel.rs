@@ -7,8 +7,8 @@
 //! The engine owns the [`Ring`], from `MPI_Init` to `MPI_Finalize`. A request owns its plan, the temporary buffers of its
 //! graph and the memory that data with gaps are packed in (`Body::Handed`), until the plan's word says that the kernel has
 //! let go of them; then the last few of those are kept for calls like theirs ([`Spent`]). A persistent request keeps all that, and the executor the compiled chains, from start to start. What
-//! the kernel does not do are calculations of the plan: reductions with an operation of the standard's, or one that the program
-//! vouches for, are done by the handler of a signal that the kernel raises (unless [`Callback`] or the program is against it),
+//! the kernel does not do are calculations of the plan: reductions with an operation of the standard's, one that is byte code, or one that
+//! the program vouches for, are done by the handler of a signal that the kernel raises (unless [`Callback`] or the program is against it),
 //! other reductions, packing and unpacking by the rank when it is next in MPI and makes progress. The ring is taken out of its
 //! cell meanwhile, as the program's function may call MPI: such a call makes no progress here.
 //!

@@ -2,7 +2,7 @@
 //!
 //! Messages of data without gaps go from and to where they lie. Those of others go through memory of ours, and packing or
 //! unpacking them is a calculation of the plan, as reductions are and copies between such data: the rank does these when it is
-//! next in MPI, but reductions with an operation of the standard's, or one that the program vouches for, may be done at any
+//! next in MPI, but reductions with an operation of the standard's, one that is byte code, or one that the program vouches for, may be done at any
 //! point of the program. A message keeps the tag that its graph gives it, which is how both ends agree on the order.
 //!
 //! Invariant: calculations are told apart from all memory by a byte that only they name, so every edge at
