@@ -21,7 +21,7 @@ const FORTRAN: [(&str, &str); 2] = [
 
 /// Environment variables that a person may set. Those by which the parts of a job know each other
 /// (`PMI_*`, `YAMABIKO_*_FD`) are not among them.
-const VARIABLES: [(&str, &str); 15] = [
+const VARIABLES: [(&str, &str); 16] = [
     (
         "MPIEXEC_TIMEOUT",
         "seconds after which mpiexec ends a job (default, and 0: no limit)",
@@ -29,6 +29,10 @@ const VARIABLES: [(&str, &str); 15] = [
     (
         "YAMABIKO_FABRICS",
         "fabrics that may be used (default: self,shm,tcp)",
+    ),
+    (
+        "YAMABIKO_COPY",
+        "long messages inside a machine: pipe, through shared memory; direct, read in the sender's memory where allowed; measured, as is faster (default)",
     ),
     (
         "YAMABIKO_TCP_INTERFACE",
