@@ -78,6 +78,8 @@ pub(crate) struct Direct {
     memory: Option<Foreign>,
     /// and whether it can read this process's.
     open: bool,
+    /// Whether the system refused later what it had allowed.
+    refused: bool,
     /// What was measured of its messages.
     trials: Option<Box<Trials>>,
 }
@@ -223,9 +225,15 @@ impl Shm {
         self.peers[peer as usize].direct.memory.is_some()
     }
 
+    /// Whether the system has refused a copy.
+    pub(crate) fn is_refused(&self, peer: u32) -> bool {
+        self.peers[peer as usize].direct.refused
+    }
+
     /// Data of a peer at an address of its own memory.
     pub(crate) fn own_memory(&self, peer: u32, at: u64) -> Option<There> {
-        let memory = self.peers[peer as usize].direct.memory?;
+        let direct = &self.peers[peer as usize].direct;
+        let memory = direct.memory.filter(|_| !direct.refused)?;
         Some(There::Process(memory, at))
     }
 
@@ -258,7 +266,7 @@ impl Shm {
     #[cold]
     pub(crate) fn lend_no_more(&mut self, peer: u32) {
         let direct = &mut self.peers[peer as usize].direct;
-        (direct.open, direct.trials) = (false, None);
+        (direct.open, direct.refused, direct.trials) = (false, true, None);
         self.wish(peer, 0);
     }
 

@@ -9,7 +9,7 @@ use mtmi::{
 };
 
 use crate::Shm;
-use crate::direct::{Choice, SHORTEST};
+use crate::direct::{CHUNK, Choice, SHORTEST};
 use crate::foreign::Foreign;
 use crate::lane::WINDOW;
 use crate::places::Mover;
@@ -248,14 +248,37 @@ fn a_receiver_that_is_refused_asks_for_all() {
 
 #[test]
 fn a_sender_that_is_refused_sends_all() {
+    // Of two chunks each side takes one; of more the receiver has others left.
+    for bytes in [2 * CHUNK as usize, LONG] {
+        let Some((mut a, mut b)) = two(Choice::Direct, true) else {
+            return;
+        };
+        b.receive_bytes(bytes);
+        a.send(SendMode::Standard, bytes);
+        b.turn();
+        a.refuse();
+        a.turn();
+        assert!(a.outcome(SENT).is_none());
+        run(&mut a, &mut b);
+        check(&a, &b, bytes);
+    }
+}
+
+/// The sender hears late of what became of the first; other messages of the pair follow each other at once.
+#[test]
+fn several_loans_that_are_refused_come_through_the_pipe() {
     let Some((mut a, mut b)) = two(Choice::Direct, true) else {
         return;
     };
-    b.receive_bytes(LONG);
-    a.send(SendMode::Standard, LONG);
-    b.turn();
-    a.refuse();
+    for _ in 0..3 {
+        b.receive_bytes(LONG);
+        a.send(SendMode::Standard, LONG);
+    }
+    b.refuse();
+    while b.turn() {}
+    assert!(b.done.is_empty());
     run(&mut a, &mut b);
+    assert_eq!((a.done.len(), b.done.len()), (3, 3));
     check(&a, &b, LONG);
 }
 
@@ -284,6 +307,20 @@ fn a_loan_can_be_cancelled() {
     run(&mut a, &mut b);
     assert_eq!(a.outcome(SENT), Some(Outcome::Cancelled));
     assert!(b.t.probe(Source::Any, Context(0), TagSel::Any).is_none());
+}
+
+#[test]
+fn a_loan_that_was_kept_cannot_be_cancelled() {
+    let Some((mut a, mut b)) = two(Choice::Direct, true) else {
+        return;
+    };
+    a.send(SendMode::Standard, WINDOW);
+    a.t.cancel_send(SENT);
+    run(&mut a, &mut b);
+    assert_eq!(a.outcome(SENT), Some(Outcome::Done));
+    b.receive_bytes(WINDOW);
+    run(&mut a, &mut b);
+    check(&a, &b, WINDOW);
 }
 
 #[test]

@@ -248,7 +248,7 @@ impl Shm {
         queues: &mut Queues,
         peer: u32,
         header: &Header,
-        [send, total, early, synchronous]: [u64; 4],
+        [mut send, total, early, synchronous]: [u64; 4],
         mut offer: Option<Offer>,
     ) -> Result<(), Hostile> {
         if total > i64::MAX as u64 {
@@ -272,8 +272,9 @@ impl Shm {
                 if let Some(Offer::Own(at)) = offer
                     && self.keep_loan(peer, (at, total), synchronous != 0, &mut buffer)
                 {
-                    (here, offer) = (total, None);
                     self.control(peer, Kind::Matched, [send, 0, 0, 0]);
+                    // Its sender has done with it and can't cancel it any more.
+                    (here, offer, send) = (total, None, u64::MAX);
                 }
                 Sink::Heap(buffer)
             }

@@ -94,6 +94,11 @@ impl Split {
         }
     }
 
+    /// The same for the sender, which was refused no copy.
+    fn has_ended(&self, words: &Words) -> bool {
+        !self.failed && self.is_over(words, false)
+    }
+
     /// Whether a chunk is left to take.
     fn has_more(&self, words: &Words) -> bool {
         match words.seen(self.number) {
@@ -132,7 +137,7 @@ impl Shm {
         let entry = &self.peers[peer as usize];
         let goes = entry.copies.joined.is_some_and(|joined| {
             let (words, split) = (self.ports[peer].lane.split(), joined.split);
-            (split.helps && split.has_more(words)) || split.is_over(words, false)
+            (split.helps && split.has_more(words)) || split.has_ended(words)
         });
         let comes = !entry.copies.inward.is_empty()
             && entry.copies.split.is_none_or(|split| {
@@ -209,6 +214,10 @@ impl Shm {
 
     /// Has both sides copy a message of which nothing was copied yet, if both get at the other's memory.
     fn begin_split_message(&mut self, peer: u32, id: u64) -> Option<Split> {
+        if self.is_refused(peer) {
+            // A sender that is asked late for its part of one that failed would take it for complete if a newer had begun.
+            return None;
+        }
         let message = self.announced.get(id)?;
         let (send, wanted) = (message.send, message.expected);
         let Sink::User { writer, .. } = &message.sink else {
@@ -320,7 +329,11 @@ impl Shm {
             None
         };
         split.helps = !more || from.is_some();
-        let turn = self.turn(id);
+        let offer = self.announced.get(id).and_then(|m| m.offer);
+        let lent = matches!(offer, Some(Offer::Own(_)));
+        // Other loans were refused meanwhile.
+        split.failed |= lent && !split.helps;
+        let turn = if lent { 1 } else { TURN };
         let message = self.announced.get(id).ok_or(Hostile)?;
         let Sink::User { writer, .. } = &message.sink else {
             return Err(Hostile);
@@ -368,14 +381,6 @@ impl Shm {
             self.end_announced(queues, id);
         }
         Ok(moved || over)
-    }
-
-    /// Chunks of a message that are copied before others get their turn.
-    fn turn(&mut self, id: u64) -> u32 {
-        match self.announced.get(id).and_then(|m| m.offer) {
-            Some(Offer::Own(_)) => 1,
-            _ => TURN,
-        }
     }
 
     /// A sender is gone: what it did of the message that both sides copied counts.
@@ -483,7 +488,7 @@ impl Shm {
         if moved {
             self.ports[peer].bell.get().ring();
         }
-        let over = split.is_over(words, false);
+        let over = split.has_ended(words);
         let left = &mut self.peers[peer as usize].copies.joined;
         *left = (!over).then_some(joined);
         if over {
