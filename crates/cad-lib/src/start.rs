@@ -176,7 +176,7 @@ fn agree(choice: Choice, callback: Callback, job: &mut Job) -> Result<Option<Rin
     let refused = |why: &dyn std::fmt::Display| {
         format!("{}={} can't be: {why}", Choice::VARIABLE, choice.name())
     };
-    if choice == Choice::Softirq {
+    if matches!(choice, Choice::Softirq | Choice::Thread) {
         return Err(refused(&"it runs no graphs, only collectives of MPI"));
     }
     let opening = (choice == Choice::Ring).then(Opening::new);

@@ -96,6 +96,8 @@ pub(crate) struct Kernel {
     plans: Cell<u64>,
     /// When to look again, if something has to be tried again.
     again: Cell<Option<Instant>>,
+    /// Collectives that the kernel ran to their end.
+    done: Cell<u64>,
     /// Non-blocking and persistent collectives that ran in calls.
     in_calls: Cell<u64>,
 }
@@ -191,6 +193,16 @@ impl Kernel {
         self.in_calls.set(self.in_calls.get() + 1);
     }
 
+    /// How many of those there were.
+    pub(crate) fn in_calls(&self) -> u64 {
+        self.in_calls.get()
+    }
+
+    /// Collectives that the kernel ran to their end.
+    pub(crate) fn done(&self) -> u64 {
+        self.done.get()
+    }
+
     /// Whether progress would find something to do.
     pub(crate) fn is_ready(&self) -> bool {
         let ring = self.ring.try_borrow_mut();
@@ -271,7 +283,7 @@ impl Engine {
 
     /// Says what ran in calls where no other executor has a report, if the environment asks for it.
     pub(crate) fn report_in_calls(&self, rank: u32) {
-        let others = self.kernel.is_on() || self.softirq.is_on();
+        let others = self.kernel.is_on() || self.softirq.is_on() || self.progress_thread.is_on();
         if others || std::env::var_os(Choice::REPORT).is_none_or(|v| v.is_empty()) {
             return;
         }
@@ -366,6 +378,9 @@ impl Engine {
             .extract_if(.., over)
             .collect();
         for (handle, issued) in &ended {
+            if issued.query() == State::Done {
+                self.kernel.done.set(self.kernel.done.get() + 1);
+            }
             if let Ok(request) = self.request(*handle) {
                 if issued.query() != State::Done {
                     self.note_failed(request);

@@ -48,7 +48,7 @@ const VARIABLES: [(&str, &str); 16] = [
     ),
     (
         "YAMABIKO_CAD",
-        "what runs the descriptors of libcad, and MPI's non-blocking collectives: inline or ring; softirq: small ones of the latter, by kaccd (default: inline)",
+        "what runs the descriptors of libcad, and MPI's non-blocking collectives: inline or ring; of the latter only: softirq, small ones by kaccd, and thread (default: inline)",
     ),
     (
         "YAMABIKO_CAD_CALLBACK",
@@ -218,7 +218,7 @@ fn fabrics() -> [(String, String); 3] {
 }
 
 /// What can run descriptors: where each does, and whether it works here.
-fn executors() -> [(String, String); 3] {
+fn executors() -> [(String, String); 4] {
     let kernel = usable(cad_ring::usable());
     [
         (
@@ -236,7 +236,22 @@ fn executors() -> [(String, String); 3] {
                 daemon()
             ),
         ),
+        (
+            "thread".to_owned(),
+            format!(
+                "in a thread beside the program's: MPI's non-blocking collectives, also persistent; not for libcad: {}",
+                thread()
+            ),
+        ),
     ]
+}
+
+/// Whether a thread can be had.
+fn thread() -> String {
+    match sys::thread::spawn("yamabiko-info", || ()).map(|thread| thread.join()) {
+        Ok(_) => "usable".to_owned(),
+        Err(why) => format!("not usable here: {why}"),
+    }
 }
 
 /// Whether the daemon is there that does collectives in the kernel's receive path.
@@ -315,6 +330,7 @@ mod tests {
             "YAMABIKO_PORT_RANGE",
             "in the calls of the program: usable",
             "in the kernel, on one machine: ",
+            "non-blocking collectives, also persistent; not for libcad: usable",
             "in its handler, while the rank computes: ",
             "cad.alltoall.bruck_max",
             "MPIEXEC_TIMEOUT",

@@ -126,7 +126,7 @@ struct Maker<'a> {
 }
 
 /// Whether the program says that its functions may run anywhere, where this call uses one ([`OP_ASYNC_SAFE`]).
-fn vouched(call: &Call) -> bool {
+pub(super) fn vouched(call: &Call) -> bool {
     let own = matches!(call.op.as_deref(), Some(Op::User { .. }));
     own && call.comm.info.borrow().get(OP_ASYNC_SAFE).as_deref() == Some("true")
 }
@@ -320,8 +320,9 @@ impl Engine {
     /// Starts a collective in the kernel, or, where that takes none of its communicator's, in calls; gives its request.
     pub(crate) fn hand_collective(&self, call: Call) -> Result<Handle> {
         let Some(channel) = self.kernel.of_comm(&call.comm) else {
-            self.kernel.count_in_calls();
-            return self.start_collective(call);
+            let handle = self.start_collective(call)?;
+            self.leave_to_thread(handle);
+            return Ok(handle);
         };
         self.check_whole(&call.comm, &call.group)?;
         let comm = call.comm.clone();
@@ -363,7 +364,6 @@ impl Engine {
         let (plan, channel) = match &*request.body.borrow() {
             Body::Handed(handed) => (handed.plan.clone(), handed.channel),
             _ => {
-                self.kernel.count_in_calls();
                 self.softirq.count_other();
                 return None;
             }
