@@ -8,6 +8,11 @@
  * U, N.  A is column-major with leading dimension lda; where that is less than m, and there is more than one column, BLACS warns and
  * takes m.
  *
+ * Where uplo or diag is another letter BLACS warns and takes L, or N; negative m and n count as 0, with a warning. Any order but C is R.
+ *
+ * Sends return before their receive is called, however many there are: what has not been received takes memory of the sender.
+ * A receive takes a message that is shorter than its matrix, or of another type; a longer one is an error.
+ *
  * A process may be in 64 grids at a time.  The 65th is an error that says so and ends the job; Cblacs_gridexit frees one.
  */
 #ifndef BLACS_H
@@ -35,7 +40,7 @@ void Cblacs_pcoord(int context, int pnum, int *prow, int *pcol);
 void Cblacs_barrier(int context, const char *scope);
 void Cblacs_freebuff(int context, int wait);
 void Cblacs_abort(int context, int error);
-/* Ends MPI as well, unless not_done isn't 0. */
+/* Waits until all that was sent has been received. Ends MPI as well, unless not_done isn't 0. */
 void Cblacs_exit(int not_done);
 
 void Cfree_blacs_system_handle(int handle);

@@ -15,7 +15,7 @@
  * may call at the same time if MPI_THREAD_MULTIPLE was granted.
  *
  * Fortran: the same names and arguments, with `call` and `ier` last; include 'fmplf.h'. Sizes are default integers;
- * fmpl_send8, fmpl_recv8 and so on take INTEGER*8. FMPL_BOTTOM is NULL as the memory of fmpl_init and fmpl_sendbuf_set. */
+ * names with an 8 at the end take INTEGER*8 (fmplf.h has the list). FMPL_BOTTOM is NULL as the memory of fmpl_init and fmpl_sendbuf_set. */
 #ifndef FMPL_H
 #define FMPL_H
 
@@ -44,7 +44,7 @@ extern "C" {
 #define FMPL_ERR_COUNT 15          /* the processes called fmpl_init with different counts */
 #define FMPL_ERR_PEER 16           /* the other process, or one that a collective needs, is gone */
 #define FMPL_ERR_MEMORY 17         /* no memory (or no communicator) is left */
-#define FMPL_ERR_ARGUMENT 18       /* an argument has a value that means nothing */
+#define FMPL_ERR_ARGUMENT 18       /* an argument has a value that means nothing, such as memory that fmpl_alloc did not give */
 #define FMPL_ERR_REENTERED 19      /* another call is inside a collective of that communicator */
 
 /* What a code says; the text lives for ever. */
@@ -66,7 +66,8 @@ const char *fmpl_strerror(int code);
  * be used: after an fmpl_init that failed fmpl_finalize is all that is left, and ends MPI as it always does. ma and fa, the memory of the matching area and of the completion flags, may be NULL: what peers write lies in
  * mapped memory of the library, so memory given here is left alone.
  * fmpl_finalize: all processes call it. It returns when everything spooled anywhere was received; receives that are still
- * posted are taken back. It ends MPI if fmpl_init started it and the program has not called MPI_Init since. Where a process
+ * posted are taken back, and an fmpl_isend that met no receive and that nobody waited for is dropped. It ends MPI if fmpl_init started it
+ * and the program has not called MPI_Init since; MPI_Finalize without it waits for what is spooled, too. Where a process
  * has died (below) nobody waits for all any more, and what was spooled for the dead is lost; that is no error. */
 int fmpl_init(void *ma, void *fa, int count, int *ier);
 int fmpl_finalize(int *ier);
@@ -88,7 +89,10 @@ double fmpl_wtime(void);                   /* seconds */
  * for which none has returned.
  *
  * A message longer than its receive: the receive ends with FMPL_ERR_TRUNCATE, its buffer full and nothing written beyond.
- * The send ends with the same code if it had not been spooled. */
+ * The send ends with the same code if it had not been spooled. fmpl_irecv_wait_status tells the message's length then, not the buffer's.
+ *
+ * A process that has died: what it sent before can still be received. Then a receive from it is refused with FMPL_ERR_PEER, by fmpl_irecv
+ * already, so that there is nothing to wait for; an fmpl_isend to it may succeed, and its wait says so. */
 int fmpl_send(const void *buf, size_t size, int dst, int mai, int comm, int *ier);
 int fmpl_recv(void *buf, size_t size, int src, int mai, int comm, int *ier);
 int fmpl_isend(const void *buf, size_t size, int dst, int mai, int comm, int *ier);
@@ -113,14 +117,15 @@ int fmpl_recv_any_from(void *buf, size_t size, int mai, int comm, int *src, size
  * the send returns. fmpl_isend_wait does the same, counting from the fmpl_isend; fmpl_isend_test, too. ipara 0 never
  * waits; FMPL_INFINITE is the synchronous mode, and how FMPL starts. A receive that is posted already always means no
  * copy. If the stash is full, the send goes on waiting, as in synchronous mode, until its receive comes or there
- * is room: it does not fail. A message takes its length rounded up to 64 bytes.
+ * is room: it does not fail. A message takes its length rounded up to 64 bytes, an empty one 64, and buf is used from its first address on
+ * that is a multiple of 64.
  *
  * Spooled messages leave whenever this process makes progress: in any waiting, testing or checking call of FMPL or MPI.
  * buf belongs to the library until another stash is set (FMPL_ERR_STASH while messages lie in it) or FMPL ends. NULL
  * with a size: memory of the library's own, with FMPL_GROWS as much as it takes. Size 0: no stash.
  *
  * fmpl_sendbuf_check makes progress, and tells how many spooled sends have left since it was last called, and how
- * many still wait. */
+ * many still wait. What was spooled for a process that has died is lost and counts as left. */
 int fmpl_sendbuf_set(void *buf, size_t size, int ipara, int *ier);
 int fmpl_sendbuf_check(int *nsend, int *nspool, int *ier);
 int fmpl_progress(int *moved, int *ier);
@@ -129,6 +134,7 @@ int fmpl_progress(int *moved, int *ier);
  * fmpl_comm_create: all processes of FMPL_COMM_WORLD call it. Those with the same key other than 0 make up a communicator,
  * ordered by their rank in the world; with key 0 a process takes no part and gets FMPL_COMM_NULL. A communicator
  * translates ranks; indices are those of the one matching area, whichever communicator names the two processes.
+ * Where that fails *comm is FMPL_COMM_NULL. A process may be in 510 communicators beside the world at a time; the next is FMPL_ERR_MEMORY.
  * fmpl_comm_free: all members call it; where one of them is dead, each for itself. */
 int fmpl_comm_create(int *comm, int key, int *ier);
 int fmpl_comm_free(int *comm, int *ier);
@@ -139,7 +145,8 @@ int fmpl_comm_size(int comm, int *size, int *ier);
  * A reduction's elements are combined along a binomial tree of ranks relative to the root: v = (rank - root) mod p takes
  * from v+1, v+2, v+4, ... below its lowest bit, in this order, own = f(own, theirs). So the order depends on the
  * root and the number of processes, never on timing. fmpl_allreduce is that to rank 0, and a broadcast: all get the
- * same bits. work is as large as buf, and both are the library's until the call returns; buf holds the result at the root,
+ * same bits. Where elements are no numbers (NaN), max and min follow that order, too: they keep own unless theirs compares as more, or less.
+ * work is as large as buf, does not overlap it, and both are the library's until the call returns; buf holds the result at the root,
  * and elsewhere intermediate results.
  *
  * When a process dies and the job goes on (mpiexec -disable-auto-cleanup), a collective that is under way on a communicator of
@@ -151,7 +158,7 @@ int fmpl_barrier(int comm, int *ier);
 int fmpl_bcast(void *buf, size_t size, int root, int comm, int *ier);
 int fmpl_reduce(void *buf, size_t count, fmpl_function *func, int root, int comm, void *work, int *ier);
 int fmpl_allreduce(void *buf, size_t count, fmpl_function *func, int comm, void *work, int *ier);
-/* A function of the program, and the bytes of its elements, before it is first used. It may call FMPL and MPI, but no
+/* A function of the program, and the bytes of its elements, before it is first used; also before fmpl_init. It may call FMPL and MPI, but no
  * collective of that communicator. */
 int fmpl_func_set(fmpl_function *func, size_t size, int *ier);
 /* How barrier and broadcast work from now on, the same at all processes; not while one is under way. */
@@ -169,7 +176,7 @@ fmpl_function fmpl_csum, fmpl_cmax, fmpl_cmin, fmpl_camax, fmpl_camin;
 fmpl_function fmpl_zsum, fmpl_zmax, fmpl_zmin, fmpl_zamax, fmpl_zamin;
 
 /* --- Memory that peers on the machine write to and read from directly: one copy for each message. Aligned to a cache line.
- * FMPL_ERR_MEMORY: there is none; any other memory works too. */
+ * FMPL_ERR_MEMORY: there is none; any other memory works too. A child of fork shares it. fmpl_free takes what fmpl_alloc gave, once. */
 int fmpl_alloc(size_t size, void **memory, int *ier);
 int fmpl_free(void *memory, int *ier);
 

@@ -51,6 +51,21 @@ int main(int argc, char **argv)
 		CHECK(ra[5] == 0);
 		Cblacs_abort(context, 17);
 	}
+	if (strcmp(argv[1], "letters") == 0 && rank == 0) {
+		double b[4] = {1, 2, 3, 4};
+		Cdtrsd2d(context, "X", "?", 2, 2, b, 2, 0, 0);
+		Cdtrrv2d(context, "L", "N", 2, 2, a, 2, 0, 0);
+		CHECK(a[0] == 1 && a[1] == 2 && a[2] == 0 && a[3] == 4);
+		Cdgesd2d(context, -1, 2, b, 1, 0, 0);
+		Cdgerv2d(context, 0, 2, a, 1, 0, 0);
+		Cblacs_abort(context, 17);
+	}
+	if (strcmp(argv[1], "exit") == 0) {
+		if (rank == 0)
+			Cdgesd2d(context, 1, 1, a, 1, 0, 1);
+		Cblacs_gridexit(context);
+		Cblacs_exit(0);
+	}
 	if (strcmp(argv[1], "grids") == 0)
 		for (int made = 1;; made++) {
 			int more;

@@ -188,6 +188,22 @@ static void refused(void) {
     GIVES(FMPL_ERR_BUFFER, fmpl_comm_create(NULL, 1, &ier));
 }
 
+/* There is an end to communicators; those that are freed can be had again. */
+static void all_of_them(void) {
+    enum { MOST = 510 };
+    static int made[MOST + 1];
+    for (int turn = 0; turn < 2; turn++) {
+        for (int i = 0; i < MOST; i++)
+            OK(fmpl_comm_create(&made[i], 1, &ier));
+        made[MOST] = FMPL_COMM_WORLD;
+        GIVES(FMPL_ERR_MEMORY, fmpl_comm_create(&made[MOST], 1, &ier));
+        CHECK(made[MOST] == FMPL_COMM_NULL);
+        OK(fmpl_barrier(made[MOST - 1], &ier));
+        for (int i = 0; i < MOST; i++)
+            OK(fmpl_comm_free(&made[i], &ier));
+    }
+}
+
 int main(void) {
     start(8);
     for (int which = FMPL_COLLECTIVES_AUTO; which <= FMPL_COLLECTIVES_SOFTWARE; which++) {
@@ -203,6 +219,7 @@ int main(void) {
     functions();
     program_function();
     refused();
+    all_of_them();
     end("coll");
     return 0;
 }

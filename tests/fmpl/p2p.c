@@ -177,7 +177,7 @@ static void refused(void) {
     GIVES(FMPL_ERR_INITIALISED, fmpl_init(NULL, NULL, 3, &ier));
     GIVES(FMPL_ERR_BUFFER, fmpl_comm_rank(0, NULL, &ier));
     GIVES(FMPL_ERR_ARGUMENT, fmpl_sendbuf_set(NULL, 0, -3, &ier));
-    GIVES(FMPL_ERR_BUFFER, fmpl_free(b, &ier));
+    GIVES(FMPL_ERR_ARGUMENT, fmpl_free(b, &ier));
     CHECK(fmpl_send(NULL, 8, other, 0, 0, NULL) == FMPL_ERR_BUFFER);
     /* Twice while in flight, and the first one is none the worse for it. */
     int in[2] = {0, 0};

@@ -101,6 +101,10 @@ pub fn run(args: &Args) -> Result {
             )?;
         }
     }
+    for to in ["include", "include/mpich"] {
+        let header = root().join("include/yamabiko.h");
+        copy(&header, &prefix.join(to).join("yamabiko.h"))?;
+    }
     pkg_config(&prefix)?;
     blacs::lay_out(&compiled, &prefix)?;
     missing(&prefix)?;

@@ -59,8 +59,9 @@ fn executors_of(one: &Implementation, prefix: &Path, far: bool) -> Result<Vec<Im
         vain: Some(NO_EFFECT),
         ..one.with(EXECUTOR, executor)
     };
-    let mpi = executors.iter().map(|name| with(way(one, name), name));
-    let cad = executors.iter().map(|executor| {
+    let mpi = executors.iter().map(|(name, _)| with(way(one, name), name));
+    let cad = executors.iter().filter(|(_, graphs)| *graphs);
+    let cad = cad.map(|(executor, _)| {
         let name = match one.name.as_str() {
             "yamabiko" => format!("cad-{executor}"),
             other => format!("{other}-cad-{executor}"),
@@ -74,8 +75,8 @@ fn executors_of(one: &Implementation, prefix: &Path, far: bool) -> Result<Vec<Im
     Ok(mpi.chain(cad).collect())
 }
 
-/// The executors that `yamabiko info` says are usable here, and if `far`, not on one machine only.
-fn usable(info: &str, far: bool) -> Vec<&str> {
+/// The executors that `yamabiko info` says are usable here, and if `far`, not on one machine only; and whether each runs graphs too.
+fn usable(info: &str, far: bool) -> Vec<(&str, bool)> {
     let section = info
         .lines()
         .skip_while(|line| *line != "executors of libcad:");
@@ -83,7 +84,10 @@ fn usable(info: &str, far: bool) -> Vec<&str> {
     let usable = lines.filter(|line| line.ends_with(": usable"));
     let reaching = usable.filter(|line| !far || !line.contains("on one machine"));
     reaching
-        .filter_map(|line| line.split_whitespace().next())
+        .filter_map(|line| {
+            let name = line.split_whitespace().next()?;
+            Some((name, !line.contains("not for libcad")))
+        })
         .collect()
 }
 
@@ -95,7 +99,7 @@ mod tests {
 
     const INFO: &str = "Yamabiko 0\nfabrics:\n  self    a process and itself: usable\nexecutors of libcad:\n  \
                         inline   in the calls of the program: usable\n  softirq  in its receive path, on one machine: not \
-                        usable here: refused\n  thread   in a thread: usable\nlauncher:\n  x  y: usable\n";
+                        usable here: refused\n  thread   in a thread; not for libcad: usable\nlauncher:\n  x  y: usable\n";
 
     /// A folder whose `bin/yamabiko` prints this, removed at the end.
     struct Installed(PathBuf);
@@ -137,20 +141,17 @@ mod tests {
         let mut ours = Implementation::yamabiko("yamabiko", &installed.0).with("A", "b");
         ours.launcher.splice(1..1, ["-hosts".into(), "h".into()]);
         let all = ways(&[ours, Implementation::raw()], false).unwrap();
-        let expected = [
-            "yamabiko-inline",
-            "yamabiko-thread",
-            "cad-inline",
-            "cad-thread",
-        ];
-        assert_eq!(names(&all), expected);
-        let (mpi, cad) = (&all[1], &all[3]);
+        assert_eq!(
+            names(&all),
+            ["yamabiko-inline", "yamabiko-thread", "cad-inline"]
+        );
+        let (mpi, cad) = (&all[0], &all[2]);
         assert_eq!(
             (mpi.interface, cad.interface),
             (Interface::Progress, Interface::Cad)
         );
         for one in [mpi, cad] {
-            let set = [("A", "b"), ("YAMABIKO_CAD", "thread")];
+            let set = [("A", "b"), ("YAMABIKO_CAD", "inline")];
             assert_eq!(
                 one.environment,
                 set.map(|(name, value)| (name.into(), value.into()))
@@ -159,16 +160,17 @@ mod tests {
         }
         let old = Implementation::yamabiko("yamabiko-2", &installed.0);
         assert_eq!(
-            names(&ways(&[old], false).unwrap())[3],
-            "yamabiko-2-cad-thread"
+            names(&ways(&[old], false).unwrap())[2],
+            "yamabiko-2-cad-inline"
         );
     }
 
     #[test]
     fn between_hosts_only_what_reaches_them_takes_part() {
         let info = INFO.replace("not usable here: refused", "usable");
-        assert_eq!(usable(&info, false), ["inline", "softirq", "thread"]);
-        assert_eq!(usable(&info, true), ["inline", "thread"]);
+        let (inline, softirq, thread) = (("inline", true), ("softirq", true), ("thread", false));
+        assert_eq!(usable(&info, false), [inline, softirq, thread]);
+        assert_eq!(usable(&info, true), [inline, thread]);
     }
 
     #[test]

@@ -19,10 +19,34 @@ pub(crate) enum Language {
 /// What a context of a process is that is not in the grid.
 const NOT_IN_CONTEXT: c_int = -1;
 
+/// The part of a matrix, as a call names it.
+#[derive(Clone, Copy)]
+pub(crate) enum Named {
+    /// All of it.
+    General,
+    /// By `UPLO` and `DIAG`.
+    Trapezoid { uplo: u8, diag: u8 },
+}
+
+impl Named {
+    #[inline]
+    pub(crate) fn trapezoid(uplo: u8, diag: u8) -> Named {
+        Named::Trapezoid { uplo, diag }
+    }
+
+    #[inline]
+    fn part(self) -> Part {
+        match self {
+            Named::General => Part::General,
+            Named::Trapezoid { uplo, diag } => Part::trapezoid(uplo, diag),
+        }
+    }
+}
+
 /// A matrix, and which of its elements are meant.
 pub(crate) struct Matrix {
     pub(crate) element: Element,
-    pub(crate) part: Part,
+    pub(crate) part: Named,
     pub(crate) m: c_int,
     pub(crate) n: c_int,
     pub(crate) a: UserBuf,
@@ -33,25 +57,59 @@ impl Matrix {
     /// Its bytes, if it is a single piece in one run.
     #[inline]
     fn piece(&self) -> Option<usize> {
-        Shape::piece(self.part, self.m, self.n, self.lda, self.element.size())
+        Shape::piece(
+            self.part.part(),
+            self.m,
+            self.n,
+            self.lda,
+            self.element.size(),
+        )
     }
 
     #[inline]
     fn shape(&self, call: &Call<'_>) -> Result<Shape, Error> {
         self.check(call);
-        let shape = Shape::new(self.part, self.m, self.n, self.lda, self.element.size());
+        let shape = Shape::new(
+            self.part.part(),
+            self.m,
+            self.n,
+            self.lda,
+            self.element.size(),
+        );
         shape.ok_or(Error::Size(self.m, self.n))
     }
 
-    /// Warns of a leading dimension that is too small, as the BLACS of netlib does when it is built to check arguments.
+    /// Warns of what means nothing and is taken for something, as the BLACS of netlib does when it is built to check arguments.
     #[inline]
     fn check(&self, call: &Call<'_>) {
-        if Shape::is_cramped(self.m, self.n, self.lda) {
-            let (m, lda) = (self.m, self.lda);
+        if let Named::Trapezoid { uplo, diag } = self.part {
+            check_letter(call, "UPLO", uplo, b"UL", "LOWER");
+            check_letter(call, "DIAG", diag, b"UN", "NON-UNIT");
+        }
+        let (m, n, lda) = (self.m, self.n, self.lda);
+        for (what, letter, size) in [("rows", 'M', m), ("columns", 'N', n)] {
+            if size < 0 {
+                call.warn(&format_args!(
+                    "Illegal number of {what}, {letter}={size}; assumed to be 0"
+                ));
+            }
+        }
+        if Shape::is_cramped(m, n, lda) {
             call.warn(&format_args!(
                 "Illegal LDA, LDA={lda}, M={m}; LDA assumed to be {m}"
             ));
         }
+    }
+}
+
+/// Warns of a letter that is none of these.
+#[inline]
+fn check_letter(call: &Call<'_>, name: &str, given: u8, known: &[u8], meaning: &str) {
+    if !known.contains(&given.to_ascii_uppercase()) {
+        let given = given.escape_ascii();
+        call.warn(&format_args!(
+            "{name}={given}, will be assumed to mean {meaning}"
+        ));
     }
 }
 

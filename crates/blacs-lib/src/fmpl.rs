@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use blacs::{End, Net, Trouble};
 use boundary::UserBuf;
@@ -16,9 +16,6 @@ pub(crate) struct Fmpl {
     size: u32,
     indices: u32,
 }
-
-/// Looks for a receive before the processor is left to others: a receiver that is awake posts within some microseconds.
-const LOOKS: u32 = 200;
 
 /// Turns a code of FMPL into a result.
 #[inline]
@@ -86,15 +83,8 @@ impl Fmpl {
 
     /// Waits until everything that was spooled has been received.
     pub(crate) fn drain(&mut self) -> Result<(), Trouble> {
-        let (mut gone, mut waiting) = (0, 1);
-        while waiting > 0 {
-            // SAFETY: the addresses are of locals.
-            check(unsafe { (self.table.library_stash_check)(&mut gone, &mut waiting) })?;
-            if waiting > 0 && gone == 0 {
-                std::thread::yield_now();
-            }
-        }
-        Ok(())
+        // SAFETY: always allowed.
+        check(unsafe { (self.table.library_stash_drain)() })
     }
 
     /// The ranks among all processes of an MPI communicator's members, by its Fortran handle.
@@ -179,26 +169,11 @@ impl Net for Fmpl {
 
     fn room(&mut self, to: End<i32>, patience: Duration) -> Result<Option<usize>, Trouble> {
         let (peer, index) = (to.peer as i32, to.index as i32);
-        let mut until = None;
-        for look in 0u32.. {
-            let mut room = -1;
-            // SAFETY: the address is of a local.
-            check(unsafe { (self.table.offered)(peer, index, to.comm, &mut room) })?;
-            if let Ok(room) = usize::try_from(room) {
-                return Ok(Some(room));
-            }
-            let now = Instant::now();
-            if now >= *until.get_or_insert(now + patience) {
-                return Ok(None);
-            }
-            // SAFETY: the address may be NULL.
-            check(unsafe { (self.table.progress)(null_mut()) })?;
-            if look > LOOKS {
-                // The receiver may need this processor.
-                std::thread::yield_now();
-            }
-        }
-        Ok(None)
+        let patience = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
+        let mut room = -1;
+        // SAFETY: the address is of a local.
+        check(unsafe { (self.table.offered)(peer, index, to.comm, patience, &mut room) })?;
+        Ok(usize::try_from(room).ok())
     }
 
     #[inline]

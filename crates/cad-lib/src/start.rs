@@ -186,7 +186,7 @@ fn agree(
     let refused = |why: &dyn std::fmt::Display| {
         format!("{}={} can't be: {why}", Choice::VARIABLE, choice.name())
     };
-    if choice == Choice::Softirq {
+    if matches!(choice, Choice::Softirq | Choice::Thread) {
         return Err(refused(&"it runs no graphs, only collectives of MPI"));
     }
     let apart = job.local_ranks().len() as u32 != job.size();

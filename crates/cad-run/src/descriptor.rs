@@ -206,14 +206,15 @@ impl Descriptor {
     }
 
     /// A node that does `dst = src op dst` on `bytes`, with an `op` that may run at any point of the program, in the handler
-    /// of a signal too: it takes no lock, allocates nothing, does not panic, and calls nothing that does. That it owns nothing
-    /// and shares nothing that changes unseen is in its type. An executor need not wait for a call of the program then.
+    /// of a signal too: it takes no lock, allocates and frees nothing, does not panic, and calls nothing that does. What it owns
+    /// is dropped with the plan, never where it runs; that it shares nothing that changes unseen is in its type. An executor need
+    /// not wait for a call of the program then.
     ///
     /// # Errors
     /// [`Refused::Memory`].
     pub fn make_reduction_node(
         &mut self,
-        op: impl Fn(UserBuf, UserBuf, u64) + Copy + Send + Sync + 'static,
+        op: impl Fn(UserBuf, UserBuf, u64) + Send + Sync + 'static,
         src: UserBuf,
         dst: UserBuf,
         bytes: u64,

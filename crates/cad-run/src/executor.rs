@@ -154,13 +154,15 @@ pub enum Choice {
     Ring,
     /// The kernel's network receive path, crate `cad-softirq`: small collectives of MPI's, and no graphs.
     Softirq,
+    /// A thread beside the program's, which goes on with MPI's non-blocking and persistent collectives: no graphs.
+    Thread,
 }
 
 impl Choice {
     /// The variable's name.
     pub const VARIABLE: &'static str = "YAMABIKO_CAD";
 
-    /// Set and not empty, a rank of an MPI program says at its end what the kernel ran of its collectives.
+    /// Set and not empty, a rank of an MPI program says at its end where its collectives ran.
     pub const REPORT: &'static str = "YAMABIKO_CAD_REPORT";
 
     /// What the environment says.
@@ -180,8 +182,9 @@ impl Choice {
             "inline" => Ok(Choice::Inline),
             "ring" => Ok(Choice::Ring),
             "softirq" => Ok(Choice::Softirq),
+            "thread" => Ok(Choice::Thread),
             other => Err(format!(
-                "{} names an executor that does not exist: {other:?}; there are inline, ring and softirq",
+                "{} names an executor that does not exist: {other:?}; there are inline, ring, softirq and thread",
                 Choice::VARIABLE
             )),
         }
@@ -193,6 +196,7 @@ impl Choice {
             Choice::Inline => "inline",
             Choice::Ring => "ring",
             Choice::Softirq => "softirq",
+            Choice::Thread => "thread",
         }
     }
 }
@@ -251,12 +255,18 @@ mod tests {
 
     #[test]
     fn executors_are_chosen_by_name() {
-        for choice in [Choice::Inline, Choice::Ring, Choice::Softirq] {
+        let all = [
+            Choice::Inline,
+            Choice::Ring,
+            Choice::Softirq,
+            Choice::Thread,
+        ];
+        for choice in all {
             assert_eq!(Choice::named(choice.name()), Ok(choice));
         }
         assert_eq!(Choice::named(""), Ok(Choice::Inline));
         let why = Choice::named("Ring").unwrap_err();
-        assert!(why.contains("\"Ring\"") && why.contains("inline, ring and softirq"));
+        assert!(why.contains("\"Ring\"") && why.contains("inline, ring, softirq and thread"));
     }
 
     #[test]

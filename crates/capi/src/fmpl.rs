@@ -1,4 +1,4 @@
-//! The one symbol beside MPI's: the table by which FMPL, and what is built on it, shares this library's engine.
+//! The table by which FMPL, and what is built on it, shares this library's engine.
 
 use engine::AbiHooks;
 use fmpl_table::FmplTable;

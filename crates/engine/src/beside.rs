@@ -1,5 +1,6 @@
 //! What goes on beside ordinary messages, as seen by the rest of the engine: the extension, persistent
-//! requests bound to slots ([`Bound`](crate::bound::Bound)), and collectives in the kernel ([`crate::kernel`], [`crate::softirq`]).
+//! requests bound to slots ([`Bound`](crate::bound::Bound)), and collectives in the kernel ([`crate::kernel`], [`crate::softirq`])
+//! or in the hands of a thread ([`crate::progress_thread`]).
 //!
 //! Invariants: nothing here runs, or is even asked, while no extension is set, no persistent request long enough to be bound has
 //! been started (or initialised, of the collectives) and the kernel has no collectives: one flag ([`Engine::beside`]) stands before progress and sleep, and
@@ -126,10 +127,10 @@ impl Engine {
 
     // --- Progress.
 
-    /// Moves what can move beside ordinary messages. Says whether anything did.
+    /// Moves what can move beside ordinary messages. Says whether anything did, or `moved` before.
     #[inline(never)]
-    pub(crate) fn progress_beside(&self) -> bool {
-        let mut moved = self.transport(|m| self.look_beside(m));
+    pub(crate) fn progress_beside(&self, moved: bool) -> bool {
+        let mut moved = self.transport(|m| self.look_beside(m)) || moved;
         if self.has_streams() {
             self.settle_bound();
         }
@@ -138,6 +139,9 @@ impl Engine {
         }
         if self.softirq.is_on() {
             moved |= self.progress_softirq();
+        }
+        if self.progress_thread.is_on() {
+            moved = self.progress_beside_thread(moved);
         }
         moved
     }
@@ -151,8 +155,8 @@ impl Engine {
         if self.has_streams() {
             moved |= self.bound.borrow_mut().progress(m);
         }
-        // What the ring has to tell may run the program's functions, so not here.
-        moved | self.kernel.is_ready() | self.softirq.is_ready()
+        // What the ring has to tell, and what is left to this thread, may run the program's functions, so not here.
+        moved | self.kernel.is_ready() | self.softirq.is_ready() | self.progress_thread.has_left()
     }
 
     /// Whether a sleep has to look beside ordinary messages.
@@ -161,6 +165,7 @@ impl Engine {
             && (self.has_streams()
                 || self.kernel.is_on()
                 || self.softirq.is_on()
+                || self.progress_thread.is_on()
                 || self.extension.get().is_some_and(|x| x.is_waiting()))
     }
 

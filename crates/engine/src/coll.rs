@@ -138,6 +138,8 @@ pub struct Running {
     temps: Vec<(AlignedBuf, UserBuf)>,
     /// Its messages that may be bound to slots, if it is persistent and has some.
     streams: Option<Streams>,
+    /// Whether it is left to the [progress thread](crate::progress_thread) until it is over.
+    left: bool,
 }
 
 /// How a message goes.
@@ -188,6 +190,7 @@ impl Running {
             node_tag,
             temps: Vec::new(),
             streams: None,
+            left: false,
         };
         running.temps = running.allocate()?;
         Ok(running)
@@ -260,12 +263,17 @@ impl Running {
 
     fn next(&mut self) -> Option<(NodeId, Step)> {
         let id = self.run.next_ready()?;
+        Some((id, self.step(id)))
+    }
+
+    /// What a node asks for.
+    fn step(&self, id: NodeId) -> Step {
         let node = *self.call.graph.node(id);
         let peer = || Endpoint(self.call.group.endpoint(node.peer));
         let tag = self.tag | node.tag as i32 & self.node_tag;
         let settled = self.streams.as_ref().and_then(|s| s.settled(id));
         let way = settled.map_or(Way::Ordinary, |settled| Way::Stream { settled });
-        let step = match node.kind {
+        match node.kind {
             cad::Kind::Send => Step::Send {
                 to: peer(),
                 tag,
@@ -293,8 +301,7 @@ impl Running {
                 dst: self.address(&node.dst),
                 count: node.src.count,
             },
-        };
-        Some((id, step))
+        }
     }
 }
 
@@ -339,6 +346,7 @@ impl Engine {
         request.set_status(Status::EMPTY);
         request.post.set_parts(1);
         self.advance(handle, request);
+        self.leave_to_thread(handle);
         Ok(())
     }
 
@@ -453,6 +461,8 @@ impl Engine {
             let Some((node, step)) = next else { break };
             if self.has_stopped(request) {
                 // Nobody wants what it would move.
+            } else if self.is_left_to_rank(handle, request, node, &step) {
+                continue;
             } else if let Some(done) = self.start_step(handle, request, node, step) {
                 self.note_outcome(request, &done);
                 if done.outcome == Outcome::PeerFailed {
@@ -470,6 +480,55 @@ impl Engine {
         if ended && !request.is_done() {
             self.end_collective(handle, request);
         }
+    }
+
+    /// Whether the caller is the progress thread, and leaves a node to the rank: a reduction with a function of the program's.
+    fn is_left_to_rank(
+        &self,
+        handle: Handle,
+        request: &Request,
+        node: NodeId,
+        step: &Step,
+    ) -> bool {
+        let Step::Calc { op, .. } = step else {
+            return false;
+        };
+        if !self.progress_thread.is_on() || !matches!(**op, Op::User { .. }) {
+            return false;
+        }
+        let is_safe = match &*request.body.borrow() {
+            Body::Collective(running) => handed::vouched(&running.call),
+            _ => false,
+        };
+        self.leave_to_rank(handle, node, is_safe)
+    }
+
+    /// Does a node that the progress thread has left to the rank.
+    pub(crate) fn run_left(&self, handle: Handle, node: NodeId) {
+        let Ok(request) = self.request(handle) else {
+            return;
+        };
+        let step = match &*request.body.borrow() {
+            Body::Collective(running) => running.step(node),
+            _ => return,
+        };
+        if !self.has_stopped(request) {
+            self.start_step(handle, request, node, step);
+        }
+        self.complete_node(request, node);
+        self.advance(handle, request);
+    }
+
+    /// Notes that a collective is left to the progress thread; `false` if it is over.
+    pub(crate) fn mark_left(&self, handle: Handle) -> bool {
+        let Ok(request) = self.request(handle) else {
+            return false;
+        };
+        match &mut *request.body.borrow_mut() {
+            Body::Collective(running) if !request.is_done() => running.left = true,
+            _ => return false,
+        }
+        true
     }
 
     fn has_stopped(&self, request: &Request) -> bool {
@@ -558,6 +617,11 @@ impl Engine {
     }
 
     fn end_collective(&self, handle: Handle, request: &Request) {
+        if let Body::Collective(running) = &mut *request.body.borrow_mut()
+            && std::mem::take(&mut running.left)
+        {
+            self.progress_thread.over();
+        }
         if request.is_persistent() {
             // The next start needs it again.
             request.post.set_parts(0);

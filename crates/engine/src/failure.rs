@@ -126,7 +126,7 @@ impl Engine {
         let others = (0..comm.group.size()).filter(|&rank| rank != comm.rank);
         let mut others = others.map(|rank| comm.group.endpoint(rank));
         !gone.is_empty()
-            && !self.is_threaded()
+            && !self.is_called_by_threads()
             && comm.group.size() > 1
             && others.all(|other| gone.contains(&other))
     }

@@ -7,8 +7,8 @@
 //! The engine owns the [`Ring`], from `MPI_Init` to `MPI_Finalize`. A request owns its plan, the temporary buffers of its
 //! graph and the memory that data with gaps are packed in (`Body::Handed`), until the plan's word says that the kernel has
 //! let go of them; then the last few of those are kept for calls like theirs ([`Spent`]). A persistent request keeps all that, and the executor the compiled chains, from start to start. What
-//! the kernel does not do are calculations of the plan: reductions with an operation of the standard's, or one that the program
-//! vouches for, are done by the handler of a signal that the kernel raises (unless [`Callback`] or the program is against it),
+//! the kernel does not do are calculations of the plan: reductions with an operation of the standard's, one that is byte code, or one that
+//! the program vouches for, are done by the handler of a signal that the kernel raises (unless [`Callback`] or the program is against it),
 //! other reductions, packing and unpacking by the rank when it is next in MPI and makes progress. The ring is taken out of its
 //! cell meanwhile, as the program's function may call MPI: such a call makes no progress here.
 //!
@@ -96,6 +96,8 @@ pub(crate) struct Kernel {
     plans: Cell<u64>,
     /// When to look again, if something has to be tried again.
     again: Cell<Option<Instant>>,
+    /// Collectives that the kernel ran to their end.
+    done: Cell<u64>,
     /// Non-blocking and persistent collectives that ran in calls.
     in_calls: Cell<u64>,
 }
@@ -203,6 +205,16 @@ impl Kernel {
         self.in_calls.set(self.in_calls.get() + 1);
     }
 
+    /// How many of those there were.
+    pub(crate) fn in_calls(&self) -> u64 {
+        self.in_calls.get()
+    }
+
+    /// Collectives that the kernel ran to their end.
+    pub(crate) fn done(&self) -> u64 {
+        self.done.get()
+    }
+
     /// Whether progress would find something to do.
     pub(crate) fn is_ready(&self) -> bool {
         let ring = self.ring.try_borrow_mut();
@@ -283,7 +295,7 @@ impl Engine {
 
     /// Says what ran in calls where no other executor has a report, if the environment asks for it.
     pub(crate) fn report_in_calls(&self, rank: u32) {
-        let others = self.kernel.is_on() || self.softirq.is_on();
+        let others = self.kernel.is_on() || self.softirq.is_on() || self.progress_thread.is_on();
         if others || std::env::var_os(Choice::REPORT).is_none_or(|v| v.is_empty()) {
             return;
         }
@@ -384,6 +396,9 @@ impl Engine {
             .extract_if(.., over)
             .collect();
         for (handle, issued) in &ended {
+            if issued.query() == State::Done {
+                self.kernel.done.set(self.kernel.done.get() + 1);
+            }
             if let Ok(request) = self.request(*handle) {
                 if issued.query() != State::Done {
                     self.note_failed(request);

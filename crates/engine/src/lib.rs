@@ -3,7 +3,7 @@
 //! A generated entry point (`capi`, `capi-mpich`) enters the engine with [`enter`], converts its
 //! arguments, calls one function of [`api`], and leaves through [`Guard::finish`]. All state hangs
 //! on the one [`Engine`] of the process, guarded by one lock that costs a flag test until
-//! `MPI_THREAD_MULTIPLE` is asked for. Objects change through `Cell` and `RefCell`; no `RefCell` is
+//! `MPI_THREAD_MULTIPLE` or a progress thread is asked for. Objects change through `Cell` and `RefCell`; no `RefCell` is
 //! borrowed while a callback of the program runs or while the engine waits, since both let other
 //! calls in.
 
@@ -15,6 +15,7 @@ mod beside;
 mod bound;
 mod coll;
 mod comm;
+mod counters;
 mod errhandler;
 mod extension;
 mod failure;
@@ -26,6 +27,7 @@ mod kernel;
 mod numbers;
 mod ops;
 mod progress;
+mod progress_thread;
 mod request;
 mod short;
 mod softirq;

@@ -1,15 +1,17 @@
 //! Reduction operations, predefined and the program's own, and their application.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use boundary::{UserBuf, UserFn};
+use bytecode::Program;
 use types::{Handle, Result, consts, fault};
 
 use crate::state::{AbiHooks, Engine};
 use crate::typeobj::TypeObj;
 
 /// An operation.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Op {
     /// One of the standard's.
     Builtin(op::Builtin),
@@ -21,6 +23,13 @@ pub enum Op {
         commute: bool,
         /// Whether it was created by `MPI_Op_create_c`.
         large: bool,
+    },
+    /// The program's, as byte code (`yamabiko_op_create_bytecode`).
+    Bytecode {
+        /// The code, shared with reductions that a handler of a signal may do.
+        program: Arc<Program>,
+        /// Whether the order of operands may be changed.
+        commute: bool,
     },
 }
 
@@ -37,12 +46,12 @@ impl Op {
     pub fn is_commutative(&self) -> bool {
         match self {
             Op::Builtin(b) => b.commutes(),
-            Op::User { commute, .. } => *commute,
+            Op::User { commute, .. } | Op::Bytecode { commute, .. } => *commute,
         }
     }
 
     /// What does it on elements of `datatype`, where that may run at any point of the program, in the handler of a signal too: so
-    /// do the standard's operations, and those of the program that it vouches for.
+    /// do the standard's operations, byte code, and those functions of the program that it vouches for.
     pub(crate) fn anywhere(
         &self,
         datatype: &TypeObj,
@@ -54,6 +63,7 @@ impl Op {
                 let kernel = op::kernel(builtin, datatype.basic()?.elem);
                 kernel.map(Reduction::Kernel)
             }
+            Op::Bytecode { ref program, .. } => Some(Reduction::Program(program.clone())),
             Op::User {
                 function, large, ..
             } => vouched.then(|| {
@@ -65,8 +75,10 @@ impl Op {
 
     /// Checks that the operation is defined on `datatype`.
     pub fn check(&self, datatype: &TypeObj) -> Result<()> {
-        let Op::Builtin(builtin) = self else {
-            return Ok(());
+        let builtin = match self {
+            Op::Builtin(builtin) => builtin,
+            Op::User { .. } => return Ok(()),
+            Op::Bytecode { program, .. } => return fits(program, datatype),
         };
         if builtin.accumulate_only() {
             let text = format!(
@@ -90,6 +102,30 @@ impl Op {
     }
 }
 
+/// Checks that byte code is for elements like those of `datatype`, and touches nothing outside them.
+fn fits(program: &Program, datatype: &TypeObj) -> Result<()> {
+    let (described, touched) = (&datatype.datatype, program.touches());
+    let (element, extent) = (program.element(), described.extent());
+    let (low, high) = (described.true_lb(), described.true_ub());
+    let inside = low <= i64::from(touched.start) && i64::from(touched.end) <= high;
+    let name = datatype.name.borrow();
+    let text = if i64::from(element) != extent {
+        format!(
+            "the operation's byte code is for elements of {element} bytes, and the extent of the datatype {name} is {extent}"
+        )
+    } else if !inside && !touched.is_empty() {
+        format!(
+            "the operation's byte code touches the bytes {} to {} of an element, and the datatype {name} has those from {low} to {}",
+            touched.start,
+            touched.end - 1,
+            high - 1
+        )
+    } else {
+        return Ok(());
+    };
+    Err(fault(consts::ERR_OP, text))
+}
+
 /// The predefined operations, by number.
 pub(crate) struct PredefinedOps(Vec<Rc<Op>>);
 
@@ -108,11 +144,12 @@ impl PredefinedOps {
 }
 
 /// What reduces elements of a type.
-#[derive(Clone, Copy)]
 pub(crate) enum Reduction {
     /// With an operation of the standard's.
     Kernel(op::Kernel),
-    /// With one of the program's.
+    /// With one of the program's that is byte code.
+    Program(Arc<Program>),
+    /// With one of the program's that is a function.
     Function(Function),
 }
 
@@ -121,6 +158,7 @@ impl Reduction {
     pub(crate) fn apply(&self, invec: UserBuf, inout: UserBuf, count: u64) {
         match self {
             Reduction::Kernel(kernel) => kernel.apply(invec, inout, count),
+            Reduction::Program(program) => op::apply_program(program, invec, inout, count),
             Reduction::Function(function) => function.apply(invec, inout, count),
         }
     }
@@ -184,6 +222,7 @@ impl Engine {
                     .elem;
                 op::apply(*builtin, elem, invec, inout, count);
             }
+            Op::Bytecode { program, .. } => op::apply_program(program, invec, inout, count),
             Op::User {
                 function, large, ..
             } => {

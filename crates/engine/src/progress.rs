@@ -32,7 +32,7 @@ impl Engine {
         }
         self.completions.replace(done);
         if self.beside.get() {
-            moved |= self.progress_beside();
+            moved = self.progress_beside(moved);
         }
         if moved {
             self.notice_failures();

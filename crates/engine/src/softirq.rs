@@ -169,6 +169,16 @@ impl Softirq {
         !lane.is_closed() && !self.dead.get()
     }
 
+    /// Collectives that ended there.
+    pub(crate) fn done(&self) -> u64 {
+        self.done.get()
+    }
+
+    /// Those that it was given, and that ran in calls after all.
+    pub(crate) fn returned(&self) -> u64 {
+        self.returned.get()
+    }
+
     /// Counts a collective that it is not given.
     pub(crate) fn count_other(&self) {
         self.others.set(self.others.get() + 1);

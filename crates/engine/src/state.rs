@@ -111,6 +111,10 @@ pub struct Engine {
     pub(crate) kernel: crate::kernel::Kernel,
     /// Small collectives in its receive path.
     pub(crate) softirq: crate::softirq::Softirq,
+    /// A thread that goes on with collectives.
+    pub(crate) progress_thread: crate::progress_thread::ProgressThread,
+    /// What the tool information interface has in use.
+    pub(crate) tools: crate::api::tool::Tools,
     /// The places in shared memory where communicators' blocking collectives go.
     pub(crate) places: Rc<crate::together::Places>,
 }
@@ -192,6 +196,8 @@ impl Engine {
             least_bound: Cell::new(u64::MAX),
             kernel: crate::kernel::Kernel::default(),
             softirq: crate::softirq::Softirq::default(),
+            progress_thread: crate::progress_thread::ProgressThread::default(),
+            tools: crate::api::tool::Tools::default(),
             places: Rc::default(),
         }
     }
@@ -218,8 +224,13 @@ impl Engine {
         fault(consts::ERR_OTHER, why)
     }
 
-    /// Whether several threads may be inside MPI.
+    /// Whether several threads may be inside MPI: the program's, or one of ours.
     pub fn is_threaded(&self) -> bool {
+        self.is_called_by_threads() || self.progress_thread.is_on()
+    }
+
+    /// Whether several threads of the program may be inside MPI.
+    pub fn is_called_by_threads(&self) -> bool {
         self.thread_level.get() == consts::THREAD_MULTIPLE
     }
 

@@ -155,6 +155,7 @@ impl Engine {
 
     #[cold]
     pub(crate) fn report_waiting(&self, w: &Waiting) {
+        self.begin_wait();
         if let Some(page) = self.world.borrow().as_ref().and_then(|w| w.report.as_ref()) {
             let known = |v| {
                 if v == consts::UNDEFINED {
@@ -169,6 +170,7 @@ impl Engine {
 
     #[cold]
     pub(crate) fn report_running(&self) {
+        self.end_wait();
         if let Some(page) = self.world.borrow().as_ref().and_then(|w| w.report.as_ref()) {
             page.running();
         }

@@ -137,6 +137,7 @@ impl Engine {
         }
         self.start_short()?;
         self.phase.set(Phase::Running);
+        self.choose_progress_thread(size)?;
         self.set_thread_level(thread_level);
         match daemon {
             Some((daemon, waker)) => self.start_softirq(daemon, waker),
@@ -204,6 +205,7 @@ impl Engine {
             extension.ended();
         }
         self.report_in_calls(world.rank);
+        self.stop_progress_thread(world.rank);
         self.stop_kernel();
         self.stop_softirq(world.rank);
         self.report_bound(world.rank);

@@ -488,6 +488,33 @@ fn operations(e: &Engine) -> Result<()> {
     op::op_free(e, &mut mine)?;
     assert_eq!(mine, consts::OP_NULL);
     assert_eq!(class(op::op_free(e, &mut { consts::SUM })), consts::ERR_OP);
+    bytecode(e)
+}
+
+/// An operation of byte code, and what is said of those that don't fit.
+fn bytecode(e: &Engine) -> Result<()> {
+    use ::bytecode::{Binary, Builder, Side, Type, Wide};
+    let mut builder = Builder::new(4);
+    let a = builder.load(Side::In, Type::I32, 0);
+    let b = builder.load(Side::Inout, Type::I32, 0);
+    let product = builder.binary(Binary::Mul, Wide::I64, a, b);
+    builder.store(Type::I32, 0, product);
+    let mut code = builder.code().unwrap();
+    let (bytes, code_at) = (code.len(), UserBuf::of_array(&mut code));
+    let mut mine = made(|h| op::op_create_bytecode(e, code_at, bytes, true, h))?;
+    let (mut a, mut b) = (6, 7);
+    op::reduce_local(e, at(&mut a), at(&mut b), 1, consts::INT, mine)?;
+    assert_eq!((a, b), (6, 42));
+    let wrong = op::reduce_local(e, at(&mut a), at(&mut b), 1, consts::DOUBLE, mine);
+    let wrong = wrong.unwrap_err();
+    assert_eq!(wrong.class, consts::ERR_OP);
+    assert!(wrong.text.contains("elements of 4 bytes"), "{wrong:?}");
+    op::op_free(e, &mut mine)?;
+    let cut = made(|h| op::op_create_bytecode(e, code_at, bytes - 4, true, h)).unwrap_err();
+    assert_eq!(cut.class, consts::ERR_ARG);
+    assert!(cut.text.contains("word 4"), "{cut:?}");
+    let null = made(|h| op::op_create_bytecode(e, UserBuf::NULL, 8, true, h));
+    assert_eq!(class(null), consts::ERR_ARG);
     Ok(())
 }
 

@@ -137,6 +137,16 @@ pub unsafe fn text_or_null(string: *const std::ffi::c_char) -> Text {
     unsafe { Text::new(string as usize) }
 }
 
+/// Room for a string, or NULL where nobody wants it.
+///
+/// # Safety
+/// As for [`TextOut::new`].
+#[inline(always)]
+pub unsafe fn text_out_or_null(string: *mut std::ffi::c_char, room: usize) -> TextOut {
+    // SAFETY: the caller's contract is the same.
+    unsafe { TextOut::new(string as usize, room) }
+}
+
 /// Room for a string.
 ///
 /// # Safety

@@ -12,13 +12,15 @@ pub mod short;
 pub use boundary;
 pub use check::{
     buffer_out, count_beside, function, handle_array, narrow, narrow_of, non_negative,
-    plain_address, room, room_at, text_in, text_or_null, text_out, unsupported, wide, wide_of,
+    plain_address, room, room_at, text_in, text_or_null, text_out, text_out_or_null, unsupported,
+    wide, wide_of,
 };
 pub use engine;
 pub use engine::{Engine, When};
 pub use out::{
     AbiHandle, BoolOut, HandleOut, MappedOut, NarrowOut, StatusOut, bool_out, handle_inout,
-    handle_out, int_out, long_out, mapped_inout, mapped_out, narrow_inout, narrow_out, word_out,
+    handle_out, int_out, long_out, mapped_inout, mapped_out, narrow_inout, narrow_out, unwanted,
+    wanted, word_out,
 };
 pub use types;
 

@@ -1,6 +1,7 @@
 //! Arguments that MPI writes: guards that hold the neutral value during the call and write the
 //! caller's form when dropped.
 
+use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
 
 use boundary::{HandleCodec, StatusCodec};
@@ -240,6 +241,21 @@ pub unsafe fn long_out<'a>(to: *mut i64, name: &str) -> Result<&'a mut i64> {
 pub unsafe fn word_out<'a, T>(to: *mut T, name: &str) -> Result<&'a mut usize> {
     // SAFETY: the caller's contract; C demands the alignment of a pointer.
     unsafe { to.cast::<usize>().as_mut() }.ok_or_else(|| null(name))
+}
+
+/// Where a value goes: to the caller, or, where that passed NULL as it doesn't want it, to `instead`.
+#[inline(always)]
+pub fn wanted<T>(to: *mut T, instead: &mut MaybeUninit<T>) -> *mut T {
+    match to.is_null() {
+        true => instead.as_mut_ptr(),
+        false => to,
+    }
+}
+
+/// A place for what nobody wants, of the type that is pointed at: all zeros.
+#[inline(always)]
+pub fn unwanted<T>(_of: *mut T) -> MaybeUninit<T> {
+    MaybeUninit::zeroed()
 }
 
 /// A status that the call sets, or that the caller ignores.

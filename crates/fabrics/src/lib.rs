@@ -6,6 +6,7 @@
 //! source sees every message.
 //!
 //! * [`Selection`]: what `YAMABIKO_FABRICS` allows;
+//! * `copying`: how long messages go inside a machine, if `YAMABIKO_COPY` says so;
 //! * [`start`](Fabrics::start): processes tell each other their *cards* (where they are, how to reach
 //!   them), those of one machine join a segment, the others a network;
 //! * [`Fabrics::describe`]: what is used between which ranks, and why, for people.
@@ -18,6 +19,7 @@
 
 mod boards;
 mod card;
+mod copying;
 mod map;
 mod routes;
 mod selection;

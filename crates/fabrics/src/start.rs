@@ -8,6 +8,7 @@ use shm::{Config, InitError, Shm};
 use tcp::{Listening, Tcp};
 
 use crate::card::{self, Card};
+use crate::copying;
 use crate::map::JobMap;
 use crate::routes::{Fabrics, Via};
 use crate::selection::{Selection, VARIABLE};
@@ -125,7 +126,10 @@ fn share(place: Place, members: Vec<u32>, exchange: &mut dyn Exchange) -> Result
         deadline: sys::clock::after(JOINING),
         ..Config::new(place.rank, place.size)
     };
-    Shm::init(&config, exchange).map_err(StartError::Shm)
+    let choice = copying::from_environment().map_err(StartError::Selection)?;
+    let mut shm = Shm::init(&config, exchange).map_err(StartError::Shm)?;
+    shm.choose(choice);
+    Ok(shm)
 }
 
 /// Publishes this process's card and learns the others'.

@@ -52,7 +52,13 @@ pub unsafe extern "C" fn slots<A: Abi>(comm: i32, count: *mut i64) -> i32 {
 
 pub unsafe extern "C" fn create<A: Abi>(comm: *mut i32, key: i32) -> i32 {
     // SAFETY: the table's contract is the same.
-    unsafe { ask::<A, _>(comm, |e| build::create(e, key)) }
+    let code = unsafe { ask::<A, _>(comm, |e| build::create(e, key)) };
+    if code != code::SUCCESS && !comm.is_null() {
+        // What stands there may be somebody's number, such as the world's.
+        // SAFETY: not null, so writable by the table's contract.
+        unsafe { put(comm, consts::COMM_NULL) };
+    }
+    code
 }
 
 pub unsafe extern "C" fn from_ranks<A: Abi>(

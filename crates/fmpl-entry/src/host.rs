@@ -75,7 +75,7 @@ impl Host for Entered {
     }
 
     fn is_threaded(&self) -> bool {
-        self.guard.is_threaded()
+        self.guard.is_called_by_threads()
     }
 
     #[inline]

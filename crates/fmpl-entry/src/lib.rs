@@ -79,7 +79,7 @@ const fn make<A: Abi>() -> FmplTable {
         sendbuf_set: start::sendbuf_set::<A>,
         sendbuf_check: start::sendbuf_check::<A>,
         library_stash: start::library_stash::<A>,
-        library_stash_check: start::library_stash_check::<A>,
+        library_stash_drain: start::library_stash_drain::<A>,
         progress: messages::progress::<A>,
         barrier: coll::barrier::<A>,
         bcast: coll::bcast::<A>,

@@ -1,6 +1,7 @@
 //! Messages.
 
 use std::ffi::c_void;
+use std::time::Duration;
 
 use boundary::UserBuf;
 use fmpl::area::Ended;
@@ -146,11 +147,18 @@ pub unsafe extern "C" fn irecv_test<A: Abi>(rank: i32, mai: i32, comm: i32, flag
     unsafe { tested(flag, result.map(|end| end.map(|e| e.code))) }
 }
 
-pub unsafe extern "C" fn offered<A: Abi>(rank: i32, mai: i32, comm: i32, room: *mut i64) -> i32 {
+pub unsafe extern "C" fn offered<A: Abi>(
+    rank: i32,
+    mai: i32,
+    comm: i32,
+    patience: u64,
+    room: *mut i64,
+) -> i32 {
     if room.is_null() {
         return code::ERR_BUFFER;
     }
-    match p2p::offered(&entered!(A), Name { rank, mai, comm }) {
+    let name = Name { rank, mai, comm };
+    match p2p::offered(&entered!(A), name, Duration::from_nanos(patience)) {
         Err(code) => code,
         Ok(bytes) => {
             let bytes = bytes.map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX));

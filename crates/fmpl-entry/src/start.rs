@@ -211,18 +211,16 @@ pub unsafe extern "C" fn library_stash<A: Abi>(size: i64, ipara: i32) -> i32 {
     set::<A>(LIBRARY, std::ptr::null_mut(), size, ipara)
 }
 
-/// # Safety
-/// Each address is null or writable.
-unsafe fn check<A: Abi>(which: usize, nsend: *mut i32, nspool: *mut i32) -> i32 {
+pub unsafe extern "C" fn sendbuf_check<A: Abi>(nsend: *mut i32, nspool: *mut i32) -> i32 {
     let entered = match Entered::new::<A>() {
         Ok(entered) => entered,
         Err(code) => return code,
     };
     entered.engine().make_progress();
-    match entered.with(|core, _| core.area(which).map(|area| area.check())) {
+    match entered.with(|core, _| core.area(PROGRAM).map(|area| area.check())) {
         Err(code) => code,
         Ok((sent, spooled)) => {
-            // SAFETY: the caller's contract.
+            // SAFETY: the table says that each address is null or writable.
             unsafe {
                 put(nsend, sent.min(i32::MAX as u32) as i32);
                 put(nspool, spooled.min(i32::MAX as u32) as i32);
@@ -232,14 +230,13 @@ unsafe fn check<A: Abi>(which: usize, nsend: *mut i32, nspool: *mut i32) -> i32 
     }
 }
 
-pub unsafe extern "C" fn sendbuf_check<A: Abi>(nsend: *mut i32, nspool: *mut i32) -> i32 {
-    // SAFETY: the table's contract is the same.
-    unsafe { check::<A>(PROGRAM, nsend, nspool) }
-}
-
-pub unsafe extern "C" fn library_stash_check<A: Abi>(nsend: *mut i32, nspool: *mut i32) -> i32 {
-    // SAFETY: the table's contract is the same.
-    unsafe { check::<A>(LIBRARY, nsend, nspool) }
+pub unsafe extern "C" fn library_stash_drain<A: Abi>() -> i32 {
+    let entered = match Entered::new::<A>() {
+        Ok(entered) => entered,
+        Err(code) => return code,
+    };
+    finish::drain(&entered, "BLACS: sends that nobody has received", LIBRARY);
+    code::SUCCESS
 }
 
 pub unsafe extern "C" fn alloc<A: Abi>(size: i64, memory: *mut *mut c_void) -> i32 {
@@ -272,6 +269,6 @@ pub unsafe extern "C" fn free<A: Abi>(memory: *mut c_void) -> i32 {
     let memory = unsafe { UserBuf::new(memory as usize) };
     match entered.with(|_, below| below.free_mapped(memory)) {
         true => code::SUCCESS,
-        false => code::ERR_BUFFER,
+        false => code::ERR_ARGUMENT,
     }
 }

@@ -63,7 +63,7 @@ pub fn text(code: i32) -> &'static std::ffi::CStr {
         ERR_FUNCTION => c"the reduction function is unknown; name it to fmpl_func_set first",
         ERR_COUNT => c"the processes called fmpl_init with different counts",
         ERR_PEER => c"the other process, or one that is needed, is gone",
-        ERR_MEMORY => c"no memory is left",
+        ERR_MEMORY => c"no memory, or no communicator, is left",
         ERR_ARGUMENT => c"an argument has a value that means nothing",
         ERR_REENTERED => c"another call is inside the same collective operation",
         _ => c"unknown error code",

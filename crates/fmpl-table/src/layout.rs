@@ -42,7 +42,7 @@ use std::ffi::{c_char, c_void};
 use std::sync::atomic::AtomicBool;
 
 /// The version of [`FmplTable`] that this crate describes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A reduction function of a program: combines `*count` elements of `input` into `inout`.
 pub type UserFunction =
@@ -219,8 +219,8 @@ pub struct FmplTable {
     pub sendbuf_check: unsafe extern "C" fn(nsend: *mut i32, nspool: *mut i32) -> i32,
     /// The stash of the libraries' area: `size` bytes or `GROWS`, and `ipara` in ms.
     pub library_stash: unsafe extern "C" fn(size: i64, ipara: i32) -> i32,
-    /// As `sendbuf_check`, for the libraries' area.
-    pub library_stash_check: unsafe extern "C" fn(nsend: *mut i32, nspool: *mut i32) -> i32,
+    /// Waits until nothing is left that was spooled in the libraries' area.
+    pub library_stash_drain: unsafe extern "C" fn() -> i32,
     /// Makes progress once; `*moved` (may be NULL) says whether anything moved.
     pub progress: unsafe extern "C" fn(moved: *mut i32) -> i32,
 
@@ -269,9 +269,10 @@ pub struct FmplTable {
         count: i64,
     ) -> i32,
     /// `*room` is how many bytes the receive has room for which the next send with that index would meet, or -1 if none
-    /// is posted or earlier sends with that index go first. A receive that was seen stays until a send takes it. Makes
-    /// no progress.
-    pub offered: unsafe extern "C" fn(dst: i32, mai: i32, comm: i32, room: *mut i64) -> i32,
+    /// is posted or comes within `patience` ns, or earlier sends with that index go first. A receive that was seen stays until a send takes
+    /// it. Makes no progress without patience.
+    pub offered:
+        unsafe extern "C" fn(dst: i32, mai: i32, comm: i32, patience: u64, room: *mut i64) -> i32,
     /// Where it stands whether several threads may call at the same time, for a library's own locks; always there, never NULL.
     /// While it is false the program has promised that they don't.
     pub threads: unsafe extern "C" fn() -> *const AtomicBool,

@@ -628,6 +628,13 @@ impl Area {
         self.spooled > 0
     }
 
+    /// For whom one of the sends is that have not been received.
+    pub fn first_waiting(&self) -> Option<At> {
+        let peer = *self.active.first()?;
+        let index = *self.pairs[peer as usize].busy.first()?;
+        Some(At { peer, index })
+    }
+
     /// Whether data of anybody's are being delivered now.
     pub fn is_moving(&self) -> bool {
         let moving = |pair: &Pair, &index: &u32| {

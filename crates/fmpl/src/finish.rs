@@ -13,10 +13,11 @@ use crate::steps::Entered;
 /// Waits until what is spooled in an area, and what is on its way, has been received. An `isend` that never found its
 /// receive, and that nobody waits for, is no longer looked after.
 pub fn drain<H: Host>(h: &H, call: &'static str, which: usize) {
+    let first = h.with(|core, _| core.area(which).ok().and_then(|area| area.first_waiting()));
     let what = Waiting {
         call,
-        peer: -1,
-        index: -1,
+        peer: first.map_or(-1, |at| at.peer as i32),
+        index: first.map_or(-1, |at| at.index as i32),
         bytes: 0,
     };
     h.wait_for(what, |core, below| {

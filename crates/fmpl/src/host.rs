@@ -35,7 +35,7 @@ pub trait Host {
     /// Uses both.
     fn with<R>(&self, f: impl FnOnce(&mut Core, &mut Self::Below) -> R) -> R;
 
-    /// Whether other threads of this process may call, too.
+    /// Whether other threads of the program may call, too.
     fn is_threaded(&self) -> bool {
         false
     }

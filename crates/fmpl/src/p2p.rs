@@ -4,7 +4,7 @@
 //! its way is `inline(always)` down to `shm::slots`, everything else is kept out (`inline(never)`), as calls and the
 //! registers that they save cost more than the work.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use boundary::UserBuf;
 use fmpl_table::{code, consts};
@@ -224,12 +224,28 @@ pub fn isend_test<H: Host>(h: &H, name: Name) -> Result<Option<i32>, i32> {
     })
 }
 
-/// Bytes that the receive has room for which the next send of that name would meet.
-pub fn offered<H: Host>(h: &H, name: Name) -> Result<Option<u64>, i32> {
-    h.with(|core, below| {
-        let (at, which) = core.place(name.comm, name.rank, name.mai)?;
-        Ok(core.area(which)?.offered(below, at))
-    })
+/// Bytes that the receive has room for which the next send of that name would meet, if it is posted, or comes within `patience`.
+pub fn offered<H: Host>(h: &H, name: Name, patience: Duration) -> Result<Option<u64>, i32> {
+    let (at, which) = h.with(|core, _| core.place(name.comm, name.rank, name.mai))?;
+    let room = h.with(|core, below| core.area(which).map(|area| area.offered(below, at)))?;
+    if room.is_some() || patience.is_zero() {
+        return Ok(room);
+    }
+    let what = Waiting {
+        call: "fmpl_send",
+        peer: at.peer as i32,
+        index: at.index as i32,
+        bytes: 0,
+    };
+    let found = h.wait(
+        what,
+        Instant::now().checked_add(patience),
+        |core, below| match core.area(which) {
+            Ok(area) => area.offered(below, at).map(Ok),
+            Err(code) => Some(Err(code)),
+        },
+    );
+    found.transpose()
 }
 
 #[inline(always)]

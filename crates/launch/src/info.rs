@@ -21,7 +21,7 @@ const FORTRAN: [(&str, &str); 2] = [
 
 /// Environment variables that a person may set. Those by which the parts of a job know each other
 /// (`PMI_*`, `YAMABIKO_*_FD`) are not among them.
-const VARIABLES: [(&str, &str); 15] = [
+const VARIABLES: [(&str, &str); 16] = [
     (
         "MPIEXEC_TIMEOUT",
         "seconds after which mpiexec ends a job (default, and 0: no limit)",
@@ -29,6 +29,10 @@ const VARIABLES: [(&str, &str); 15] = [
     (
         "YAMABIKO_FABRICS",
         "fabrics that may be used (default: self,shm,tcp)",
+    ),
+    (
+        "YAMABIKO_COPY",
+        "long messages inside a machine: pipe, through shared memory; direct, read in the sender's memory where allowed; measured, as is faster (default)",
     ),
     (
         "YAMABIKO_TCP_INTERFACE",
@@ -44,7 +48,7 @@ const VARIABLES: [(&str, &str); 15] = [
     ),
     (
         "YAMABIKO_CAD",
-        "what runs the descriptors of libcad, and MPI's non-blocking collectives: inline or ring; softirq: small ones of the latter, by kaccd (default: inline)",
+        "what runs the descriptors of libcad, and MPI's non-blocking collectives: inline or ring; of the latter only: softirq, small ones by kaccd, and thread (default: inline)",
     ),
     (
         "YAMABIKO_CAD_CALLBACK",
@@ -214,7 +218,7 @@ fn fabrics() -> [(String, String); 3] {
 }
 
 /// What can run descriptors: where each does, and whether it works here.
-fn executors() -> [(String, String); 3] {
+fn executors() -> [(String, String); 4] {
     let kernel = usable(cad_ring::usable());
     [
         (
@@ -229,7 +233,22 @@ fn executors() -> [(String, String); 3] {
                 daemon()
             ),
         ),
+        (
+            "thread".to_owned(),
+            format!(
+                "in a thread beside the program's: MPI's non-blocking collectives, also persistent; not for libcad: {}",
+                thread()
+            ),
+        ),
     ]
+}
+
+/// Whether a thread can be had.
+fn thread() -> String {
+    match sys::thread::spawn("yamabiko-info", || ()).map(|thread| thread.join()) {
+        Ok(_) => "usable".to_owned(),
+        Err(why) => format!("not usable here: {why}"),
+    }
 }
 
 /// Whether the daemon is there that does collectives in the kernel's receive path.
@@ -308,6 +327,7 @@ mod tests {
             "YAMABIKO_PORT_RANGE",
             "in the calls of the program: usable",
             "in the kernel: ",
+            "non-blocking collectives, also persistent; not for libcad: usable",
             "in its handler, while the rank computes: ",
             "cad.alltoall.bruck_max",
             "MPIEXEC_TIMEOUT",

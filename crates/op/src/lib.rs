@@ -1,7 +1,7 @@
-//! The predefined reduction operations: which types each is defined on, and the kernels.
+//! The predefined reduction operations: which types each is defined on, and the kernels; and byte code on the same buffers.
 //!
 //! Who calls it: the engine, for reductions (collectives, accumulates, `MPI_Reduce_local`). All
-//! kernels compute `inout[i] = in[i] op inout[i]`. `unsafe` is confined to the kernel modules; the
+//! kernels compute `inout[i] = in[i] op inout[i]`. `unsafe` is confined to the kernel modules and `program`; the
 //! addresses come as [`UserBuf`], whose maker vouches for them.
 //!
 //! Rules kept by all kernels: integers wrap; minimum and maximum are C's `a < b ? a : b` and
@@ -13,6 +13,9 @@
 mod extended;
 mod half;
 mod kernels;
+mod program;
+
+pub use program::apply_program;
 
 use boundary::UserBuf;
 use types::basic::{Basic, Class, Elem};

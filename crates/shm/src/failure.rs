@@ -89,6 +89,7 @@ impl Shm {
         entry.early.clear();
         entry.due = 0;
         entry.copies = Default::default();
+        entry.direct = Default::default();
         self.ports[peer].shut();
         self.inward.retain(|&i| i != peer);
         self.ports[peer].set_known(false);

@@ -81,8 +81,12 @@ fn act(r: &mut Random, segment: &Segment, lane: &mut Lane, next: &mut u32, chunk
                 Kind::SlotReturned,
                 Kind::Offer,
                 Kind::Join,
+                Kind::Lend,
+                Kind::Help,
+                Kind::Introduce,
+                Kind::Introduced,
             ];
-            let kind = kinds[r.below(13) as usize];
+            let kind = kinds[r.below(17) as usize];
             let len = match r.below(6) {
                 0 => r.below(0x1_0000) as usize,
                 1 => r.below(2049) as usize,

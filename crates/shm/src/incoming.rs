@@ -5,7 +5,7 @@ use mtmi::{Context, Endpoint, Message, Outcome, Queues};
 use crate::Shm;
 use crate::lane::{Lane, WINDOW, drain};
 use crate::ring::Hostile;
-use crate::state::{Announced, Sending, Sink};
+use crate::state::{Announced, Offer, Sending, Sink};
 use crate::wire::{Header, INLINE, Kind, cells, decode};
 
 /// Messages taken from one ring before the next gets its turn.
@@ -131,8 +131,18 @@ impl Shm {
         let words = decode(payload[0])?;
         match header.kind {
             Kind::Announce => self.take_announcement(queues, peer, header, words),
-            Kind::Offer => self.take_offer(queues, peer, header, words),
-            Kind::Join => self.take_join(queues, peer, words),
+            Kind::Offer => self.take_offer(queues, peer, header, words, Offer::Mapped(words[2])),
+            Kind::Lend => self.take_loan(queues, peer, header, words),
+            Kind::Join => self.take_join(queues, peer, words, Offer::Mapped(words[2])),
+            Kind::Help => self.take_join(queues, peer, words, Offer::Own(words[2])),
+            Kind::Introduce => {
+                self.take_introduction(peer, words);
+                Ok(())
+            }
+            Kind::Introduced => {
+                self.take_introduced(peer, words);
+                Ok(())
+            }
             Kind::Clear => self.take_clear(queues, peer, words[0], words[1], words[2]),
             Kind::Matched => self.take_reply(queues, peer, words[0], Outcome::Done),
             Kind::Cancelled => self.take_reply(queues, peer, words[0], Outcome::Cancelled),
@@ -211,10 +221,25 @@ impl Shm {
         queues: &mut Queues,
         peer: u32,
         header: &Header,
-        [send, total, offset, synchronous]: [u64; 4],
+        [send, total, _, synchronous]: [u64; 4],
+        offer: Offer,
     ) -> Result<(), Hostile> {
         let words = [send, total, 0, synchronous];
-        self.take_long(queues, peer, header, words, Some(offset))
+        self.take_long(queues, peer, header, words, Some(offer))
+    }
+
+    /// A message of which the sender says where in its own memory the data lie.
+    fn take_loan(
+        &mut self,
+        queues: &mut Queues,
+        peer: u32,
+        header: &Header,
+        words: [u64; 4],
+    ) -> Result<(), Hostile> {
+        if !self.may_lend(peer) {
+            return Err(Hostile);
+        }
+        self.take_offer(queues, peer, header, words, Offer::Own(words[2]))
     }
 
     /// A message whose data don't come in the ring.
@@ -223,8 +248,8 @@ impl Shm {
         queues: &mut Queues,
         peer: u32,
         header: &Header,
-        [send, total, early, synchronous]: [u64; 4],
-        offer: Option<u64>,
+        [mut send, total, early, synchronous]: [u64; 4],
+        mut offer: Option<Offer>,
     ) -> Result<(), Hostile> {
         if total > i64::MAX as u64 {
             return Err(Hostile);
@@ -232,6 +257,9 @@ impl Shm {
         let (source, context) = (Endpoint(peer), Context(header.context));
         let receive = queues.posted.take(source, context, header.tag);
         let matched = receive.is_some();
+        let room = receive.as_ref().map(|r| r.data.len());
+        let since = self.measures(peer, total, room).then(sys::clock::cycles);
+        let mut here = 0;
         let sink = match receive {
             Some(receive) => Sink::User {
                 writer: receive.data.writer(),
@@ -241,6 +269,13 @@ impl Shm {
             None => {
                 let mut buffer = queues.buffer();
                 buffer.reserve(early as usize);
+                if let Some(Offer::Own(at)) = offer
+                    && self.keep_loan(peer, (at, total), synchronous != 0, &mut buffer)
+                {
+                    self.control(peer, Kind::Matched, [send, 0, 0, 0]);
+                    // Its sender has done with it and can't cancel it any more.
+                    (here, offer, send) = (total, None, u64::MAX);
+                }
                 Sink::Heap(buffer)
             }
         };
@@ -249,11 +284,12 @@ impl Shm {
             send,
             tag: header.tag,
             total,
-            early,
-            arrived: 0,
-            expected: early,
+            early: early + here,
+            arrived: here,
+            expected: early + here,
             synchronous: synchronous != 0,
             offer,
+            since,
             sink,
         });
         if early > 0 {
@@ -311,6 +347,7 @@ impl Shm {
         target: u64,
         wanted: u64,
     ) -> Result<(), Hostile> {
+        self.end_help(peer, id);
         let send = self.sends.get(id).ok_or(Hostile)?;
         if send.to != peer || send.state != Sending::AwaitsClear || wanted > send.total {
             return Err(Hostile);

@@ -43,6 +43,7 @@ const TAG: usize = 2;
 const CONTEXT: usize = 3;
 const CREDIT: usize = LINES + RING;
 const DRAINED: usize = CREDIT + 2 * CELL;
+const WISHES: usize = DRAINED + 4;
 const HEADERS: usize = CREDIT + 4 * CELL;
 const SPLIT: usize = HEADERS + CHUNK_HEADERS as usize * CELL;
 
@@ -282,6 +283,18 @@ impl Lane {
     #[inline]
     pub fn set_drained(&self, chunks: u32) {
         self.word(DRAINED).store(chunks, Ordering::Release);
+    }
+
+    /// Which lengths the consumer wants to read in the producer's memory: a bit for each class of them.
+    #[inline]
+    pub fn wishes(&self) -> u32 {
+        self.word(WISHES).load(Ordering::Relaxed)
+    }
+
+    /// Says so.
+    #[inline]
+    pub fn set_wishes(&self, classes: u32) {
+        self.word(WISHES).store(classes, Ordering::Relaxed);
     }
 
     /// The words of the split copy of a message that goes this way.

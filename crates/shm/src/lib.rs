@@ -8,6 +8,8 @@
 //!   the rest waits until the receiver has matched the message and asks for it. So whatever is in a
 //!   pipe can be drained at once (unmatched data go to the heap, at most one pipe's worth per
 //!   message) and no message holds up another.
+//! * From 32 KiB on, where the system lets the processes and it has been measured to take less time than the pipe: lent in the ring, and copied
+//!   by the kernel from one process's own memory to the other's, which both sides have it do (`direct`).
 //! * More than a pipe holds, out of mapped memory: offered in the ring, and copied where it lies: by the receiver, or by both sides
 //!   if it goes to mapped memory too (`mapped`).
 //!
@@ -27,6 +29,9 @@
 mod boards;
 mod chunking;
 mod connect;
+mod direct;
+#[cfg(all(test, not(loom)))]
+mod direct_tests;
 mod fabric;
 mod failure;
 mod foreign;
@@ -54,11 +59,13 @@ mod split;
 mod split_loom;
 mod state;
 mod stretch;
+mod trial;
 mod tunables;
 mod waiting;
 mod wire;
 
 pub use connect::{Config, InitError, VERSION};
+pub use direct::Choice;
 pub use foreign::Foreign;
 pub use port::{AtOnce, Port, Ports};
 pub use state::Shm;

@@ -1,4 +1,4 @@
-//! Messages out of mapped memory: copied where they lie.
+//! Messages whose data stay where they lie: in mapped memory, or in the sender's own ([`direct`](crate::direct)), and are copied there.
 //!
 //! A message that is longer than a pipe and whose data lie in the sender's arena is not sent but *offered*, by its place. When the receiver has
 //! matched it:
@@ -7,6 +7,10 @@
 //! * otherwise the receiver copies alone and says that the message was matched;
 //! * if the sender's memory can't be mapped here, it asks for the data as for any other message. (If it could at first, and
 //!   both copy, the sender does the rest.)
+//!
+//! A message that is *lent* goes the same ways, but that the kernel copies from one's own memory to the other's: the sender can always help.
+//! Where the system refuses a copy to either, the receiver takes what is left, so that the sender writes no more, and
+//! asks for the data through the pipe as soon as the sender has done with what it took.
 //!
 //! So the receiver needs nobody to go on: a sender that computes meanwhile holds up nothing.
 //!
@@ -22,11 +26,12 @@ use layout::Data;
 use mtmi::{Outcome, Queues};
 
 use crate::Shm;
+use crate::direct::{self, There};
 use crate::lane::{WINDOW, drain};
 use crate::ring::Hostile;
 use crate::slots::SlotState;
-use crate::split::{LAST, Seen, Words, can_split, chunks, range};
-use crate::state::{Sending, Sink};
+use crate::split::{self, Cut, FAILED, LAST, Seen, Words};
+use crate::state::{Offer, Sending, Sink};
 use crate::wire::Kind;
 
 /// Longest message out of mapped memory that is sent all the same: what fits into a pipe completes without its receiver.
@@ -53,19 +58,21 @@ pub(crate) struct Copies {
 #[derive(Clone, Copy)]
 struct Split {
     number: u32,
-    bytes: u64,
+    cut: Cut,
     /// Chunks that this side copied.
     copied: u32,
     /// Whether it could map the other side's memory at the last look; else that does everything.
     helps: bool,
+    /// Whether the system refused it a copy.
+    failed: bool,
 }
 
 /// A message that goes, and both sides copy.
 #[derive(Clone, Copy)]
 struct Joined {
     send: u64,
-    /// Where the receive's memory is in the peer's arena.
-    offset: u64,
+    /// Where the receive's memory is.
+    place: Offer,
     split: Split,
 }
 
@@ -81,16 +88,21 @@ impl Split {
         match words.seen(self.number) {
             Seen::Taken(front, rear) => {
                 let theirs = if back { rear } else { front };
-                front + rear >= chunks(self.bytes) && words.has_copied(self.number, theirs, back)
+                front + rear >= self.cut.chunks() && words.has_copied(self.number, theirs, back)
             }
             Seen::Newer => true,
         }
     }
 
+    /// The same for the sender, which was refused no copy.
+    fn has_ended(&self, words: &Words) -> bool {
+        !self.failed && self.is_over(words, false)
+    }
+
     /// Whether a chunk is left to take.
     fn has_more(&self, words: &Words) -> bool {
         match words.seen(self.number) {
-            Seen::Taken(front, rear) => front + rear < chunks(self.bytes),
+            Seen::Taken(front, rear) => front + rear < self.cut.chunks(),
             Seen::Newer => false,
         }
     }
@@ -125,21 +137,31 @@ impl Shm {
         let entry = &self.peers[peer as usize];
         let goes = entry.copies.joined.is_some_and(|joined| {
             let (words, split) = (self.ports[peer].lane.split(), joined.split);
-            (split.helps && split.has_more(words)) || split.is_over(words, false)
+            (split.helps && split.has_more(words)) || split.has_ended(words)
         });
         let comes = !entry.copies.inward.is_empty()
             && entry.copies.split.is_none_or(|split| {
                 let words = entry.inward.split();
-                (split.helps && split.has_more(words)) || split.is_over(words, true)
+                (split.helps && split.has_more(words))
+                    || split.is_over(words, true)
+                    || words.has_copied(split.number, FAILED, true)
             });
         goes || comes
     }
 
-    /// The address of the data of an offered message.
-    fn offered_at(&mut self, peer: u32, id: u64) -> Option<*const u8> {
+    /// The data of an offered message.
+    fn offered_at(&mut self, peer: u32, id: u64) -> Option<There> {
         let message = self.announced.get(id)?;
-        let (offset, len) = (message.offer?, message.expected);
-        self.window(peer, offset, len).map(|at| at.cast_const())
+        let (offer, len) = (message.offer?, message.expected);
+        self.there(peer, offer, len)
+    }
+
+    /// `len` bytes of a peer's.
+    fn there(&mut self, peer: u32, offer: Offer, len: u64) -> Option<There> {
+        match offer {
+            Offer::Mapped(offset) => self.window(peer, offset, len).map(There::Window),
+            Offer::Own(at) => self.own_memory(peer, at),
+        }
     }
 
     /// The address of `len` bytes of a peer's arena.
@@ -165,11 +187,14 @@ impl Shm {
         };
         match self.begin_split_message(peer, id) {
             Some(split) => self.split_front(queues, peer, id, split),
-            None => Ok(self.copy_alone(queues, peer, (id, from))),
+            None => Ok(match from {
+                There::Window(from) => self.copy_alone(queues, peer, (id, from)),
+                There::Process(..) => self.read_alone(queues, peer, (id, from)),
+            }),
         }
     }
 
-    /// The data of an offered message can't be mapped, or not any more: asks for all of them.
+    /// The data of an offered message can't be had where they lie, or not any more: asks for all of them.
     fn ask_for(&mut self, peer: u32, id: u64) -> bool {
         let entry = &mut self.peers[peer as usize];
         entry.copies.inward.pop_front();
@@ -177,7 +202,7 @@ impl Shm {
             return true;
         };
         let (send, wanted) = (message.send, message.expected);
-        message.offer = None;
+        (message.offer, message.since) = (None, None);
         message.arrived = 0;
         if let Sink::User { writer, .. } = &mut message.sink {
             writer.seek(0);
@@ -187,35 +212,48 @@ impl Shm {
         true
     }
 
-    /// Has both sides copy a message of which nothing was copied yet, if it goes to mapped memory.
+    /// Has both sides copy a message of which nothing was copied yet, if both get at the other's memory.
     fn begin_split_message(&mut self, peer: u32, id: u64) -> Option<Split> {
+        if self.is_refused(peer) {
+            // A sender that is asked late for its part of one that failed would take it for complete if a newer had begun.
+            return None;
+        }
         let message = self.announced.get(id)?;
         let (send, wanted) = (message.send, message.expected);
         let Sink::User { writer, .. } = &message.sink else {
             return None;
         };
         let (to, _) = writer.contiguous()?;
-        let place = self.slots.arena.find(to, wanted)?;
-        if message.arrived > 0 || !can_split(wanted) {
+        let (kind, place, cut) = match message.offer? {
+            Offer::Mapped(_) => {
+                let place = self.slots.arena.find(to, wanted)?;
+                (Kind::Join, place, split::cut(wanted))
+            }
+            // Who shares a processor with the sender would wait for it.
+            Offer::Own(_) if self.mover.is_none() => return None,
+            Offer::Own(_) => (Kind::Help, to.addr() as u64, direct::cut(wanted)),
+        };
+        if message.arrived > 0 || !cut.fits() {
             return None;
         }
         let entry = &mut self.peers[peer as usize];
         let number = entry.copies.splits.wrapping_add(1) & LAST;
         let split = Split {
             number,
-            bytes: wanted,
+            cut,
             copied: 0,
             helps: true,
+            failed: false,
         };
         entry.copies.splits = number;
         entry.copies.split = Some(split);
         entry.inward.split().begin(number);
-        self.control(peer, Kind::Join, [send, wanted, place, number.into()]);
+        self.control(peer, kind, [send, wanted, place, number.into()]);
         Some(split)
     }
 
     /// Copies the next parts of a message.
-    fn copy_alone(&mut self, queues: &mut Queues, peer: u32, (id, from): (u64, *const u8)) -> bool {
+    fn copy_alone(&mut self, queues: &mut Queues, peer: u32, (id, from): (u64, *mut u8)) -> bool {
         let Some(message) = self.announced.get(id) else {
             return false;
         };
@@ -233,12 +271,45 @@ impl Shm {
             }
         }
         if message.arrived == message.expected {
+            self.end_alone(queues, peer, id);
+        }
+        true
+    }
+
+    /// Reads the next part of a message that is lent.
+    fn read_alone(&mut self, queues: &mut Queues, peer: u32, (id, from): (u64, There)) -> bool {
+        let Some(message) = self.announced.get(id) else {
+            return false;
+        };
+        let Sink::User { writer, .. } = &mut message.sink else {
+            return false;
+        };
+        let (done, left) = (message.arrived, message.expected - message.arrived);
+        let Some((to, _)) = writer.contiguous().filter(|&(_, run)| run >= left) else {
+            // Its memory has gaps.
+            return self.ask_for(peer, id);
+        };
+        let n = left.min(direct::CHUNK);
+        if !from.read(done as usize, to, n as usize) {
+            self.lend_no_more(peer);
+            return self.ask_for(peer, id);
+        }
+        writer.seek(done + n);
+        message.arrived += n;
+        if n == left {
+            self.end_alone(queues, peer, id);
+        }
+        true
+    }
+
+    /// Ends a message that this process has copied alone.
+    fn end_alone(&mut self, queues: &mut Queues, peer: u32, id: u64) {
+        if let Some(message) = self.announced.get(id) {
             let send = message.send;
             self.peers[peer as usize].copies.inward.pop_front();
             self.control(peer, Kind::Matched, [send, 0, 0, 0]);
             self.end_announced(queues, id);
         }
-        true
     }
 
     /// Does this side's part of a message that comes, and ends it if the sender has done its own.
@@ -258,26 +329,35 @@ impl Shm {
             None
         };
         split.helps = !more || from.is_some();
+        let offer = self.announced.get(id).and_then(|m| m.offer);
+        let lent = matches!(offer, Some(Offer::Own(_)));
+        // Other loans were refused meanwhile.
+        split.failed |= lent && !split.helps;
+        let turn = if lent { 1 } else { TURN };
         let message = self.announced.get(id).ok_or(Hostile)?;
         let Sink::User { writer, .. } = &message.sink else {
             return Err(Hostile);
         };
         let (to, _) = writer.contiguous().ok_or(Hostile)?;
-        let (all, before) = (chunks(split.bytes), split.copied);
+        let (all, before) = (split.cut.chunks(), split.copied);
         while let Some(from) = from
-            && split.copied < all.min(before + TURN)
+            && split.copied < all.min(before + turn)
             && let Some(chunk) = words.take(split.number, all, false)
         {
             if chunk >= all {
                 return Err(Hostile);
             }
-            let (start, len) = range(chunk, split.bytes);
-            // SAFETY: the chunk is inside the window and inside the receive's memory, both of at least `bytes` bytes;
-            // nobody's buffer lies in a window.
-            unsafe { sys::copy::copy(to.as_mut_ptr().add(start), from.add(start), len) };
+            let (start, len) = split.cut.range(chunk);
+            // Receive and offer have at least as many bytes as were cut.
+            if !from.read(start, to.offset(start as i64), len) {
+                split.failed = true;
+                break;
+            }
             split.copied += 1;
             words.set_copied(split.number, split.copied, false);
         }
+        // Then nothing is left to the sender, and the copies are not complete for it.
+        while split.failed && words.take(split.number, all, false).is_some() {}
         let copies = &mut self.peers[peer as usize].copies;
         copies.split = Some(split);
         let moved = split.copied > before;
@@ -288,10 +368,15 @@ impl Shm {
             // Only this process begins one.
             return Err(Hostile);
         }
-        let over = split.is_over(words, true);
+        let refused = words.has_copied(split.number, FAILED, true);
+        let over = split.is_over(words, true) || refused;
         if over {
-            message.arrived = split.bytes;
             copies.split = None;
+            if split.failed || refused {
+                self.lend_no_more(peer);
+                return Ok(self.ask_for(peer, id));
+            }
+            message.arrived = split.cut.bytes;
             copies.inward.pop_front();
             self.end_announced(queues, id);
         }
@@ -312,7 +397,8 @@ impl Shm {
         &mut self,
         queues: &mut Queues,
         peer: u32,
-        [id, bytes, offset, number]: [u64; 4],
+        [id, bytes, _, number]: [u64; 4],
+        place: Offer,
     ) -> Result<(), Hostile> {
         if self.peers[peer as usize].copies.joined.is_some() {
             // The receiver knows it to be over.
@@ -320,7 +406,11 @@ impl Shm {
         }
         let entry = &mut self.peers[peer as usize];
         let send = self.sends.get(id).ok_or(Hostile)?;
-        let fits = bytes <= send.total && can_split(bytes) && number <= u64::from(LAST);
+        let cut = match place {
+            Offer::Mapped(_) => split::cut(bytes),
+            Offer::Own(_) => direct::cut(bytes),
+        };
+        let fits = bytes <= send.total && cut.fits() && number <= u64::from(LAST);
         let awaits = send.to == peer && send.offered && send.state == Sending::AwaitsClear;
         if !fits || !awaits || entry.copies.joined.is_some() {
             return Err(Hostile);
@@ -328,17 +418,30 @@ impl Shm {
         send.state = Sending::Splits;
         entry.copies.joined = Some(Joined {
             send: id,
-            offset,
+            place,
             split: Split {
                 number: number as u32,
-                bytes,
+                cut,
                 copied: 0,
                 helps: true,
+                failed: false,
             },
         });
         self.mark_busy(peer);
         self.copy_back(queues, peer);
         Ok(())
+    }
+
+    /// The receiver of a message that both sides copy asks for the data after all.
+    pub(crate) fn end_help(&mut self, peer: u32, id: u64) {
+        let joined = &mut self.peers[peer as usize].copies.joined;
+        let lent = |j: &Joined| j.send == id && matches!(j.place, Offer::Own(_));
+        if joined.as_ref().is_some_and(lent)
+            && let Some(send) = self.sends.get(id)
+        {
+            *joined = None;
+            send.state = Sending::AwaitsClear;
+        }
     }
 
     /// Does this side's part of a message that goes, and ends it if the receiver has done its own. Returns whether anything
@@ -350,35 +453,42 @@ impl Shm {
         let lane = self.ports[peer].lane;
         let (words, split) = (lane.split(), &mut joined.split);
         // Where nothing is left to do, the receiver may have given its memory back.
-        let more = split.has_more(words);
+        let more = split.has_more(words) && !split.failed;
         let to = match more {
-            true => self.window(peer, joined.offset, split.bytes),
+            true => self.there(peer, joined.place, split.cut.bytes),
             false => None,
         };
-        split.helps = !more || to.is_some();
+        split.helps = !split.failed && (!more || to.is_some());
         let send = self.sends.get(joined.send);
         let from = send.and_then(|s| s.data.contiguous());
-        let (all, before) = (chunks(split.bytes), split.copied);
+        let (all, before) = (split.cut.chunks(), split.copied);
+        let turn = match joined.place {
+            Offer::Mapped(_) => TURN,
+            Offer::Own(_) => 1,
+        };
         while let (Some(to), Some((from, _))) = (to, from)
-            && split.copied < all.min(before + TURN)
+            && split.copied < all.min(before + turn)
             && let Some(taken) = words.take(split.number, all, true)
         {
             if taken >= all {
                 self.suspect(peer);
                 break;
             }
-            let (start, len) = range(all - 1 - taken, split.bytes);
-            // SAFETY: the chunk is inside the send's data and inside the window, both of at least `bytes` bytes; nobody's
-            // buffer lies in a window.
-            unsafe { sys::copy::copy(to.add(start), from.as_mut_ptr().add(start), len) };
+            let (start, len) = split.cut.range(all - 1 - taken);
+            // The send's data and the receive's memory have at least as many bytes as were cut.
+            if !to.write(start, from.offset(start as i64), len) {
+                (split.failed, split.helps) = (true, false);
+                words.set_copied(split.number, FAILED, true);
+                break;
+            }
             split.copied += 1;
             words.set_copied(split.number, split.copied, true);
         }
-        let moved = split.copied > before;
+        let moved = split.copied > before || (split.failed && more);
         if moved {
             self.ports[peer].bell.get().ring();
         }
-        let over = split.is_over(words, false);
+        let over = split.has_ended(words);
         let left = &mut self.peers[peer as usize].copies.joined;
         *left = (!over).then_some(joined);
         if over {

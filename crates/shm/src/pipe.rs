@@ -249,6 +249,8 @@ impl Shm {
             }
             Sink::Drop => {}
         }
-        self.announced.remove(id);
+        if let Some(message) = self.announced.remove(id) {
+            self.learn(&message);
+        }
     }
 }

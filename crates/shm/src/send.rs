@@ -104,7 +104,8 @@ impl Shm {
             }
             return room;
         }
-        if !self.room(to, 1) || !self.pipe_idle(to) {
+        self.introduce(to, total);
+        if !self.room(to, 1) || !self.pipe_idle(to) || self.lent_at(to, &message.data).is_some() {
             return false;
         }
         // Nobody will ask for more of it, so it has no name.
@@ -152,10 +153,41 @@ impl Shm {
         }
     }
 
+    /// Announces a message whose data stay where they lie. False: they don't.
+    fn announce_in_place(&mut self, id: u64, to: u32) -> bool {
+        let Some(send) = self.sends.get(id) else {
+            return false;
+        };
+        let (data, total, address) = (send.data.clone(), send.total, (send.context, send.tag));
+        let synchronous = u64::from(send.mode == SendMode::Synchronous);
+        let (kind, at) = match self.slots.mapped_at(&data) {
+            Some(offset) => (Kind::Offer, offset),
+            None => match self.lent_at(to, &data) {
+                Some(at) => (Kind::Lend, at),
+                None => return false,
+            },
+        };
+        if let Some(send) = self.sends.get(id) {
+            send.state = Sending::AwaitsClear;
+            send.offered = true;
+        }
+        self.push_words(
+            to,
+            (kind, address.0, address.1),
+            [id, total, at, synchronous],
+        );
+        true
+    }
+
     /// Announces a long message; what fits into an idle pipe goes at once, and what lies in mapped memory stays there.
     fn announce(&mut self, id: u64, to: u32) -> Started {
+        let total = self.sends.get(id).map_or(0, |send| send.total);
+        self.introduce(to, total);
         if !self.room(to, 1) {
             return Started::NoRoom;
+        }
+        if self.announce_in_place(id, to) {
+            return Started::Pending;
         }
         let idle = self.pipe_idle(to);
         let Some(send) = self.sends.get(id) else {
@@ -167,14 +199,6 @@ impl Shm {
             0
         };
         let synchronous = send.mode == SendMode::Synchronous;
-        if let Some(offset) = self.slots.mapped_at(&send.data) {
-            let kind = (Kind::Offer, send.context, send.tag);
-            let words = [id, send.total, offset, u64::from(synchronous)];
-            send.state = Sending::AwaitsClear;
-            send.offered = true;
-            self.push_words(to, kind, words);
-            return Started::Pending;
-        }
         let kind = (Kind::Announce, send.context, send.tag);
         let words = [id, send.total, early, u64::from(synchronous)];
         let whole = early == send.total;

@@ -47,6 +47,8 @@ unsafe impl sys::memfd::Shared for Words {}
 const COUNT: u32 = 20;
 const MASK: u64 = (1 << COUNT) - 1;
 const NUMBER: u32 = 2 * COUNT;
+/// In place of a number of chunks that a side has copied: it can't copy one that it took.
+pub(crate) const FAILED: u32 = MASK as u32;
 /// Largest number of a copy.
 pub(crate) const LAST: u32 = u32::MAX >> (NUMBER - u32::BITS);
 
@@ -121,20 +123,57 @@ impl Words {
     }
 }
 
-/// Where chunk `i` of `bytes` bytes lies.
+/// How data are cut.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    /// How many bytes there are,
+    pub bytes: u64,
+    /// and in how many a chunk is.
+    pub chunk: u64,
+}
+
+impl Cut {
+    /// Where chunk `i` lies.
+    pub fn range(self, i: u32) -> (usize, usize) {
+        let start = u64::from(i) * self.chunk;
+        (
+            start as usize,
+            (self.bytes - start).min(self.chunk) as usize,
+        )
+    }
+
+    /// How many there are.
+    pub fn chunks(self) -> u32 {
+        self.bytes.div_ceil(self.chunk) as u32
+    }
+
+    /// Whether both sides can copy: there is enough for them, and no more than the words count.
+    pub fn fits(self) -> bool {
+        self.bytes >= SPLIT && self.bytes.div_ceil(self.chunk) < FAILED.into()
+    }
+}
+
+/// How data between mapped buffers are cut.
+pub(crate) fn cut(bytes: u64) -> Cut {
+    Cut {
+        bytes,
+        chunk: chunk(bytes),
+    }
+}
+
+/// Where chunk `i` of `bytes` bytes between mapped buffers lies.
 pub(crate) fn range(i: u32, bytes: u64) -> (usize, usize) {
-    let start = u64::from(i) * chunk(bytes);
-    (start as usize, (bytes - start).min(chunk(bytes)) as usize)
+    cut(bytes).range(i)
 }
 
 /// How many there are.
 pub(crate) fn chunks(bytes: u64) -> u32 {
-    bytes.div_ceil(chunk(bytes)) as u32
+    cut(bytes).chunks()
 }
 
-/// Whether so many bytes can be split: enough for both sides, and no more than the words count.
+/// Whether so many bytes can be split.
 pub(crate) fn can_split(bytes: u64) -> bool {
-    bytes >= SPLIT && bytes.div_ceil(chunk(bytes)) <= MASK
+    cut(bytes).fits()
 }
 
 #[cfg(all(test, not(loom)))]

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use layout::{Data, Reader, Writer};
 use mtmi::{Completion, Context, Cookie, Endpoint, Names, Outcome, Patience, SendMode};
 
+use crate::direct::{Choice, Direct, Token};
 use crate::lane::Lane;
 use crate::mapped::Copies;
 use crate::places::Mover;
@@ -44,6 +45,10 @@ pub struct Shm {
     /// Whether all ranks' processors are known, so that `patience` is final.
     pub(crate) settled: bool,
     pub(crate) slots: SlotState,
+    /// Whether long messages are read in their senders' memory,
+    pub(crate) choice: Choice,
+    /// and what of this process's memory others try that with.
+    pub(crate) token: Token,
     /// This process, among those of the job,
     pub(crate) me: u32,
     /// and among those of the segment,
@@ -71,6 +76,8 @@ pub(crate) struct Peer {
     pub due: u64,
     /// Messages that are copied where they lie.
     pub copies: Copies,
+    /// What is known about reading each other's memory.
+    pub direct: Direct,
     /// The lane from the peer.
     pub inward: Lane,
     /// Its place in the segment.
@@ -137,9 +144,20 @@ pub(crate) struct Announced {
     /// Bytes that come in all, as things stand.
     pub expected: u64,
     pub synchronous: bool,
-    /// Where the data lie in the sender's arena.
-    pub offer: Option<u64>,
+    /// Where the data lie, if they don't come through the pipe.
+    pub offer: Option<Offer>,
+    /// When it was matched, in cycles, if it was at once and had the pair for itself.
+    pub since: Option<u64>,
     pub sink: Sink,
+}
+
+/// Where the data of one process are that another copies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Offer {
+    /// In its arena, from this byte on.
+    Mapped(u64),
+    /// At this address of its own memory.
+    Own(u64),
 }
 
 /// Where the data of an announced message go.
@@ -220,6 +238,7 @@ impl Shm {
                 consumed: 0,
                 due: 0,
                 copies: Copies::default(),
+                direct: Direct::default(),
                 inward: segment.lane(place(from).unwrap_or(local), local),
                 slot: place(from).unwrap_or(local),
                 announced: false,
@@ -243,6 +262,8 @@ impl Shm {
             mover: None,
             settled: false,
             slots: SlotState::new(area),
+            choice: Choice::default(),
+            token: Token::new(),
             me: members[local as usize],
             local,
             members,

@@ -3,10 +3,10 @@
 
 use types::Tunable;
 
-use crate::{chunking, lane, mapped, ring, slots, split, wire};
+use crate::{chunking, direct, lane, mapped, ring, slots, split, trial, wire};
 
 /// The tunables of the fabric, on this machine.
-pub fn tunables() -> [Tunable; 9] {
+pub fn tunables() -> [Tunable; 13] {
     [
         tunable(
             "shm.ring.cells",
@@ -44,6 +44,30 @@ pub fn tunables() -> [Tunable; 9] {
             mapped::LONGEST_SENT,
             "bytes",
             "a pipe, as what fits completes without its receiver",
+        ),
+        tunable(
+            "shm.direct_min",
+            direct::SHORTEST,
+            "bytes",
+            "measured, on no processor less; from here on the receiver measures whether reading the sender's memory is faster",
+        ),
+        tunable(
+            "shm.direct.chunk_max",
+            direct::CHUNK,
+            "bytes",
+            "measured: 10 to 20 microseconds, of which one is the system call's",
+        ),
+        tunable(
+            "shm.direct.samples",
+            trial::SAMPLES as u64,
+            "messages",
+            "the fastest of so many each way decides",
+        ),
+        tunable(
+            "shm.direct.settled",
+            trial::SETTLED as u64,
+            "messages",
+            "so that measuring costs less than a hundredth",
         ),
         tunable(
             "shm.slots.inline_max",

@@ -44,6 +44,14 @@ pub(crate) enum Kind {
     Offer,
     /// Asks the sender of such a message to copy its part.
     Join,
+    /// Announces a message whose data the receiver reads in the sender's own memory.
+    Lend,
+    /// Asks the sender of such a message to write its part into the receiver's own memory.
+    Help,
+    /// Says where the receiver may try to read the sender's memory.
+    Introduce,
+    /// Says the same, and that it could be read.
+    Introduced,
 }
 
 /// A message's header, as read: kind known, length bounded.
@@ -78,6 +86,10 @@ pub(crate) fn unpack(word: u32) -> Result<(Kind, usize), Hostile> {
         10 => Kind::SlotReturned,
         11 => Kind::Offer,
         12 => Kind::Join,
+        13 => Kind::Lend,
+        14 => Kind::Help,
+        15 => Kind::Introduce,
+        16 => Kind::Introduced,
         _ => return Err(Hostile),
     };
     let len = (word & 0xffff) as usize;
@@ -126,12 +138,12 @@ mod tests {
 
     #[test]
     fn words_come_back() {
-        for kind in [Kind::Eager, Kind::Announce, Kind::Kept, Kind::Join] {
+        for kind in [Kind::Eager, Kind::Announce, Kind::Join, Kind::Introduced] {
             assert_eq!(unpack(pack(kind, 77)), Ok((kind, 77)));
         }
         assert_eq!(pack(Kind::Eager, 5), 5);
         assert_eq!(unpack(pack(Kind::Eager, EAGER + 1)), Err(Hostile));
-        assert_eq!(unpack(13 << 16), Err(Hostile));
+        assert_eq!(unpack(17 << 16), Err(Hostile));
         assert_eq!(
             decode(&encode([1, 2, 3, u64::MAX])),
             Ok([1, 2, 3, u64::MAX])

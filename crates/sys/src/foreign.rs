@@ -1,4 +1,4 @@
-//! Memory of another process, read by the kernel. Nothing is mapped and the other does nothing for it; the kernel asks for the
+//! Memory of another process, read and written by the kernel. Nothing is mapped and the other does nothing for it; the kernel asks for the
 //! rights that a debugger needs.
 
 use std::io;
@@ -12,20 +12,45 @@ use std::io;
 /// # Safety
 /// `to` is writable for `bytes` bytes.
 pub unsafe fn read(pid: i32, from: u64, to: *mut u8, bytes: usize) -> io::Result<()> {
+    piecewise(to, from, bytes, |local, remote| {
+        // SAFETY: the local range is inside what the caller promised; the kernel checks the other process's.
+        unsafe { libc::process_vm_readv(pid, local, 1, remote, 1, 0) }
+    })
+}
+
+/// Copies `bytes` bytes from `from` to the address `to` of the process `pid`.
+///
+/// # Errors
+/// As [`read`]; some of it may be written then.
+///
+/// # Safety
+/// `from` is readable for `bytes` bytes, and whoever runs as `pid` expects to be written to there.
+pub unsafe fn write(pid: i32, to: u64, from: *const u8, bytes: usize) -> io::Result<()> {
+    piecewise(from.cast_mut(), to, bytes, |local, remote| {
+        // SAFETY: the local range is inside what the caller promised, and is only read; the kernel checks the other process's.
+        unsafe { libc::process_vm_writev(pid, local, 1, remote, 1, 0) }
+    })
+}
+
+/// Has `step` move the ranges at `here` and `there`, which may move less than it is given.
+#[inline]
+fn piecewise(
+    here: *mut u8,
+    there: u64,
+    bytes: usize,
+    step: impl Fn(*const libc::iovec, *const libc::iovec) -> isize,
+) -> io::Result<()> {
     let mut done = 0;
     while done < bytes {
         let local = libc::iovec {
-            iov_base: to.wrapping_add(done).cast(),
+            iov_base: here.wrapping_add(done).cast(),
             iov_len: bytes - done,
         };
         let remote = libc::iovec {
-            iov_base: (from as usize).wrapping_add(done) as *mut libc::c_void,
+            iov_base: (there as usize).wrapping_add(done) as *mut libc::c_void,
             iov_len: bytes - done,
         };
-        // SAFETY: the local range is inside what the caller promised; the kernel checks the other process's.
-        let read =
-            unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
-        match usize::try_from(read) {
+        match usize::try_from(step(&raw const local, &raw const remote)) {
             Err(_) => return Err(failed(io::Error::last_os_error())),
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(n) => done += n,
@@ -65,6 +90,20 @@ mod tests {
             Err(e) => assert_eq!(e.kind(), io::ErrorKind::PermissionDenied),
         }
         assert!(read_own(64, &mut out).is_err());
+        let pid = std::process::id() as i32;
+        // SAFETY: `out` is there, and nobody else looks at it.
+        let written = unsafe {
+            write(
+                pid,
+                out.as_mut_ptr().expose_provenance() as u64,
+                [7; 9].as_ptr(),
+                9,
+            )
+        };
+        match written {
+            Ok(()) => assert_eq!((out[8], out[9]), (7, 9)),
+            Err(e) => assert_eq!(e.kind(), io::ErrorKind::PermissionDenied),
+        }
         assert!(read_own(at, &mut []).is_ok());
     }
 

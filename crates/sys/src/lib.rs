@@ -4,10 +4,11 @@
 //! * [`lock`]: the one coarse lock, free of cost until threads are asked for, and [`door`], the shortest way in;
 //! * [`doorbell`]: what a waiting process sleeps on, in memory shared with its peers;
 //! * [`memfd`], [`sparse`] and [`unix`]: sealed shared memory, and the sockets that pass it on;
-//! * [`copy`], [`clock`], [`cpus`], [`memory`], [`random`], [`process`], [`say`]: small necessities.
+//! * [`copy`], [`clock`], [`cpus`], [`memory`], [`random`], [`process`], [`say`], [`thread`]: small necessities.
 //!
 //! Everything works as an ordinary user, without `/dev/shm` and on a read-only root. Nothing here
-//! uses thread-local storage, since the libraries are also loaded with `dlopen`.
+//! uses thread-local storage, since the libraries are also loaded with `dlopen`; but what [`thread`] starts does, as the standard
+//! library's threads do.
 
 pub mod blank;
 pub mod clock;
@@ -26,4 +27,5 @@ pub mod say;
 pub mod slab;
 pub mod span;
 pub mod sparse;
+pub mod thread;
 pub mod unix;

@@ -145,6 +145,32 @@ impl<T> BigLock<T> {
         f()
     }
 
+    /// Enters without a guard, until [`let_go`](BigLock::let_go): for the time of a fork, in which no other thread may be
+    /// inside, as the child would find the state half changed.
+    pub fn hold(&self) {
+        if self.is_threaded() {
+            self.enter_threaded();
+        }
+    }
+
+    /// Ends what [`hold`](BigLock::hold) began.
+    pub fn let_go(&self) {
+        if self.is_threaded() {
+            self.leave_threaded();
+        }
+    }
+
+    /// In a child that was forked while the caller held the lock: it is the only thread there, so nobody is inside or queues any
+    /// more, and entering takes no real lock.
+    pub fn forget_others(&self) {
+        self.depth.set(0);
+        self.owner.store(0, Ordering::Relaxed);
+        let serving = self.serving.load(Ordering::Relaxed);
+        self.next.store(serving, Ordering::Relaxed);
+        self.sleepers.store(0, Ordering::Relaxed);
+        self.threaded.store(false, Ordering::Relaxed);
+    }
+
     #[cold]
     #[inline(never)]
     fn relax_threaded(&self) {

@@ -51,6 +51,11 @@ impl Context<'_> {
         }
     }
 
+    /// Whether what the procedure gives back may be NULL, where nobody wants it: so do those of the tool interface that describe.
+    fn has_optional_outs(&self) -> bool {
+        self.proc.chapter == "tool" && self.proc.name.ends_with("_get_info")
+    }
+
     /// Converts a parameter.
     pub fn param(&self, p: &Param) -> Result<Converted> {
         let kind = self.spec.kind(&p.kind)?;
@@ -65,6 +70,7 @@ impl Context<'_> {
         let array = p.array.is_some()
             && !matches!(kind.form.as_str(), "text" | "strings" | "argv" | "buffer");
         let pointer = p.pointer.unwrap_or(p.dir != Dir::In);
+        let optional = self.has_optional_outs() && p.dir != Dir::In;
         let convert = Convert {
             at: self,
             p,
@@ -73,6 +79,7 @@ impl Context<'_> {
             key: &key,
             base: &base,
             pointer,
+            optional,
         };
         let (engine, expr) = if array {
             convert.array(form)?
@@ -97,6 +104,8 @@ struct Convert<'a> {
     key: &'a str,
     base: &'a str,
     pointer: bool,
+    /// Whether NULL says that nobody wants it.
+    optional: bool,
 }
 
 impl Convert<'_> {
@@ -198,6 +207,24 @@ impl Convert<'_> {
     }
 
     fn scalar(&self, form: &str) -> Result<(&'static str, String)> {
+        let (engine, expr) = self.needed(form)?;
+        let name = self.name;
+        let expr = match (self.optional, form) {
+            (false, _) => expr,
+            (true, "text") => {
+                let room = self.room()?;
+                format!("text_out_or_null({name}, {room})")
+            }
+            (true, _) => expr.replacen(
+                &format!("({name},"),
+                &format!("(wanted({name}, &mut unwanted({name})),"),
+                1,
+            ),
+        };
+        Ok((engine, expr))
+    }
+
+    fn needed(&self, form: &str) -> Result<(&'static str, String)> {
         let name = self.name;
         let dir = match self.p.dir {
             Dir::In if self.pointer => Dir::InOut,

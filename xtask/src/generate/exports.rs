@@ -6,8 +6,8 @@
 use super::{Abi, File, entries};
 use crate::spec::Spec;
 
-/// What gives FMPL's functions.
-const TABLE: &str = "yamabiko_fmpl_table";
+/// What is beside MPI's: what gives FMPL's functions, and the extensions (`include/yamabiko.h`).
+const BESIDE: [&str; 2] = ["yamabiko_fmpl_table", "yamabiko_op_create_bytecode"];
 
 /// Every symbol that a library exports, sorted.
 pub fn symbols(spec: &Spec, abi: Abi) -> Vec<String> {
@@ -20,7 +20,7 @@ pub fn symbols(spec: &Spec, abi: Abi) -> Vec<String> {
     if abi.is_mpich() {
         symbols.extend(spec.overlay.mpich_symbols.iter().cloned());
     }
-    symbols.push(TABLE.to_owned());
+    symbols.extend(BESIDE.map(str::to_owned));
     symbols.sort();
     symbols
 }

@@ -115,12 +115,25 @@ fn play(ground: &Ground, bin: &Path, program: &Program, executor: &str, ranks: u
 /// An executor that does not exist is no reason to take another one.
 fn refused(bin: &Path) -> Result {
     let ground = Ground::ours(Over::Shm);
-    let says = ["YAMABIKO_CAD", "\"thread\"", "inline, ring and softirq"].map(str::to_owned);
+    let says = [
+        "YAMABIKO_CAD",
+        "\"tasklet\"",
+        "inline, ring, softirq and thread",
+    ]
+    .map(str::to_owned);
     job(&ground, bin.join("pipeline"), &[], 2)
         .args(["inline"])
-        .env("YAMABIKO_CAD", "thread")
-        .fails(&says)
-        .map(|_| ())
+        .env("YAMABIKO_CAD", "tasklet")
+        .fails(&says)?;
+    // These run no graphs.
+    for executor in ["softirq", "thread"] {
+        let why = format!("YAMABIKO_CAD={executor} can't be: it runs no graphs");
+        job(&ground, bin.join("pipeline"), &[], 2)
+            .args(["inline"])
+            .env("YAMABIKO_CAD", executor)
+            .fails(&[why])?;
+    }
+    Ok(())
 }
 
 /// Where io_uring is forbidden, asking for it fails and says so, and nothing else needs it.

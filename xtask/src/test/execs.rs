@@ -2,7 +2,7 @@
 //! mpi4py's own tests, many collectives at once; processes that are killed; and what may be refused to a process. Those of `ring` that need
 //! nothing of others' also between two hosts of a lab.
 //!
-//! An executor that did nothing at a rank, by what that says in `MPI_Finalize`, is a failure. `softirq` has a kaccd of this stage's
+//! An executor that did nothing at a rank, by what that says in `MPI_Finalize` or by MPI_T's counters, is a failure. `softirq` has a kaccd of this stage's
 //! ([`kaccd`]); where the kernel refuses that what it needs, the tests with it are left out, and that is said. What the stage `c` runs
 //! with an executor is not run again.
 
@@ -28,10 +28,16 @@ enum Executor {
     Inline,
     Ring,
     Softirq,
+    Thread,
 }
 
 impl Executor {
-    const ALL: [Executor; 3] = [Executor::Inline, Executor::Ring, Executor::Softirq];
+    const ALL: [Executor; 4] = [
+        Executor::Inline,
+        Executor::Ring,
+        Executor::Softirq,
+        Executor::Thread,
+    ];
 
     /// As `YAMABIKO_CAD` has it.
     fn name(self) -> &'static str {
@@ -39,6 +45,7 @@ impl Executor {
             Executor::Inline => "inline",
             Executor::Ring => "ring",
             Executor::Softirq => "softirq",
+            Executor::Thread => "thread",
         }
     }
 
@@ -48,6 +55,7 @@ impl Executor {
             Executor::Inline => "run in calls: ",
             Executor::Ring => "handed to the kernel: ",
             Executor::Softirq => "in the kernel's receive path: ",
+            Executor::Thread => "left to a thread: ",
         }
     }
 }
@@ -85,6 +93,23 @@ fn ran(executor: Executor, ranks: u32, said: &str) -> Result<u64> {
         }
     }
     Ok(all)
+}
+
+/// Whether any rank says that its thread brought some to their end, if that is the executor, in a program whose ranks compute
+/// meanwhile.
+fn went_on(executor: Executor, said: &str) -> Result {
+    let ended = said.split(" of which ended there").map(|before| {
+        let digits = before.rsplit(|c: char| !c.is_ascii_digit()).next();
+        digits.and_then(|n| n.parse::<u64>().ok()).unwrap_or(0)
+    });
+    let all = said.matches(" of which ended there").count();
+    match executor != Executor::Thread || ended.take(all).sum::<u64>() > 0 {
+        true => Ok(()),
+        false => Err(format!(
+            "no rank says that its thread went on with anything\n{}",
+            tail(said)
+        )),
+    }
 }
 
 /// What all tests of the stage use.
@@ -126,7 +151,8 @@ const ORACLES: [Program; 3] = [
     },
 ];
 
-const PROGRAMS: [&str; 5] = [
+const PROGRAMS: [&str; 6] = [
+    "tool",
     "coll_oracle",
     "coll_reduce",
     "coll_persist",
@@ -187,6 +213,22 @@ impl Stage<'_> {
         args.to_vec()
     }
 
+    /// The program that asks MPI_T which executor has run how many.
+    fn counters(&self, tally: &mut Tally, executor: Executor, variables: &Variables) {
+        for ranks in [2, 3] {
+            let name = format!("execs/{}/tool -n {ranks}", executor.name());
+            if self.options.wants(&name) {
+                tally.test(&name, || {
+                    let job = self.job(ranks, &[], variables, "tool");
+                    let done = job
+                        .args([executor.name()])
+                        .passes(&["ok tool".to_owned()])?;
+                    ran(executor, ranks, &done.output).map(drop)
+                });
+            }
+        }
+    }
+
     fn oracles(&self, tally: &mut Tally, executor: Executor, variables: &Variables) {
         if executor != Executor::Softirq && self.ground.over == Over::Shm {
             return;
@@ -233,7 +275,8 @@ impl Stage<'_> {
                 tally.test(&name, || {
                     let ground = &self.ground;
                     let said = imb::run_suite(ground, &program, &names, ranks, &amount, variables)?;
-                    ran(executor, ranks, &said).map(drop)
+                    ran(executor, ranks, &said)?;
+                    went_on(executor, &said)
                 });
             }
         }
@@ -361,6 +404,7 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
             continue;
         }
         let variables = variables(executor, mine);
+        stage.counters(tally, executor, &variables);
         stage.oracles(tally, executor, &variables);
         stage.stress(tally, executor, &variables);
         stage.imb(tally, executor, &variables)?;
@@ -421,6 +465,12 @@ mod tests {
         assert_eq!(ran(Executor::Ring, 2, said), Ok(13));
         assert!(ran(Executor::Ring, 3, said).is_err());
         assert!(ran(Executor::Softirq, 1, said).is_err());
+        let said = "yamabiko: rank 0: left to a thread: 4 collectives, 0 of which ended there; at once in calls: 9\n\
+                    yamabiko: rank 1: left to a thread: 7 collectives, 2 of which ended there; at once in calls: 0\n";
+        assert_eq!(ran(Executor::Thread, 2, said), Ok(11));
+        assert!(went_on(Executor::Thread, said).is_ok());
+        assert!(went_on(Executor::Thread, &said.replace("2 of", "0 of")).is_err());
+        assert!(went_on(Executor::Thread, "3").is_err() && went_on(Executor::Ring, "").is_ok());
         assert!(
             ran(
                 Executor::Inline,

@@ -1,13 +1,18 @@
-//! Stage `fuzz`: what comes over a wire, fed to its parsers for a minute (an hour each with `--soak`), where nightly
-//! Rust and cargo-fuzz are there. Their corpus is replayed by `cargo test` everywhere.
+//! Stage `fuzz`: what others write, over a wire or as byte code, fed to what takes it, for a minute or so (an hour each with
+//! `--soak`), where nightly Rust and cargo-fuzz are there. Their corpus is replayed by `cargo test` everywhere.
 
 use super::{Options, Tally};
 use crate::spec::root;
 use crate::{Result, build, process};
 use std::process::{Command, Stdio};
 
-/// The fuzz targets of `crates/tcp/fuzz`.
-const TARGETS: [&str; 3] = ["peer", "caller", "answer"];
+/// The crates with a folder `fuzz`, and the targets there.
+const TARGETS: [(&str, &str); 4] = [
+    ("tcp", "peer"),
+    ("tcp", "caller"),
+    ("tcp", "answer"),
+    ("bytecode", "program"),
+];
 /// Seconds for each.
 const SHORT: u32 = 20;
 const LONG: u32 = 3600;
@@ -24,10 +29,10 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
         return Ok(());
     }
     let seconds = if options.soak { LONG } else { SHORT };
-    for target in TARGETS {
-        let name = format!("fuzz/tcp {target}, {seconds} s");
+    for (package, target) in TARGETS {
+        let name = format!("fuzz/{package} {target}, {seconds} s");
         if options.wants(&name) {
-            tally.test(&name, || one(target, seconds));
+            tally.test(&name, || one(package, target, seconds));
         }
     }
     Ok(())
@@ -42,19 +47,19 @@ fn cargo_fuzz() -> Command {
 }
 
 /// What is found new goes to a folder of its own, not to the corpus in the repository.
-fn one(target: &str, seconds: u32) -> Result {
+fn one(package: &str, target: &str, seconds: u32) -> Result {
     let found = build::target().join("fuzz-corpus").join(target);
     std::fs::create_dir_all(&found).map_err(|e| format!("{}: {e}", found.display()))?;
-    let fuzz = root().join("crates/tcp/fuzz");
+    let folder = root().join("crates").join(package);
     let mut command = cargo_fuzz();
     command
-        .current_dir(root().join("crates/tcp"))
+        .current_dir(&folder)
         .arg("run")
         .arg("--target-dir")
         .arg(build::target().join("fuzz"))
         .arg(target)
         .arg(&found)
-        .arg(fuzz.join("corpus").join(target))
+        .arg(folder.join("fuzz/corpus").join(target))
         .args(["--", "-timeout=20", "-rss_limit_mb=2048"])
         .arg(format!("-max_total_time={seconds}"))
         .stdin(Stdio::null());

@@ -6,9 +6,9 @@ macro_rules! element {
         mod $module {
             use std::ffi::{c_char, c_int};
 
-            use blacs::{Element, Operation, Part};
+            use blacs::{Element, Operation};
 
-            use crate::calls::{self, Found, Matrix};
+            use crate::calls::{self, Found, Matrix, Named};
             use crate::names::{letter, matrix};
 
             /// The elements as C has them; nothing here looks at one.
@@ -19,7 +19,7 @@ macro_rules! element {
             /// # Safety
             /// As for [`matrix`].
             #[inline]
-            unsafe fn whole(part: Part, m: c_int, n: c_int, a: Elements, lda: c_int) -> Matrix {
+            unsafe fn whole(part: Named, m: c_int, n: c_int, a: Elements, lda: c_int) -> Matrix {
                 Matrix {
                     element: $element,
                     part,
@@ -35,7 +35,7 @@ macro_rules! element {
             #[unsafe(export_name = concat!("C", $letter, "gesd2d"))]
             unsafe extern "C" fn c_gesd2d(context: c_int, m: c_int, n: c_int, a: Elements, lda: c_int, rdest: c_int, cdest: c_int) {
                 // SAFETY: BLACS' contract.
-                let matrix = unsafe { whole(Part::General, m, n, a, lda) };
+                let matrix = unsafe { whole(Named::General, m, n, a, lda) };
                 calls::send(context, &matrix, (rdest, cdest));
             }
 
@@ -43,14 +43,14 @@ macro_rules! element {
             #[unsafe(export_name = concat!($letter, "gesd2d_"))]
             unsafe extern "C" fn f_gesd2d(context: Number, m: Number, n: Number, a: Elements, lda: Number, rdest: Number, cdest: Number) {
                 // SAFETY: BLACS' contract.
-                unsafe { calls::send(*context, &whole(Part::General, *m, *n, a, *lda), (*rdest, *cdest)) }
+                unsafe { calls::send(*context, &whole(Named::General, *m, *n, a, *lda), (*rdest, *cdest)) }
             }
 
             #[rustfmt::skip]
             #[unsafe(export_name = concat!("C", $letter, "gerv2d"))]
             unsafe extern "C" fn c_gerv2d(context: c_int, m: c_int, n: c_int, a: Elements, lda: c_int, rsrc: c_int, csrc: c_int) {
                 // SAFETY: BLACS' contract.
-                let matrix = unsafe { whole(Part::General, m, n, a, lda) };
+                let matrix = unsafe { whole(Named::General, m, n, a, lda) };
                 calls::receive(context, &matrix, (rsrc, csrc));
             }
 
@@ -58,14 +58,14 @@ macro_rules! element {
             #[unsafe(export_name = concat!($letter, "gerv2d_"))]
             unsafe extern "C" fn f_gerv2d(context: Number, m: Number, n: Number, a: Elements, lda: Number, rsrc: Number, csrc: Number) {
                 // SAFETY: BLACS' contract.
-                unsafe { calls::receive(*context, &whole(Part::General, *m, *n, a, *lda), (*rsrc, *csrc)) }
+                unsafe { calls::receive(*context, &whole(Named::General, *m, *n, a, *lda), (*rsrc, *csrc)) }
             }
 
             #[rustfmt::skip]
             #[unsafe(export_name = concat!("C", $letter, "trsd2d"))]
             unsafe extern "C" fn c_trsd2d(context: c_int, uplo: Text, diag: Text, m: c_int, n: c_int, a: Elements, lda: c_int, rdest: c_int, cdest: c_int) {
                 // SAFETY: BLACS' contract.
-                let matrix = unsafe { whole(Part::trapezoid(letter(uplo), letter(diag)), m, n, a, lda) };
+                let matrix = unsafe { whole(Named::trapezoid(letter(uplo), letter(diag)), m, n, a, lda) };
                 calls::send(context, &matrix, (rdest, cdest));
             }
 
@@ -74,7 +74,7 @@ macro_rules! element {
             unsafe extern "C" fn f_trsd2d(context: Number, uplo: Text, diag: Text, m: Number, n: Number, a: Elements, lda: Number, rdest: Number, cdest: Number) {
                 // SAFETY: BLACS' contract.
                 unsafe {
-                    let part = Part::trapezoid(letter(uplo), letter(diag));
+                    let part = Named::trapezoid(letter(uplo), letter(diag));
                     calls::send(*context, &whole(part, *m, *n, a, *lda), (*rdest, *cdest));
                 }
             }
@@ -83,7 +83,7 @@ macro_rules! element {
             #[unsafe(export_name = concat!("C", $letter, "trrv2d"))]
             unsafe extern "C" fn c_trrv2d(context: c_int, uplo: Text, diag: Text, m: c_int, n: c_int, a: Elements, lda: c_int, rsrc: c_int, csrc: c_int) {
                 // SAFETY: BLACS' contract.
-                let matrix = unsafe { whole(Part::trapezoid(letter(uplo), letter(diag)), m, n, a, lda) };
+                let matrix = unsafe { whole(Named::trapezoid(letter(uplo), letter(diag)), m, n, a, lda) };
                 calls::receive(context, &matrix, (rsrc, csrc));
             }
 
@@ -92,7 +92,7 @@ macro_rules! element {
             unsafe extern "C" fn f_trrv2d(context: Number, uplo: Text, diag: Text, m: Number, n: Number, a: Elements, lda: Number, rsrc: Number, csrc: Number) {
                 // SAFETY: BLACS' contract.
                 unsafe {
-                    let part = Part::trapezoid(letter(uplo), letter(diag));
+                    let part = Named::trapezoid(letter(uplo), letter(diag));
                     calls::receive(*context, &whole(part, *m, *n, a, *lda), (*rsrc, *csrc));
                 }
             }
@@ -101,14 +101,14 @@ macro_rules! element {
             #[unsafe(export_name = concat!("C", $letter, "gebs2d"))]
             unsafe extern "C" fn c_gebs2d(context: c_int, scope: Text, top: Text, m: c_int, n: c_int, a: Elements, lda: c_int) {
                 // SAFETY: BLACS' contract.
-                unsafe { calls::broadcast(context, letter(scope), letter(top), &whole(Part::General, m, n, a, lda)) }
+                unsafe { calls::broadcast(context, letter(scope), letter(top), &whole(Named::General, m, n, a, lda)) }
             }
 
             #[rustfmt::skip]
             #[unsafe(export_name = concat!($letter, "gebs2d_"))]
             unsafe extern "C" fn f_gebs2d(context: Number, scope: Text, top: Text, m: Number, n: Number, a: Elements, lda: Number) {
                 // SAFETY: BLACS' contract.
-                unsafe { calls::broadcast(*context, letter(scope), letter(top), &whole(Part::General, *m, *n, a, *lda)) }
+                unsafe { calls::broadcast(*context, letter(scope), letter(top), &whole(Named::General, *m, *n, a, *lda)) }
             }
 
             #[rustfmt::skip]
@@ -116,7 +116,7 @@ macro_rules! element {
             unsafe extern "C" fn c_gebr2d(context: c_int, scope: Text, top: Text, m: c_int, n: c_int, a: Elements, lda: c_int, rsrc: c_int, csrc: c_int) {
                 // SAFETY: BLACS' contract.
                 unsafe {
-                    let matrix = whole(Part::General, m, n, a, lda);
+                    let matrix = whole(Named::General, m, n, a, lda);
                     calls::receive_broadcast(context, letter(scope), letter(top), &matrix, (rsrc, csrc));
                 }
             }
@@ -126,7 +126,7 @@ macro_rules! element {
             unsafe extern "C" fn f_gebr2d(context: Number, scope: Text, top: Text, m: Number, n: Number, a: Elements, lda: Number, rsrc: Number, csrc: Number) {
                 // SAFETY: BLACS' contract.
                 unsafe {
-                    let matrix = whole(Part::General, *m, *n, a, *lda);
+                    let matrix = whole(Named::General, *m, *n, a, *lda);
                     calls::receive_broadcast(*context, letter(scope), letter(top), &matrix, (*rsrc, *csrc));
                 }
             }
@@ -136,7 +136,7 @@ macro_rules! element {
             unsafe extern "C" fn c_trbs2d(context: c_int, scope: Text, top: Text, uplo: Text, diag: Text, m: c_int, n: c_int, a: Elements, lda: c_int) {
                 // SAFETY: BLACS' contract.
                 unsafe {
-                    let part = Part::trapezoid(letter(uplo), letter(diag));
+                    let part = Named::trapezoid(letter(uplo), letter(diag));
                     calls::broadcast(context, letter(scope), letter(top), &whole(part, m, n, a, lda));
                 }
             }
@@ -146,7 +146,7 @@ macro_rules! element {
             unsafe extern "C" fn f_trbs2d(context: Number, scope: Text, top: Text, uplo: Text, diag: Text, m: Number, n: Number, a: Elements, lda: Number) {
                 // SAFETY: BLACS' contract.
                 unsafe {
-                    let part = Part::trapezoid(letter(uplo), letter(diag));
+                    let part = Named::trapezoid(letter(uplo), letter(diag));
                     calls::broadcast(*context, letter(scope), letter(top), &whole(part, *m, *n, a, *lda));
                 }
             }
@@ -156,7 +156,7 @@ macro_rules! element {
             unsafe extern "C" fn c_trbr2d(context: c_int, scope: Text, top: Text, uplo: Text, diag: Text, m: c_int, n: c_int, a: Elements, lda: c_int, rsrc: c_int, csrc: c_int) {
                 // SAFETY: BLACS' contract.
                 unsafe {
-                    let matrix = whole(Part::trapezoid(letter(uplo), letter(diag)), m, n, a, lda);
+                    let matrix = whole(Named::trapezoid(letter(uplo), letter(diag)), m, n, a, lda);
                     calls::receive_broadcast(context, letter(scope), letter(top), &matrix, (rsrc, csrc));
                 }
             }
@@ -166,7 +166,7 @@ macro_rules! element {
             unsafe extern "C" fn f_trbr2d(context: Number, scope: Text, top: Text, uplo: Text, diag: Text, m: Number, n: Number, a: Elements, lda: Number, rsrc: Number, csrc: Number) {
                 // SAFETY: BLACS' contract.
                 unsafe {
-                    let matrix = whole(Part::trapezoid(letter(uplo), letter(diag)), *m, *n, a, *lda);
+                    let matrix = whole(Named::trapezoid(letter(uplo), letter(diag)), *m, *n, a, *lda);
                     calls::receive_broadcast(*context, letter(scope), letter(top), &matrix, (*rsrc, *csrc));
                 }
             }
@@ -176,7 +176,7 @@ macro_rules! element {
             unsafe extern "C" fn c_gsum2d(context: c_int, scope: Text, top: Text, m: c_int, n: c_int, a: Elements, lda: c_int, rdest: c_int, cdest: c_int) {
                 // SAFETY: BLACS' contract.
                 unsafe {
-                    let matrix = whole(Part::General, m, n, a, lda);
+                    let matrix = whole(Named::General, m, n, a, lda);
                     let how = (letter(scope), letter(top));
                     calls::combine(context, how, Operation::Sum, &matrix, None, (rdest, cdest));
                 }
@@ -187,7 +187,7 @@ macro_rules! element {
             unsafe extern "C" fn f_gsum2d(context: Number, scope: Text, top: Text, m: Number, n: Number, a: Elements, lda: Number, rdest: Number, cdest: Number) {
                 // SAFETY: BLACS' contract.
                 unsafe {
-                    let matrix = whole(Part::General, *m, *n, a, *lda);
+                    let matrix = whole(Named::General, *m, *n, a, *lda);
                     let how = (letter(scope), letter(top));
                     calls::combine(*context, how, Operation::Sum, &matrix, None, (*rdest, *cdest));
                 }
@@ -208,7 +208,7 @@ macro_rules! extreme {
             // SAFETY: BLACS' contract; the arrays of coordinates are there unless `ldia` is -1.
             unsafe {
                 let found = Found { rows: matrix(ra), columns: matrix(ca), leading: ldia };
-                let matrix = whole(Part::General, m, n, a, lda);
+                let matrix = whole(Named::General, m, n, a, lda);
                 let how = (letter(scope), letter(top));
                 calls::combine(context, how, $operation, &matrix, Some(found), (rdest, cdest));
             }
@@ -220,7 +220,7 @@ macro_rules! extreme {
             // SAFETY: BLACS' contract; the arrays of coordinates are there unless `ldia` is -1.
             unsafe {
                 let found = Found { rows: matrix(ra), columns: matrix(ca), leading: *ldia };
-                let matrix = whole(Part::General, *m, *n, a, *lda);
+                let matrix = whole(Named::General, *m, *n, a, *lda);
                 let how = (letter(scope), letter(top));
                 calls::combine(*context, how, $operation, &matrix, Some(found), (*rdest, *cdest));
             }

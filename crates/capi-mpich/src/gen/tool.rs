@@ -23,7 +23,7 @@ entry! { PMPI_T_category_get_info "MPI_T_category_get_info" Always []
     |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
 entry! { PMPI_T_category_get_num "MPI_T_category_get_num" Always []
     (num_cat: *mut i32)
-    |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
+    |e| api::tool::t_category_get_num(e, int_out(num_cat, "num_cat")?) }
 entry! { PMPI_T_category_get_num_events "MPI_T_category_get_num_events" Always []
     (cat_index: i32, num_events: *mut i32)
     |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
@@ -38,7 +38,7 @@ entry! { PMPI_T_cvar_get_info "MPI_T_cvar_get_info" Always []
     |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
 entry! { PMPI_T_cvar_get_num "MPI_T_cvar_get_num" Always []
     (num_cvar: *mut i32)
-    |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
+    |e| api::tool::t_cvar_get_num(e, int_out(num_cvar, "num_cvar")?) }
 entry! { PMPI_T_cvar_handle_alloc "MPI_T_cvar_handle_alloc" Always []
     (cvar_index: i32, obj_handle: usize, handle: *mut usize, count: *mut i32)
     |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
@@ -74,7 +74,7 @@ entry! { PMPI_T_event_get_info "MPI_T_event_get_info" Always []
     |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
 entry! { PMPI_T_event_get_num "MPI_T_event_get_num" Always []
     (num_events: *mut i32)
-    |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
+    |e| api::tool::t_event_get_num(e, int_out(num_events, "num_events")?) }
 entry! { PMPI_T_event_get_source "MPI_T_event_get_source" Always []
     (event_instance: usize, source_index: *mut i32)
     |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
@@ -104,55 +104,55 @@ entry! { PMPI_T_event_set_dropped_handler "MPI_T_event_set_dropped_handler" Alwa
     |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
 entry! { PMPI_T_finalize "MPI_T_finalize" Always []
     ()
-    |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
+    |e| api::tool::t_finalize(e) }
 entry! { PMPI_T_init_thread "MPI_T_init_thread" Always []
     (required: i32, provided: *mut i32)
-    |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
+    |e| api::tool::t_init_thread(e, values::thread_in(required), &mut *mapped_out(provided, "provided", values::thread_out)?) }
 entry! { PMPI_T_pvar_get_index "MPI_T_pvar_get_index" Always []
     (name: *const c_char, var_class: i32, pvar_index: *mut i32)
-    |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
+    |e| api::tool::t_pvar_get_index(e, text_in(name, "name")?, values::t_pvar_class_in(var_class), int_out(pvar_index, "pvar_index")?) }
 entry! { PMPI_T_pvar_get_info "MPI_T_pvar_get_info" Always []
     (pvar_index: i32, name: *mut c_char, name_len: *mut i32, verbosity: *mut i32, var_class: *mut i32, datatype: *mut Datatype, enumtype: *mut usize, desc: *mut c_char, desc_len: *mut i32, bind: *mut i32, readonly: *mut i32, continuous: *mut i32, atomic: *mut i32)
-    |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
+    |e| api::tool::t_pvar_get_info(e, pvar_index, text_out_or_null(name, room_at(name_len)), int_out(wanted(name_len, &mut unwanted(name_len)), "name_len")?, &mut *mapped_out(wanted(verbosity, &mut unwanted(verbosity)), "verbosity", values::t_verbosity_out)?, &mut *mapped_out(wanted(var_class, &mut unwanted(var_class)), "var_class", values::t_pvar_class_out)?, &mut *handle_out(wanted(datatype, &mut unwanted(datatype)), "datatype")?, word_out(wanted(enumtype, &mut unwanted(enumtype)), "enumtype")?, text_out_or_null(desc, room_at(desc_len)), int_out(wanted(desc_len, &mut unwanted(desc_len)), "desc_len")?, &mut *mapped_out(wanted(bind, &mut unwanted(bind)), "bind", values::t_bind_out)?, &mut *bool_out(wanted(readonly, &mut unwanted(readonly)), "readonly")?, &mut *bool_out(wanted(continuous, &mut unwanted(continuous)), "continuous")?, &mut *bool_out(wanted(atomic, &mut unwanted(atomic)), "atomic")?) }
 entry! { PMPI_T_pvar_get_num "MPI_T_pvar_get_num" Always []
     (num_pvar: *mut i32)
-    |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
+    |e| api::tool::t_pvar_get_num(e, int_out(num_pvar, "num_pvar")?) }
 entry! { PMPI_T_pvar_handle_alloc "MPI_T_pvar_handle_alloc" Always []
     (pe_session: usize, pvar_index: i32, obj_handle: usize, handle: *mut usize, count: *mut i32)
-    |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
+    |e| api::tool::t_pvar_handle_alloc(e, pe_session, pvar_index, obj_handle, word_out(handle, "handle")?, int_out(count, "count")?) }
 entry! { PMPI_T_pvar_handle_free "MPI_T_pvar_handle_free" Always []
     (pe_session: usize, handle: *mut usize)
-    |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
+    |e| api::tool::t_pvar_handle_free(e, pe_session, word_out(handle, "handle")?) }
 entry! { PMPI_T_pvar_read "MPI_T_pvar_read" Always []
     (pe_session: usize, handle: usize, buf: *mut c_void)
-    |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
+    |e| api::tool::t_pvar_read(e, pe_session, handle, user_buffer(buf)) }
 entry! { PMPI_T_pvar_readreset "MPI_T_pvar_readreset" Always []
     (pe_session: usize, handle: usize, buf: *mut c_void)
-    |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
+    |e| api::tool::t_pvar_readreset(e, pe_session, handle, user_buffer(buf)) }
 entry! { PMPI_T_pvar_reset "MPI_T_pvar_reset" Always []
     (pe_session: usize, handle: usize)
-    |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
+    |e| api::tool::t_pvar_reset(e, pe_session, handle) }
 entry! { PMPI_T_pvar_session_create "MPI_T_pvar_session_create" Always []
     (pe_session: *mut usize)
-    |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
+    |e| api::tool::t_pvar_session_create(e, word_out(pe_session, "pe_session")?) }
 entry! { PMPI_T_pvar_session_free "MPI_T_pvar_session_free" Always []
     (pe_session: *mut usize)
-    |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
+    |e| api::tool::t_pvar_session_free(e, word_out(pe_session, "pe_session")?) }
 entry! { PMPI_T_pvar_start "MPI_T_pvar_start" Always []
     (pe_session: usize, handle: usize)
-    |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
+    |e| api::tool::t_pvar_start(e, pe_session, handle) }
 entry! { PMPI_T_pvar_stop "MPI_T_pvar_stop" Always []
     (pe_session: usize, handle: usize)
-    |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
+    |e| api::tool::t_pvar_stop(e, pe_session, handle) }
 entry! { PMPI_T_pvar_write "MPI_T_pvar_write" Always []
     (pe_session: usize, handle: usize, buf: *const c_void)
-    |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
+    |e| api::tool::t_pvar_write(e, pe_session, handle, user_buffer(buf)) }
 entry! { PMPI_T_source_get_info "MPI_T_source_get_info" Always []
     (source_index: i32, name: *mut c_char, name_len: *mut i32, desc: *mut c_char, desc_len: *mut i32, ordering: *mut i32, ticks_per_second: *mut i64, max_ticks: *mut i64, info: *mut Info)
     |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
 entry! { PMPI_T_source_get_num "MPI_T_source_get_num" Always []
     (num_sources: *mut i32)
-    |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
+    |e| api::tool::t_source_get_num(e, int_out(num_sources, "num_sources")?) }
 entry! { PMPI_T_source_get_timestamp "MPI_T_source_get_timestamp" Always []
     (source_index: i32, timestamp: *mut i64)
     |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }

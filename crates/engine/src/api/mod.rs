@@ -30,4 +30,5 @@ pub mod sendrecv;
 mod split;
 pub mod startup;
 pub mod status;
+pub mod tool;
 pub mod topology;

@@ -1,8 +1,10 @@
 //! Reduction operations (sections 6.9.5 to 6.9.7).
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use boundary::{UserBuf, UserFn};
+use bytecode::{CODE_MAX, Program};
 use types::{Handle, Result, consts, fault};
 
 use crate::ops::Op;
@@ -21,6 +23,34 @@ pub fn op_create(
         commute,
         large,
     };
+    let handle = e.ops.insert(Rc::new(made)).map(Handle);
+    *op = handle.ok_or_else(out_of_objects)?;
+    Ok(())
+}
+
+/// `yamabiko_op_create_bytecode`: `bytes` bytes of `code`, which are copied.
+pub fn op_create_bytecode(
+    e: &Engine,
+    code: UserBuf,
+    bytes: usize,
+    commute: bool,
+    op: &mut Handle,
+) -> Result<()> {
+    let refused = |why: String| Err(fault(consts::ERR_ARG, why));
+    if code.is_null() {
+        return refused("the byte code is NULL".to_owned());
+    }
+    if bytes > CODE_MAX {
+        let text = format!("the byte code has {bytes} bytes; it may have {CODE_MAX}");
+        return refused(text);
+    }
+    let mut copy = vec![0; bytes];
+    code.read(&mut copy);
+    let program = match Program::verify(&copy) {
+        Ok(program) => Arc::new(program),
+        Err(why) => return refused(format!("the byte code is wrong: {why}")),
+    };
+    let made = Op::Bytecode { program, commute };
     let handle = e.ops.insert(Rc::new(made)).map(Handle);
     *op = handle.ok_or_else(out_of_objects)?;
     Ok(())

@@ -2,7 +2,7 @@
 //!
 //! Messages of data without gaps go from and to where they lie. Those of others go through memory of ours, and packing or
 //! unpacking them is a calculation of the plan, as reductions are and copies between such data: the rank does these when it is
-//! next in MPI, but reductions with an operation of the standard's, or one that the program vouches for, may be done at any
+//! next in MPI, but reductions with an operation of the standard's, one that is byte code, or one that the program vouches for, may be done at any
 //! point of the program. A message keeps the tag that its graph gives it, which is how both ends agree on the order.
 //!
 //! Invariant: calculations are told apart from all memory by a byte that only they name, so every edge at
@@ -126,7 +126,7 @@ struct Maker<'a> {
 }
 
 /// Whether the program says that its functions may run anywhere, where this call uses one ([`OP_ASYNC_SAFE`]).
-fn vouched(call: &Call) -> bool {
+pub(super) fn vouched(call: &Call) -> bool {
     let own = matches!(call.op.as_deref(), Some(Op::User { .. }));
     own && call.comm.info.borrow().get(OP_ASYNC_SAFE).as_deref() == Some("true")
 }
@@ -320,8 +320,9 @@ impl Engine {
     /// Starts a collective in the kernel, or, where that takes none of its communicator's, in calls; gives its request.
     pub(crate) fn hand_collective(&self, call: Call) -> Result<Handle> {
         let Some(channel) = self.kernel.of_comm(&call.comm) else {
-            self.kernel.count_in_calls();
-            return self.start_collective(call);
+            let handle = self.start_collective(call)?;
+            self.leave_to_thread(handle);
+            return Ok(handle);
         };
         self.check_whole(&call.comm, &call.group)?;
         let comm = call.comm.clone();
@@ -364,7 +365,6 @@ impl Engine {
         let (plan, channel) = match &*request.body.borrow() {
             Body::Handed(handed) => (handed.plan.clone(), handed.channel),
             _ => {
-                self.kernel.count_in_calls();
                 self.softirq.count_other();
                 return None;
             }

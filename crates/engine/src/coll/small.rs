@@ -189,6 +189,7 @@ impl Engine {
         let lane = lane.filter(|_| !self.has_gone_of(&call.group));
         let (Some(lane), Some(work)) = (lane, Work::of(&call, shape)) else {
             self.softirq.count_other();
+            self.kernel.count_in_calls();
             return self.start_collective(call);
         };
         let comm = call.comm.clone();

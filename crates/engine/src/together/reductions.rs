@@ -1,9 +1,10 @@
-//! Collectives that compute, with the standard's operations on types whose elements lie side by side.
+//! Collectives that compute, with the standard's operations or byte code, on types whose elements lie side by side.
 //!
 //! # Order
 //! Operands are combined from the highest rank down, whoever does it, so all get the same bits, and in every run the same.
 
 use boundary::UserBuf;
+use bytecode::Program;
 use cad::together::{CHUNK, PARTED};
 use cad::{allreduce, reduce, scan};
 use layout::Data;
@@ -15,9 +16,42 @@ use super::rounds::Way;
 use crate::coll::Planned;
 use crate::ops::Op;
 
+/// Most bytes of an element: what is combined at a time has room for many.
+const ELEMENT_MAX: u64 = 1 << 10;
+
+/// What combines elements.
+#[derive(Clone, Copy)]
+pub(super) enum Combine<'a> {
+    /// An operation of the standard's.
+    Kernel(Kernel),
+    /// Byte code.
+    Program(&'a Program),
+}
+
+impl Combine<'_> {
+    /// `inout[i] = input[i] op inout[i]`.
+    pub fn apply(self, input: UserBuf, inout: UserBuf, count: u64) {
+        match self {
+            Combine::Kernel(kernel) => kernel.apply(input, inout, count),
+            Combine::Program(program) => op::apply_program(program, input, inout, count),
+        }
+    }
+
+    /// `to[i] = a[i] op b[i]`, where `to` overlaps neither of the two or is `b`.
+    fn combine(self, a: UserBuf, b: UserBuf, to: UserBuf, count: u64) {
+        match self {
+            Combine::Kernel(kernel) => kernel.combine(a, b, to, count),
+            Combine::Program(program) => {
+                to.copy_from(b, count as usize * program.element() as usize);
+                op::apply_program(program, a, to, count);
+            }
+        }
+    }
+}
+
 /// The operands of a reduction, and where its result goes.
-pub(super) struct Vector {
-    pub kernel: Kernel,
+pub(super) struct Vector<'a> {
+    pub kernel: Combine<'a>,
     /// Bytes of an element.
     pub element: usize,
     /// This process's operand,
@@ -28,7 +62,7 @@ pub(super) struct Vector {
     chunks: Chunks,
 }
 
-impl Vector {
+impl Vector<'_> {
     pub fn bytes(&self) -> u64 {
         self.chunks.bytes()
     }
@@ -83,23 +117,27 @@ impl Span {
 
 /// What combines the elements of a call.
 #[inline]
-pub(super) fn kernel(call: &Planned) -> Option<Kernel> {
+pub(super) fn kernel(call: &Planned) -> Option<Combine<'_>> {
     match call.op.as_deref()? {
-        Op::Builtin(builtin) => op::kernel(*builtin, call.recv_type.as_ref()?.basic()?.elem),
+        Op::Builtin(builtin) => {
+            let kernel = op::kernel(*builtin, call.recv_type.as_ref()?.basic()?.elem);
+            kernel.map(Combine::Kernel)
+        }
+        Op::Bytecode { program, .. } => Some(Combine::Program(program)),
         Op::User { .. } => None,
     }
 }
 
-impl Way<'_> {
+impl<'a> Way<'a> {
     /// Whether a reduction of `count` elements goes here.
     pub fn reduces(&self, count: u64) -> bool {
+        let fits = |size: u64| size <= ELEMENT_MAX && size.checked_mul(count).is_some();
         let ty = self.call.recv_type.as_ref();
-        ty.is_some_and(|ty| ty.is_dense() && ty.size().checked_mul(count).is_some())
-            && self.kernel.is_some()
+        ty.is_some_and(|ty| ty.is_dense() && fits(ty.size())) && self.kernel.is_some()
     }
 
     /// The operands of `count` elements, if it has some.
-    fn vector(&self, count: u64, in_place: bool) -> Option<Vector> {
+    fn vector(&self, count: u64, in_place: bool) -> Option<Vector<'a>> {
         let element = self.call.recv_type.as_ref()?.size();
         let to = self.call.recv;
         let vector = Vector {

@@ -3,9 +3,9 @@
 use boundary::UserBuf;
 use fabrics::Stretch;
 use layout::Data;
-use op::Kernel;
 use types::{Result, consts, fault};
 
+use super::reductions::Combine;
 use super::{APART, BODIES, BODY, GIVEN_UP, HEADS, INLINE, LENGTH_BITS, PAGE, READ, Together};
 use crate::coll::Planned;
 use crate::state::Engine;
@@ -110,8 +110,8 @@ pub(super) struct Way<'a> {
     pub name: &'static str,
     pub call: &'a Planned,
     pub place: &'a Together,
-    /// What combines elements, of a reduction with one of the standard's operations.
-    pub kernel: Option<Kernel>,
+    /// What combines elements, of a reduction with one of the standard's operations or with byte code.
+    pub kernel: Option<Combine<'a>>,
 }
 
 /// What a process publishes in a round, of which a number of bytes was written before.

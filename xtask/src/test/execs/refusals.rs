@@ -22,22 +22,26 @@ struct Refusal {
     kaccd: bool,
     ring: Outcome,
     softirq: Outcome,
+    thread: Outcome,
     /// What `yamabiko info` says.
     info: &'static [&'static str],
 }
 
 const NO_RING: Outcome = Lost("YAMABIKO_CAD=ring has no effect: io_uring is forbidden");
 const NO_KACCD: Outcome = Lost("YAMABIKO_CAD=softirq has no effect: no kaccd can be reached here");
+const NO_THREAD: Outcome = Lost("YAMABIKO_CAD=thread has no effect: the system gives no thread: ");
 const INFO_RING: &str = "in the kernel: not usable here: io_uring is forbidden";
 const INFO_NONE: &str = "and none can be started: the kernel refuses the description of a program";
+const INFO_THREAD: &str = "also persistent; not for libcad: not usable here: ";
 const INFO_KACCD: &str = "not usable here: no kaccd can be reached here";
 
-const REFUSALS: [Refusal; 6] = [
+const REFUSALS: [Refusal; 7] = [
     Refusal {
         what: "io_uring",
         kaccd: true,
         ring: NO_RING,
         softirq: Runs,
+        thread: Runs,
         info: &[INFO_RING, "others inline; not for libcad: usable"],
     },
     Refusal {
@@ -45,6 +49,7 @@ const REFUSALS: [Refusal; 6] = [
         kaccd: true,
         ring: Runs,
         softirq: Runs,
+        thread: Runs,
         info: &[
             "in the kernel: usable",
             "others inline; not for libcad: usable",
@@ -55,6 +60,7 @@ const REFUSALS: [Refusal; 6] = [
         kaccd: true,
         ring: Runs,
         softirq: Runs,
+        thread: Runs,
         info: &["others inline; not for libcad: usable"],
     },
     Refusal {
@@ -62,6 +68,7 @@ const REFUSALS: [Refusal; 6] = [
         kaccd: false,
         ring: Runs,
         softirq: NO_KACCD,
+        thread: Runs,
         info: &[INFO_KACCD, INFO_NONE],
     },
     Refusal {
@@ -69,6 +76,7 @@ const REFUSALS: [Refusal; 6] = [
         kaccd: false,
         ring: Runs,
         softirq: NO_KACCD,
+        thread: Runs,
         info: &[INFO_KACCD, INFO_NONE],
     },
     Refusal {
@@ -76,7 +84,16 @@ const REFUSALS: [Refusal; 6] = [
         kaccd: false,
         ring: NO_RING,
         softirq: NO_KACCD,
+        thread: Runs,
         info: &[INFO_RING, INFO_KACCD],
+    },
+    Refusal {
+        what: "threads",
+        kaccd: false,
+        ring: Runs,
+        softirq: NO_KACCD,
+        thread: NO_THREAD,
+        info: &[INFO_THREAD, INFO_KACCD],
     },
 ];
 
@@ -114,6 +131,7 @@ fn refused(stage: &Stage<'_>, refusal: &Refusal, kaccd: Option<&Kaccd>) -> Resul
             Executor::Inline => Runs,
             Executor::Ring => refusal.ring,
             Executor::Softirq => refusal.softirq,
+            Executor::Thread => refusal.thread,
         };
         let mut job = under(launcher).args(stage.ground.start(3));
         for (name, value) in variables(executor, None) {

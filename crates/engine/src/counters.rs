@@ -1,0 +1,46 @@
+//! What is counted in this process, for tools: the performance variables of MPI_T.
+//!
+//! Each says of one executor ([`cad_run::Choice`]) how many non-blocking and persistent collectives it has run here, so that a person, or a
+//! test, can tell where they ran. All are monotonous, begin with `MPI_Init` and are never reset. `api::tool` names them to programs.
+
+use crate::state::Engine;
+
+/// A performance variable.
+pub(crate) struct Counter {
+    /// Its name.
+    pub name: &'static str,
+    /// What it counts.
+    pub text: &'static str,
+    read: fn(&Engine) -> u64,
+}
+
+impl Counter {
+    /// Its value.
+    pub(crate) fn value(&self, e: &Engine) -> u64 {
+        (self.read)(e)
+    }
+}
+
+/// All of them.
+pub(crate) const COUNTERS: [Counter; 4] = [
+    Counter {
+        name: "yamabiko_collectives_inline",
+        text: "non-blocking and persistent collectives that this process ran in its MPI calls",
+        read: |e| e.kernel.in_calls() + e.softirq.returned() + e.progress_thread.in_calls(),
+    },
+    Counter {
+        name: "yamabiko_collectives_ring",
+        text: "those that the kernel ran for it (io_uring, YAMABIKO_CAD=ring)",
+        read: |e| e.kernel.done(),
+    },
+    Counter {
+        name: "yamabiko_collectives_softirq",
+        text: "those that ran in the kernel's receive path (YAMABIKO_CAD=softirq)",
+        read: |e| e.softirq.done(),
+    },
+    Counter {
+        name: "yamabiko_collectives_thread",
+        text: "those that a thread of the library brought to their end (YAMABIKO_CAD=thread)",
+        read: |e| e.progress_thread.ended(),
+    },
+];

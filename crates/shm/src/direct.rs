@@ -1,0 +1,356 @@
+//! Long messages that the kernel copies from one process's memory to another's: one copy in place of the pipe's two.
+//!
+//! Whether processes may do that to each other they find out before the first such message: each says where in its memory a *token* lies, a random
+//! word, and tries to read the other's. So a number that means another process in another namespace, a debugger's rights that are
+//! missing and a filter of system calls are all the same: nothing is said about it, and messages go through the pipe.
+//!
+//! Then a message is *lent*: announced with its address. When the receiver has matched it, it reads from the front and asks the sender to
+//! write from the back (`mapped`, which does the same between mapped buffers): 64 KiB, 256 KiB and 1 MiB take 3.5, 9.8 and 37 microseconds that way, and 5.6,
+//! 18 and 72 where only one side copies (measured on an EPYC of the fifth generation). A short message in standard mode that nobody waits for is read at once
+//! and kept, so that its sender is done as soon as its receiver makes progress. Where a receive has gaps, or the kernel refuses after all, the
+//! receiver asks for the data through the pipe.
+//!
+//! Which lengths are lent the receiver decides by what it has measured ([`trial`](crate::trial)): a word in the lane says it. Where processors
+//! take lines over as EPYCs do ([`HandOver::Taken`]) that is left out, as the pipe takes half to a third of the time of a loan at every length.
+//!
+//! Invariants: a loan is pending at its sender until nobody reads its data. Whatever address a peer names is used for nothing but these
+//! system calls.
+
+use boundary::UserBuf;
+use layout::Data;
+use sys::copy::HandOver;
+
+use crate::Shm;
+use crate::foreign::Foreign;
+use crate::lane::WINDOW;
+use crate::split::Cut;
+use crate::state::{Announced, Offer};
+use crate::trial::{CLASSES, Trials, Way};
+use crate::wire::{Kind, Words};
+
+/// Shortest message that is lent. Below, system calls and words to and fro take as long as the pipe or longer everywhere.
+pub(crate) const SHORTEST: u64 = 32 << 10;
+/// Longest chunk that is copied at once: others wait for that, 10 to 20 microseconds. A chunk costs a microsecond by itself.
+pub(crate) const CHUNK: u64 = 256 << 10;
+const PAGE: u64 = 4096;
+
+/// How long messages go to other processes of the machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Choice {
+    /// As is faster.
+    Measured,
+    /// Through the pipe: no process reads another's own memory.
+    Pipe,
+    /// Read in the sender's memory from the shortest length on, where the system lets them.
+    Direct,
+}
+
+impl Default for Choice {
+    /// Where it is known which way is faster, nothing is spent on measuring it.
+    fn default() -> Choice {
+        match sys::copy::hand_over() {
+            HandOver::Taken => Choice::Pipe,
+            HandOver::Asked => Choice::Measured,
+        }
+    }
+}
+
+/// A word of this process's memory that nobody can guess.
+pub(crate) struct Token(Option<Box<u64>>);
+
+impl Token {
+    pub fn new() -> Token {
+        let random = sys::random::bytes16().ok();
+        Token(random.map(|bytes| Box::new(u128::from_ne_bytes(bytes) as u64)))
+    }
+
+    /// Who this process is, as its own namespace counts, where the word lies, and the word.
+    fn words(&self) -> Option<Words> {
+        let word = self.0.as_deref()?;
+        let at = std::ptr::from_ref(word).expose_provenance() as u64;
+        Some([std::process::id().into(), at, *word, 0])
+    }
+}
+
+/// The memory of the process that says so, if it can be read and is the right one.
+fn tried([pid, at, token, _]: Words) -> Option<Foreign> {
+    let memory = Foreign::new(i32::try_from(pid).ok()?);
+    let mut found = [0; 8];
+    memory.read(at, UserBuf::of_array(&mut found), 8).ok()?;
+    (u64::from_ne_bytes(found) == token).then_some(memory)
+}
+
+/// What is known about reading a peer's memory.
+#[derive(Default)]
+pub(crate) struct Direct {
+    /// Whether it was told where to try.
+    introduced: bool,
+    /// Its memory, if it could be read,
+    memory: Option<Foreign>,
+    /// and whether it can read this process's.
+    open: bool,
+    /// Whether the system refused later what it had allowed.
+    refused: bool,
+    /// What was measured of its messages.
+    trials: Option<Box<Trials>>,
+}
+
+#[cfg(all(test, not(loom)))]
+impl Direct {
+    /// From now on the peer's memory is that of a process that isn't there.
+    pub fn refuse(&mut self) {
+        self.memory = self.memory.map(|_| Foreign::new(i32::MAX));
+    }
+}
+
+/// Data that another process has, as this one gets at them.
+#[derive(Clone, Copy)]
+pub(crate) enum There {
+    /// Mapped here.
+    Window(*mut u8),
+    /// At this address of that process.
+    Process(Foreign, u64),
+}
+
+impl There {
+    /// Copies `len` bytes from byte `start` on. False: the system refuses.
+    pub fn read(self, start: usize, to: UserBuf, len: usize) -> bool {
+        match self {
+            There::Window(from) => {
+                // SAFETY: the window has as many bytes as the message, of which the caller takes a part; nobody's buffer lies in a
+                // window, and whoever made `to` vouched for it.
+                unsafe { sys::copy::copy(to.as_mut_ptr(), from.add(start), len) };
+                true
+            }
+            There::Process(memory, at) => {
+                let at = at.wrapping_add(start as u64);
+                memory.read(at, to, len).is_ok()
+            }
+        }
+    }
+
+    /// Copies `len` bytes there. False: the system refuses.
+    pub fn write(self, start: usize, from: UserBuf, len: usize) -> bool {
+        match self {
+            There::Window(to) => {
+                // SAFETY: as for `read`, with the direction turned.
+                unsafe { sys::copy::copy(to.add(start), from.as_mut_ptr(), len) };
+                true
+            }
+            There::Process(memory, at) => {
+                let at = at.wrapping_add(start as u64);
+                memory.write(at, from, len).is_ok()
+            }
+        }
+    }
+}
+
+/// How a loan is cut if both sides copy: in halves, unless these are long.
+pub(crate) fn cut(bytes: u64) -> Cut {
+    let half = bytes.div_ceil(2).next_multiple_of(PAGE);
+    Cut {
+        bytes,
+        chunk: half.clamp(PAGE, CHUNK),
+    }
+}
+
+/// The class of a length, from `SHORTEST` on.
+fn class(bytes: u64) -> usize {
+    (bytes / SHORTEST)
+        .checked_ilog2()
+        .unwrap_or(0)
+        .min(CLASSES as u32 - 1) as usize
+}
+
+impl Shm {
+    /// Says how long messages go. To be called before anything is sent.
+    pub fn choose(&mut self, choice: Choice) {
+        self.choice = choice;
+    }
+
+    /// Tells a peer where it may try to read this process's memory, before the first message that is long enough.
+    #[inline]
+    pub(crate) fn introduce(&mut self, to: u32, total: u64) {
+        if total >= SHORTEST && !self.peers[to as usize].direct.introduced {
+            self.introduce_first(to);
+        }
+    }
+
+    #[cold]
+    fn introduce_first(&mut self, to: u32) {
+        self.peers[to as usize].direct.introduced = true;
+        if self.choice != Choice::Pipe
+            && let Some(words) = self.token.words()
+        {
+            self.control(to, Kind::Introduce, words);
+        }
+    }
+
+    /// A peer says where to try, and hears of it if that works.
+    pub(crate) fn take_introduction(&mut self, peer: u32, theirs: Words) {
+        let (Some(memory), Some(mine)) = (tried(theirs), self.token.words()) else {
+            return;
+        };
+        let direct = &mut self.peers[peer as usize].direct;
+        match self.choice {
+            Choice::Pipe => return,
+            Choice::Direct => self.wish(peer, u32::MAX),
+            Choice::Measured => direct.trials = Some(Box::new(Trials::new())),
+        }
+        self.peers[peer as usize].direct.memory = Some(memory);
+        self.control(peer, Kind::Introduced, mine);
+    }
+
+    /// A peer could read this process's memory.
+    pub(crate) fn take_introduced(&mut self, peer: u32, theirs: Words) {
+        if self.choice != Choice::Pipe
+            && let Some(memory) = tried(theirs)
+        {
+            let direct = &mut self.peers[peer as usize].direct;
+            direct.memory = Some(memory);
+            direct.open = direct.introduced;
+        }
+    }
+
+    /// Says which classes of lengths a peer should lend.
+    fn wish(&self, peer: u32, classes: u32) {
+        self.peers[peer as usize].inward.set_wishes(classes);
+    }
+
+    /// Where data lie in this process's memory, if they are to be lent.
+    #[inline]
+    pub(crate) fn lent_at(&self, to: u32, data: &Data) -> Option<u64> {
+        let (len, peer) = (data.len(), self.peers.get(to as usize)?);
+        if len < SHORTEST || !peer.direct.open {
+            return None;
+        }
+        if self.ports[to].lane.wishes() & 1 << class(len) == 0 {
+            return None;
+        }
+        let (buf, run) = data.contiguous()?;
+        (run >= len).then_some(buf.addr() as u64)
+    }
+
+    /// Whether a peer may lend.
+    pub(crate) fn may_lend(&self, peer: u32) -> bool {
+        self.peers[peer as usize].direct.memory.is_some()
+    }
+
+    /// Whether the system has refused a copy.
+    pub(crate) fn is_refused(&self, peer: u32) -> bool {
+        self.peers[peer as usize].direct.refused
+    }
+
+    /// Data of a peer at an address of its own memory.
+    pub(crate) fn own_memory(&self, peer: u32, at: u64) -> Option<There> {
+        let direct = &self.peers[peer as usize].direct;
+        let memory = direct.memory.filter(|_| !direct.refused)?;
+        Some(There::Process(memory, at))
+    }
+
+    /// Reads a loan that nobody waits for, if it is one that its sender may be done with before somebody does. False: it stays where it is.
+    pub(crate) fn keep_loan(
+        &mut self,
+        peer: u32,
+        (at, total): (u64, u64),
+        synchronous: bool,
+        to: &mut Vec<u8>,
+    ) -> bool {
+        let Some(memory) = self.own_memory(peer, at) else {
+            return false;
+        };
+        if synchronous || total > WINDOW as u64 {
+            return false;
+        }
+        to.resize(total as usize, 0);
+        // SAFETY: the vector is there during the call, and has so many bytes.
+        let buf = unsafe { UserBuf::new(to.as_mut_ptr().expose_provenance()) };
+        let kept = memory.read(0, buf, total as usize);
+        if !kept {
+            to.clear();
+            self.lend_no_more(peer);
+        }
+        kept
+    }
+
+    /// The system refuses what it allowed before, or the peer is gone: no more loans.
+    #[cold]
+    pub(crate) fn lend_no_more(&mut self, peer: u32) {
+        let direct = &mut self.peers[peer as usize].direct;
+        (direct.open, direct.refused, direct.trials) = (false, true, None);
+        self.wish(peer, 0);
+    }
+
+    /// Whether the time of a message that was just announced is to be measured: somebody waits for it (with room for so many bytes), and nothing else of
+    /// this peer is under way.
+    pub(crate) fn measures(&self, peer: u32, total: u64, room: Option<u64>) -> bool {
+        let entry = &self.peers[peer as usize];
+        total >= SHORTEST
+            && room >= Some(total)
+            && entry.direct.trials.is_some()
+            && entry.due == 0
+            && entry.copies.is_empty()
+    }
+
+    /// A long message has ended.
+    #[inline]
+    pub(crate) fn learn(&mut self, message: &Announced) {
+        let direct = &mut self.peers[message.from as usize].direct;
+        let Some(trials) = &mut direct.trials else {
+            return;
+        };
+        let way = match message.offer {
+            _ if message.total < SHORTEST => return,
+            Some(Offer::Mapped(_)) => return,
+            Some(Offer::Own(_)) => Way::Direct,
+            None => Way::Pipe,
+        };
+        // Cycles of 16 KiB: lengths of a class differ.
+        let cost = message.since.map(|since| {
+            let cycles = sys::clock::cycles().saturating_sub(since);
+            (cycles << 14) / message.total
+        });
+        let classes = trials.note(class(message.total), way, cost);
+        self.wish(message.from, classes);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loans_are_cut_in_halves() {
+        for (bytes, chunks) in [
+            (SHORTEST, 2),
+            (SHORTEST + 1, 2),
+            (100_001, 2),
+            (512 << 10, 2),
+        ] {
+            assert_eq!(cut(bytes).chunks(), chunks);
+        }
+        assert_eq!(cut((512 << 10) + 1).chunks(), 3);
+        assert_eq!(cut(4 << 20).chunks(), 16);
+        assert!(cut(SHORTEST).fits() && cut(1 << 36).fits() && !cut(1 << 40).fits());
+    }
+
+    #[test]
+    fn classes_are_powers_of_two() {
+        let classes = [32, 63, 64, 127, 128, 256, 512, 1024, 2048, 4096, 1 << 30];
+        assert_eq!(
+            classes.map(|k| class(k << 10)),
+            [0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 7]
+        );
+    }
+
+    #[test]
+    fn a_wrong_token_is_no_proof() {
+        let token = Token::new();
+        let Some([pid, at, word, _]) = token.words() else {
+            return;
+        };
+        assert!(tried([pid, at, word ^ 1, 0]).is_none());
+        assert!(tried([pid, 8, word, 0]).is_none());
+        assert!(tried([u64::MAX, at, word, 0]).is_none());
+    }
+}

@@ -1,0 +1,376 @@
+//! Both sides of messages that are lent, in one process, step by step. A process may read itself, unless it is confined: then there is
+//! nothing to test.
+
+use boundary::UserBuf;
+use layout::Data;
+use mtmi::{
+    Completion, Context, Cookie, Endpoint, Matched, Outcome, SendMode, Source, Submit, TagSel,
+    Transport,
+};
+
+use crate::Shm;
+use crate::direct::{CHUNK, Choice, SHORTEST};
+use crate::foreign::Foreign;
+use crate::lane::WINDOW;
+use crate::places::Mover;
+use crate::segment::Segment;
+
+const SENT: Cookie = Cookie(1);
+const RECEIVED: Cookie = Cookie(2);
+/// Several chunks.
+const LONG: usize = 3_000_001;
+
+struct Rank {
+    t: Matched<Shm>,
+    done: Vec<Completion>,
+    memory: Vec<u8>,
+}
+
+impl Rank {
+    fn turn(&mut self) -> bool {
+        self.t.progress(&mut self.done)
+    }
+
+    fn ended(&self, of: Cookie) -> Option<Completion> {
+        self.done.iter().find(|c| c.cookie == of).copied()
+    }
+
+    fn outcome(&self, of: Cookie) -> Option<Outcome> {
+        self.ended(of).map(|c| c.outcome)
+    }
+
+    fn buf(&mut self) -> UserBuf {
+        // SAFETY: the vector stays as it is until the rank is dropped, and so its transport.
+        unsafe { UserBuf::new(self.memory.as_mut_ptr().expose_provenance()) }
+    }
+
+    fn send(&mut self, mode: SendMode, bytes: usize) {
+        let data = Data::bytes(self.buf(), bytes as u64);
+        let sent = self.t.isend(Endpoint(1), Context(0), 3, mode, data, SENT);
+        self.keep(sent);
+    }
+
+    fn receive(&mut self, data: Data) {
+        let source = Source::From(Endpoint(0));
+        let received = self
+            .t
+            .irecv(source, Context(0), TagSel::Any, data, RECEIVED);
+        self.keep(received);
+    }
+
+    fn receive_bytes(&mut self, bytes: usize) {
+        let data = Data::bytes(self.buf(), bytes as u64);
+        self.receive(data);
+    }
+
+    fn keep(&mut self, submit: Submit) {
+        if let Submit::Complete(c) = submit {
+            self.done.push(c);
+        }
+    }
+
+    /// From now on the system refuses it the other's memory.
+    fn refuse(&mut self) {
+        self.t
+            .fabric()
+            .peers
+            .iter_mut()
+            .for_each(|p| p.direct.refuse());
+    }
+}
+
+fn pattern() -> Vec<u8> {
+    (0..LONG).map(|i| (i * 7 + i / 256) as u8).collect()
+}
+
+fn run(a: &mut Rank, b: &mut Rank) {
+    let mut idle = 0;
+    while idle < 10 {
+        idle = if a.turn() | b.turn() { 0 } else { idle + 1 };
+    }
+}
+
+/// Two ranks, of which rank 0 may lend to rank 1; with a processor each, if they are to help each other.
+fn two(choice: Choice, help: bool) -> Option<(Rank, Rank)> {
+    let (fd, first) = Segment::create(2, "test").unwrap();
+    let second = Segment::open(&fd, 2, "test").unwrap();
+    let rank = |segment, local: u32, memory| {
+        let mut shm = Shm::new(
+            segment,
+            Err(std::io::ErrorKind::OutOfMemory.into()),
+            local,
+            vec![0, 1],
+            2,
+        );
+        shm.choose(choice);
+        shm.mover = help.then(|| Mover::new(local));
+        Rank {
+            t: Matched::new(shm),
+            done: Vec::new(),
+            memory,
+        }
+    };
+    let (mut a, mut b) = (rank(first, 0, pattern()), rank(second, 1, vec![0; LONG]));
+    // The first goes through the pipe, and they get to know each other.
+    a.send(SendMode::Standard, SHORTEST as usize);
+    b.receive_bytes(SHORTEST as usize);
+    run(&mut a, &mut b);
+    check(&a, &b, SHORTEST as usize);
+    a.done.clear();
+    b.done.clear();
+    b.memory.fill(0);
+    let known = b.t.fabric().may_lend(0);
+    assert_eq!(known, choice != Choice::Pipe && reads_itself());
+    known.then_some((a, b))
+}
+
+/// Whether a process may read its own memory that way.
+fn reads_itself() -> bool {
+    let (word, mut found) = (0x5eed_u64, [0; 8]);
+    let at = (&raw const word).expose_provenance() as u64;
+    let read = Foreign::new(std::process::id() as i32).read(at, UserBuf::of_array(&mut found), 8);
+    read.is_ok() && u64::from_ne_bytes(found) == word
+}
+
+fn check(a: &Rank, b: &Rank, bytes: usize) {
+    assert_eq!(a.outcome(SENT), Some(Outcome::Done));
+    let ended = b.ended(RECEIVED).unwrap();
+    assert_eq!((ended.outcome, ended.bytes), (Outcome::Done, bytes as u64));
+    assert!(b.memory[..bytes] == pattern()[..bytes]);
+}
+
+fn lent(rank: &mut Rank) -> bool {
+    rank.t.fabric().sends.iter().any(|(_, send)| send.offered)
+}
+
+#[test]
+fn both_sides_copy() {
+    for bytes in [SHORTEST as usize, 65_537, LONG] {
+        for help in [true, false] {
+            let Some((mut a, mut b)) = two(Choice::Direct, help) else {
+                return;
+            };
+            b.receive_bytes(bytes);
+            a.send(SendMode::Standard, bytes);
+            assert!(lent(&mut a));
+            b.turn();
+            // Who helps has written before the receiver is through.
+            assert!(a.outcome(SENT).is_none());
+            run(&mut a, &mut b);
+            check(&a, &b, bytes);
+        }
+    }
+}
+
+#[test]
+fn a_receiver_needs_no_help() {
+    for help in [true, false] {
+        let Some((mut a, mut b)) = two(Choice::Direct, help) else {
+            return;
+        };
+        b.receive_bytes(LONG);
+        a.send(SendMode::Synchronous, LONG);
+        while b.turn() {}
+        assert_eq!(b.outcome(RECEIVED), Some(Outcome::Done));
+        assert!(!b.t.ready() && a.outcome(SENT).is_none());
+        run(&mut a, &mut b);
+        check(&a, &b, LONG);
+    }
+}
+
+#[test]
+fn what_nobody_waits_for_is_kept_if_it_is_short() {
+    let cases = [
+        (SendMode::Standard, WINDOW, true),
+        (SendMode::Standard, WINDOW + 1, false),
+        (SendMode::Synchronous, WINDOW, false),
+    ];
+    for (mode, bytes, kept) in cases {
+        let Some((mut a, mut b)) = two(Choice::Direct, true) else {
+            return;
+        };
+        a.send(mode, bytes);
+        run(&mut a, &mut b);
+        assert_eq!(a.outcome(SENT).is_some(), kept);
+        if kept {
+            // It is the sender's again.
+            a.memory.fill(0xEE);
+        }
+        b.receive_bytes(bytes);
+        run(&mut a, &mut b);
+        check(&a, &b, bytes);
+    }
+}
+
+#[test]
+fn a_short_receive_is_told() {
+    for bytes in [100, 70_000] {
+        let Some((mut a, mut b)) = two(Choice::Direct, true) else {
+            return;
+        };
+        b.receive_bytes(bytes);
+        a.send(SendMode::Standard, LONG);
+        run(&mut a, &mut b);
+        let ended = b.ended(RECEIVED).unwrap();
+        assert_eq!(ended.outcome, Outcome::Truncated { sent: LONG as u64 });
+        assert!(
+            b.memory[..bytes] == pattern()[..bytes] && b.memory[bytes..].iter().all(|&x| x == 0)
+        );
+        assert_eq!(a.outcome(SENT), Some(Outcome::Done));
+    }
+}
+
+#[test]
+fn a_receiver_that_is_refused_asks_for_all() {
+    for (help, bytes) in [(true, LONG), (false, LONG), (true, WINDOW)] {
+        let Some((mut a, mut b)) = two(Choice::Direct, help) else {
+            return;
+        };
+        b.receive_bytes(bytes);
+        a.send(SendMode::Standard, bytes);
+        if bytes > WINDOW {
+            b.turn();
+        }
+        assert!(b.outcome(RECEIVED).is_none() && lent(&mut a));
+        b.refuse();
+        run(&mut a, &mut b);
+        check(&a, &b, bytes);
+        // And no more are lent.
+        a.done.clear();
+        b.done.clear();
+        a.send(SendMode::Standard, LONG);
+        assert!(!lent(&mut a));
+        b.receive_bytes(LONG);
+        run(&mut a, &mut b);
+        check(&a, &b, LONG);
+    }
+}
+
+#[test]
+fn a_sender_that_is_refused_sends_all() {
+    // Of two chunks each side takes one; of more the receiver has others left.
+    for bytes in [2 * CHUNK as usize, LONG] {
+        let Some((mut a, mut b)) = two(Choice::Direct, true) else {
+            return;
+        };
+        b.receive_bytes(bytes);
+        a.send(SendMode::Standard, bytes);
+        b.turn();
+        a.refuse();
+        a.turn();
+        assert!(a.outcome(SENT).is_none());
+        run(&mut a, &mut b);
+        check(&a, &b, bytes);
+    }
+}
+
+/// The sender hears late of what became of the first; other messages of the pair follow each other at once.
+#[test]
+fn several_loans_that_are_refused_come_through_the_pipe() {
+    let Some((mut a, mut b)) = two(Choice::Direct, true) else {
+        return;
+    };
+    for _ in 0..3 {
+        b.receive_bytes(LONG);
+        a.send(SendMode::Standard, LONG);
+    }
+    b.refuse();
+    while b.turn() {}
+    assert!(b.done.is_empty());
+    run(&mut a, &mut b);
+    assert_eq!((a.done.len(), b.done.len()), (3, 3));
+    check(&a, &b, LONG);
+}
+
+#[test]
+fn a_loan_that_cannot_be_kept_stays() {
+    let Some((mut a, mut b)) = two(Choice::Direct, true) else {
+        return;
+    };
+    a.send(SendMode::Standard, WINDOW);
+    b.refuse();
+    run(&mut a, &mut b);
+    assert!(a.outcome(SENT).is_none());
+    b.receive_bytes(WINDOW);
+    run(&mut a, &mut b);
+    check(&a, &b, WINDOW);
+}
+
+#[test]
+fn a_loan_can_be_cancelled() {
+    let Some((mut a, mut b)) = two(Choice::Direct, true) else {
+        return;
+    };
+    a.send(SendMode::Standard, LONG);
+    run(&mut a, &mut b);
+    a.t.cancel_send(SENT);
+    run(&mut a, &mut b);
+    assert_eq!(a.outcome(SENT), Some(Outcome::Cancelled));
+    assert!(b.t.probe(Source::Any, Context(0), TagSel::Any).is_none());
+}
+
+#[test]
+fn a_loan_that_was_kept_cannot_be_cancelled() {
+    let Some((mut a, mut b)) = two(Choice::Direct, true) else {
+        return;
+    };
+    a.send(SendMode::Standard, WINDOW);
+    a.t.cancel_send(SENT);
+    run(&mut a, &mut b);
+    assert_eq!(a.outcome(SENT), Some(Outcome::Done));
+    b.receive_bytes(WINDOW);
+    run(&mut a, &mut b);
+    check(&a, &b, WINDOW);
+}
+
+#[test]
+fn who_is_gone_in_the_middle_fails_the_other() {
+    let Some((mut a, b)) = begun() else { return };
+    drop(b);
+    a.t.peer_failed(Endpoint(1));
+    a.turn();
+    assert_eq!(a.outcome(SENT), Some(Outcome::PeerFailed));
+    let Some((mut a, mut b)) = begun() else {
+        return;
+    };
+    a.turn();
+    b.refuse();
+    b.turn();
+    drop(a);
+    b.t.peer_failed(Endpoint(0));
+    b.turn();
+    assert_eq!(b.outcome(RECEIVED), Some(Outcome::PeerFailed));
+}
+
+/// A message that both sides have begun to copy.
+fn begun() -> Option<(Rank, Rank)> {
+    let (mut a, mut b) = two(Choice::Direct, true)?;
+    b.receive_bytes(LONG);
+    a.send(SendMode::Standard, LONG);
+    b.turn();
+    assert!(a.turn() && a.outcome(SENT).is_none());
+    Some((a, b))
+}
+
+#[test]
+fn by_default_both_ways_are_tried() {
+    let Some((mut a, mut b)) = two(Choice::Measured, true) else {
+        return;
+    };
+    let mut ways = [0; 2];
+    for _ in 0..30 {
+        b.receive_bytes(WINDOW);
+        a.send(SendMode::Standard, WINDOW);
+        ways[usize::from(lent(&mut a))] += 1;
+        run(&mut a, &mut b);
+        check(&a, &b, WINDOW);
+        a.done.clear();
+        b.done.clear();
+    }
+    assert!(ways[0] >= 4 && ways[1] >= 4, "{ways:?}");
+}
+
+#[test]
+fn who_wants_the_pipe_gets_it() {
+    assert!(two(Choice::Pipe, true).is_none());
+}
