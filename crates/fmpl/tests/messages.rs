@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use boundary::UserBuf;
 use common::{MANNERS, Rank, job};
-use fmpl::area::At;
 use fmpl::p2p::{self, Args, Name};
-use fmpl::{Host, PROGRAM, Stash, Waiting, any, barrier, finish};
+use fmpl::{Host, PROGRAM, Stash, any, barrier, finish};
 use fmpl_table::{code, consts};
 
 const ANY: i32 = consts::TAG_ANY;
@@ -161,27 +160,23 @@ fn a_sender_sees_what_its_receiver_offers() {
         job(2, manner, 2, |h, me| match me {
             0 => {
                 stash(h, Stash::growing(), Some(0));
-                assert_eq!(p2p::offered(h, name(1, 0)), Ok(None));
-                assert_eq!(p2p::offered(h, name(1, 2)), Err(code::ERR_INDEX));
+                for patience in [Duration::ZERO, Duration::from_millis(2)] {
+                    assert_eq!(p2p::offered(h, name(1, 0), patience), Ok(None));
+                }
+                assert_eq!(
+                    p2p::offered(h, name(1, 2), Duration::ZERO),
+                    Err(code::ERR_INDEX)
+                );
                 let mut out = [7u8; 10];
                 assert_eq!(p2p::send(h, &to(&mut out, 1, 0)), 0);
                 meet(h);
                 // An earlier message of that index goes first, or has taken the receive.
-                assert_eq!(p2p::offered(h, name(1, 0)), Ok(None));
-                let what = Waiting {
-                    call: "offered",
-                    peer: 1,
-                    index: 1,
-                    bytes: 0,
-                };
-                let room = h.wait_for(what, |core, below| {
-                    let area = core.area(PROGRAM).unwrap();
-                    area.offered(below, At { peer: 1, index: 1 })
-                });
-                assert_eq!(room, 70);
-                assert_eq!(p2p::offered(h, name(1, 1)), Ok(Some(70)));
+                assert_eq!(p2p::offered(h, name(1, 0), Duration::ZERO), Ok(None));
+                let patience = Duration::from_secs(600);
+                assert_eq!(p2p::offered(h, name(1, 1), patience), Ok(Some(70)));
+                assert_eq!(p2p::offered(h, name(1, 1), Duration::ZERO), Ok(Some(70)));
                 assert_eq!(p2p::send(h, &to(&mut out, 1, 1)), 0);
-                assert_eq!(p2p::offered(h, name(1, 1)), Ok(None));
+                assert_eq!(p2p::offered(h, name(1, 1), Duration::ZERO), Ok(None));
                 meet(h);
             }
             _ => {
