@@ -1,8 +1,8 @@
-//! `cargo xtask performance`: the README's tables of figures, and drawings of them, from runs of `yamabiko bench` beside the other libraries.
+//! `cargo xtask performance`: tables of figures, and drawings of them, from runs of `yamabiko bench` beside the other libraries.
 //!
 //! What is between the two marks in `README.md`, and all in `docs/performance`, is written by this and by nobody else.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::spec::root;
@@ -17,52 +17,83 @@ pub struct Args {
     /// The libraries beside ours
     #[arg(long, default_value = "openmpi,impi,mpich")]
     against: String,
+    /// Only what goes into the README, or only what goes into files
+    #[arg(long)]
+    only: Option<Place>,
+}
+
+/// Where tables go.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Place {
+    /// The README.
+    Readme,
+    /// Files beside the drawings.
+    Files,
 }
 
 /// Where the drawings go, from the project's folder.
-const DRAWINGS: &str = "docs/performance";
+const FOLDER: &str = "docs/performance";
 /// What stands before the tables in the README, and behind them.
 const BEGIN: &str = "<!-- cargo xtask performance: begin -->\n";
 const END: &str = "<!-- cargo xtask performance: end -->\n";
-/// What is measured: the name of its drawing, and the arguments of `yamabiko bench`.
-const RUNS: [(&str, &[&str]); 3] = [
+/// What is measured: the name of its files, and the arguments of `yamabiko bench`.
+const RUNS: [(&str, Place, &[&str]); 4] = [
     (
         "messages",
+        Place::Readme,
         &["latency", "--sizes", "8,1k,8k,64k,256k,1M,4M"],
     ),
     (
         "collectives",
+        Place::Readme,
         &["collectives", "--sizes", "8,1k,8k,64k,1M,8M"],
     ),
-    ("others", &["rate", "depth", "startup", "idle"]),
+    (
+        "others",
+        Place::Files,
+        &["rate", "depth", "startup", "idle"],
+    ),
+    ("paper", Place::Files, &["fmpl"]),
 ];
 
 /// Measures, and writes all that.
 pub fn run(args: &Args) -> Result {
-    let drawings = root().join(DRAWINGS);
-    std::fs::create_dir_all(&drawings).map_err(|e| format!("{}: {e}", drawings.display()))?;
-    let told = build::target().join("performance.md");
+    build::make_folder(&root().join(FOLDER))?;
     let mut tables = String::new();
-    for (name, what) in RUNS {
-        let mut bench = Command::new(build::prefix(false).join("bin/yamabiko"));
-        bench.arg("bench").args(what);
-        bench.args(["--against", &args.against]);
-        bench.arg("--rounds").arg(args.rounds.to_string());
-        bench.arg("--markdown").arg(&told);
-        bench
-            .arg("--svg")
-            .arg(drawings.join(name).with_extension("svg"));
-        process::run(&mut bench)?;
-        let (what, rounds) = (what.join(" "), args.rounds);
-        let against = &args.against;
-        tables.push_str(&format!(
-            "### `yamabiko bench {what} --against {against} --rounds {rounds}`\n\n{}\n",
-            read(&told)?
-        ));
+    for (name, place, what) in RUNS {
+        if args.only.is_some_and(|only| only != place) {
+            continue;
+        }
+        let told = measure(args, name, what)?;
+        match place {
+            Place::Readme => tables.push_str(&format!("#{told}\n")),
+            Place::Files => build::write(&file(name, "md"), &told)?,
+        }
+    }
+    if tables.is_empty() {
+        return Ok(());
     }
     let readme = root().join("README.md");
-    let text = inserted(&read(&readme)?, &tables)?;
-    std::fs::write(&readme, text).map_err(|e| format!("{}: {e}", readme.display()))
+    build::write(&readme, &inserted(&read(&readme)?, &tables)?)
+}
+
+fn file(name: &str, ending: &str) -> PathBuf {
+    root().join(FOLDER).join(name).with_extension(ending)
+}
+
+/// Runs experiments and draws them; the tables.
+fn measure(args: &Args, name: &str, what: &[&str]) -> Result<String> {
+    let tables = build::target().join("performance.md");
+    let (against, rounds) = (&args.against, args.rounds);
+    let mut bench = Command::new(build::prefix(false).join("bin/yamabiko"));
+    bench.arg("bench").args(what).args(["--against", against]);
+    bench.arg("--rounds").arg(rounds.to_string());
+    bench.arg("--markdown").arg(&tables);
+    bench.arg("--svg").arg(file(name, "svg"));
+    process::run(&mut bench)?;
+    let what = what.join(" ");
+    let command = format!("yamabiko bench {what} --against {against} --rounds {rounds}");
+    Ok(format!("## `{command}`\n\n{}", read(&tables)?))
 }
 
 fn read(file: &Path) -> Result<String> {
