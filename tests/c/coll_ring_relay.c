@@ -6,15 +6,14 @@
  * "thread": it is a thread of the library that does it (YAMABIKO_CAD=thread), all of it; the rank's own makes no system call at all.
  */
 #include "coll.h"
+#include "shared.h"
 #ifdef YAMABIKO
 #include <yamabiko.h>
 #endif
 #include <dirent.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
@@ -96,27 +95,6 @@ static int threads(void)
         n += one->d_name[0] != '.';
     closedir(tasks);
     return n;
-}
-
-/* Memory that all ranks see. */
-static void share(void)
-{
-    char name[] = "/tmp/coll_ring_relay.XXXXXX";
-    int file = -1;
-    if (t_rank == 0) {
-        file = mkstemp(name);
-        CHECK(file >= 0 && ftruncate(file, sizeof(Told)) == 0);
-    }
-    OK(MPI_Bcast(name, sizeof name, MPI_CHAR, 0, MPI_COMM_WORLD));
-    if (t_rank != 0)
-        file = open(name, O_RDWR);
-    CHECK(file >= 0);
-    told = mmap(NULL, sizeof(Told), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    CHECK(told != MAP_FAILED);
-    close(file);
-    OK(MPI_Barrier(MPI_COMM_WORLD));
-    if (t_rank == 0)
-        CHECK(unlink(name) == 0);
 }
 
 static void late(int signal)
@@ -241,7 +219,7 @@ int main(int argc, char **argv)
     t_init(&argc, &argv);
     calls = argc > 1 && strcmp(argv[1], "calls") == 0;
     thread = argc > 1 && strcmp(argv[1], "thread") == 0;
-    share();
+    told = shared(sizeof *told);
     MPI_Info info;
     OK(MPI_Info_create(&info));
     OK(MPI_Info_set(info, "yamabiko_op_async_safe", "true"));

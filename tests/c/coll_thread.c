@@ -5,12 +5,11 @@
  * hears from MPI what it may not do, and changes nothing.
  */
 #include "coll.h"
+#include "shared.h"
 #include <dirent.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -80,26 +79,6 @@ static void compute(int count)
     }
     alarm(0);
     sink += x;
-}
-
-static void share(void)
-{
-    char name[] = "/tmp/coll_thread.XXXXXX";
-    int file = -1;
-    if (t_rank == 0) {
-        file = mkstemp(name);
-        CHECK(file >= 0 && ftruncate(file, sizeof(Told)) == 0);
-    }
-    OK(MPI_Bcast(name, sizeof name, MPI_CHAR, 0, MPI_COMM_WORLD));
-    if (t_rank != 0)
-        file = open(name, O_RDWR);
-    CHECK(file >= 0);
-    told = mmap(NULL, sizeof(Told), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    CHECK(told != MAP_FAILED);
-    close(file);
-    OK(MPI_Barrier(MPI_COMM_WORLD));
-    if (t_rank == 0)
-        CHECK(unlink(name) == 0);
 }
 
 /* A sum that notes where it was called. */
@@ -234,7 +213,7 @@ int main(int argc, char **argv)
     CHECK(threads(NULL) == 1);
     t_init(&argc, &argv);
     CHECK(signal(SIGALRM, late) != SIG_ERR);
-    share();
+    told = shared(sizeof *told);
     CHECK(threads(NULL) == 1);
     begun();
     long thread = -1;

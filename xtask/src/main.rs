@@ -13,6 +13,7 @@ mod icount;
 mod install;
 mod net_bench;
 mod netlab;
+mod performance;
 mod process;
 mod reach;
 mod run;
@@ -50,6 +51,8 @@ enum Command {
     Icount(icount::Args),
     /// Time one way between two hosts of a lab, beside plain sockets and other MPIs
     NetBench(net_bench::Args),
+    /// Measure, and write the README's tables and docs/performance (nothing else may keep the machine busy)
+    Performance(performance::Args),
     /// Run all tests, or the stages named
     Test(test::Args),
     /// Write tests/py/mpich-skips.txt: which of mpi4py's own tests MPICH skips
@@ -72,6 +75,7 @@ fn main() -> std::process::ExitCode {
         Command::Run => run::run(),
         Command::Icount(args) => icount::run(&args),
         Command::NetBench(args) => net_bench::run(&args),
+        Command::Performance(args) => performance::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Skips(args) => test::skips(&args),
         Command::Soak => test::soak(),

@@ -6,7 +6,7 @@ use crate::peers::{self, Wanted};
 use crate::plan::{self, Planned};
 use crate::report::{Report, Series, bases};
 use crate::runner::{self, Plan};
-use crate::{Result, busy, experiments, plot, process, progress, table};
+use crate::{Result, busy, experiments, markdown, plot, process, progress, table};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
@@ -100,6 +100,9 @@ pub struct Args {
     /// Also draw it; of several experiments each gets a file, with its name before the ending
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
+    /// Also write the medians as tables in Markdown
+    #[arg(long, value_name = "FILE")]
+    pub markdown: Option<PathBuf>,
     /// Folder in which to keep libraries that are installed for this [default: yamabiko in $XDG_CACHE_HOME or in
     /// ~/.cache]
     #[arg(long, value_name = "FOLDER")]
@@ -182,6 +185,9 @@ pub fn run(args: &Args, prefix: &Path) -> Result<Answer> {
     }
     if let Some(path) = &args.svg {
         draw(path, &report)?;
+    }
+    if let Some(path) = &args.markdown {
+        write(path, &markdown::text(&report))?;
     }
     let failures = report.failures();
     let failed = match (process::is_interrupted(), failures.as_slice()) {

@@ -43,6 +43,7 @@ mod experiments;
 mod implementation;
 mod kernels;
 mod lines;
+mod markdown;
 mod peers;
 mod plan;
 mod plot;

@@ -44,7 +44,8 @@ pub fn text(report: &Report) -> String {
     text
 }
 
-fn panel(text: &mut String, outcome: &Outcome) {
+/// What a panel is about.
+pub(crate) fn title(outcome: &Outcome) -> String {
     let name = match outcome.experiment == outcome.panel {
         true => outcome.panel.to_owned(),
         false => format!("{} {}", outcome.experiment, outcome.panel),
@@ -59,12 +60,16 @@ fn panel(text: &mut String, outcome: &Outcome) {
         None => String::new(),
     };
     let unit = outcome.unit.name;
-    let _ = writeln!(text, "\n{name}: {}; {ranks}{unit}, {better}", outcome.about);
+    format!("{name}: {}; {ranks}{unit}, {better}", outcome.about)
+}
+
+fn panel(text: &mut String, outcome: &Outcome) {
+    let _ = writeln!(text, "\n{}", title(outcome));
     let rows = outcome.rows();
     for regime in Regime::ALL {
         let rows: Vec<_> = rows.iter().filter(|row| row.regime == regime).collect();
         if !rows.is_empty() {
-            heading(text, outcome, regime);
+            let _ = writeln!(text, "  {}", heading(outcome, regime));
             blocks(text, outcome, &rows);
         }
     }
@@ -108,7 +113,7 @@ fn printed(text: &mut String, outcome: &Outcome) {
 }
 
 /// The line above the tables of a regime.
-fn heading(text: &mut String, outcome: &Outcome, regime: Regime) {
+pub(crate) fn heading(outcome: &Outcome, regime: Regime) -> String {
     let rounds = outcome.rounds(regime);
     let all = || rounds.iter().flat_map(|round| &round.calibrations);
     let shown = |spread: Option<Spread>| spread.map_or("?".into(), |s| figure(&s, 2));
@@ -128,11 +133,8 @@ fn heading(text: &mut String, outcome: &Outcome, regime: Regime) {
         ),
         (_, n) => format!("; {n} left out because the machine changed meanwhile"),
     };
-    let _ = writeln!(
-        text,
-        "  {}: {count} round{s}; flag {flag}, memcpy {memcpy} GB/s{left_out}",
-        regime.name()
-    );
+    let name = regime.name();
+    format!("{name}: {count} round{s}; flag {flag}, memcpy {memcpy} GB/s{left_out}")
 }
 
 /// As many series beside each other as fit, the others below.
@@ -214,7 +216,7 @@ fn figure(spread: &Spread, figures: usize) -> String {
 }
 
 /// Three digits, or all before the point.
-fn digits(number: f64) -> String {
+pub(crate) fn digits(number: f64) -> String {
     let decimals = match number.abs() {
         n if n >= 99.95 => 0,
         n if n >= 9.995 => 1,

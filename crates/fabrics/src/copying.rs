@@ -5,7 +5,7 @@ use shm::Choice;
 /// The environment variable that says so.
 const VARIABLE: &str = "YAMABIKO_COPY";
 
-/// What the environment says; what serves this machine, where it says nothing. The error is a sentence for a person.
+/// What the environment says; the pipe, where it says nothing. The error is a sentence for a person.
 pub(crate) fn from_environment() -> Result<Choice, String> {
     let text = std::env::var_os(VARIABLE).unwrap_or_default();
     parse(&text.to_string_lossy())

@@ -10,15 +10,17 @@
 //! and kept, so that its sender is done as soon as its receiver makes progress. Where a receive has gaps, or the kernel refuses after all, the
 //! receiver asks for the data through the pipe.
 //!
-//! Which lengths are lent the receiver decides by what it has measured ([`trial`](crate::trial)): a word in the lane says it. Where processors
-//! take lines over as EPYCs do ([`HandOver::Taken`]) that is left out, as the pipe takes half to a third of the time of a loan at every length.
+//! Which lengths are lent the receiver decides by what it has measured ([`trial`](crate::trial)): a word in the lane says it.
+//!
+//! All that is only done where the environment asks for it. On EPYCs the pipe takes half to a third of the time of a loan at every length; and
+//! the process that a peer names is not yet checked to be that peer, so one that lies has this process read and write another
+//! of the same user.
 //!
 //! Invariants: a loan is pending at its sender until nobody reads its data. Whatever address a peer names is used for nothing but these
 //! system calls.
 
 use boundary::UserBuf;
 use layout::Data;
-use sys::copy::HandOver;
 
 use crate::Shm;
 use crate::foreign::Foreign;
@@ -35,24 +37,15 @@ pub(crate) const CHUNK: u64 = 256 << 10;
 const PAGE: u64 = 4096;
 
 /// How long messages go to other processes of the machine.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Choice {
+    /// Through the pipe: no process reads or writes another's own memory.
+    #[default]
+    Pipe,
     /// As is faster.
     Measured,
-    /// Through the pipe: no process reads another's own memory.
-    Pipe,
-    /// Read in the sender's memory from the shortest length on, where the system lets them.
+    /// Copied by the kernel from the shortest length on, where the system lets them.
     Direct,
-}
-
-impl Default for Choice {
-    /// Where it is known which way is faster, nothing is spent on measuring it.
-    fn default() -> Choice {
-        match sys::copy::hand_over() {
-            HandOver::Taken => Choice::Pipe,
-            HandOver::Asked => Choice::Measured,
-        }
-    }
 }
 
 /// A word of this process's memory that nobody can guess.

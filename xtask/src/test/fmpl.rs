@@ -94,6 +94,25 @@ fn example(bin: &Path, ranks: u32) -> Result {
         .map(|_| ())
 }
 
+/// Tests one program, whose job is to be judged.
+fn judge(
+    options: &Options,
+    tally: &mut Tally,
+    ground: &Ground,
+    (program, args, ranks): (&str, &[&str], u32),
+    judged: impl FnOnce(Job) -> Result,
+) {
+    let way = ground.over.name();
+    let name = format!("fmpl/{way}/{}", [&[program], args].concat().join(" "));
+    let name = format!("{name} -n {ranks}");
+    if options.wants(&name) {
+        let job = Job::new(&ground.launcher)
+            .watches(&ground.library)
+            .env("LD_LIBRARY_PATH", &ground.library);
+        tally.test(&name, || judged(job));
+    }
+}
+
 /// Runs one program.
 fn one(
     options: &Options,
@@ -104,21 +123,12 @@ fn one(
     args: &[&str],
     ranks: u32,
 ) {
-    let way = ground.over.name();
-    let name = format!("fmpl/{way}/{}", [&[program], args].concat().join(" "));
-    let name = format!("{name} -n {ranks}");
-    if !options.wants(&name) {
-        return;
-    }
-    tally.test(&name, || {
+    judge(options, tally, ground, (program, args, ranks), |job| {
         let said = program.split('-').next().unwrap_or(program);
-        Job::new(&ground.launcher)
-            .args(ground.start(ranks))
+        job.args(ground.start(ranks))
             .args([bin.join(program)])
             .args(args.iter().copied())
             .limit_s(90)
-            .watches(&ground.library)
-            .env("LD_LIBRARY_PATH", &ground.library)
             .passes(&[format!("ok {said}")])
             .map(|_| ())
     });
@@ -127,21 +137,12 @@ fn one(
 /// Runs the programs in which ranks die.
 fn deaths(options: &Options, tally: &mut Tally, ground: &Ground, bin: &Path) {
     let mut test = |program: &str, args: &[&str], ranks: u32| {
-        let way = ground.over.name();
-        let name = format!("fmpl/{way}/{}", [&[program], args].concat().join(" "));
-        let name = format!("{name} -n {ranks}");
-        if !options.wants(&name) {
-            return;
-        }
-        tally.test(&name, || {
-            Job::new(&ground.launcher)
-                .args(["-disable-auto-cleanup"])
+        judge(options, tally, ground, (program, args, ranks), |job| {
+            job.args(["-disable-auto-cleanup"])
                 .args(ground.start(ranks))
                 .args([bin.join(program)])
                 .args(args.iter().copied())
                 .limit_s(ground.over.limit_s(60))
-                .watches(&ground.library)
-                .env("LD_LIBRARY_PATH", &ground.library)
                 // With the killed rank's code.
                 .fails(&[format!("ok {program}"), "SIGKILL".to_owned()])
                 .map(|_| ())
