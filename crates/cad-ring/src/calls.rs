@@ -60,6 +60,9 @@ struct Entry {
 static TABLE: [Entry; CALLS] = [const { Entry::new() }; CALLS];
 /// Entries from here on were never used.
 static TOP: AtomicUsize = AtomicUsize::new(0);
+/// Entries that plans keep from one issue to the next: half of all at most, so that others find some.
+static KEPT: AtomicUsize = AtomicUsize::new(0);
+const KEPT_MAX: usize = CALLS / 2;
 /// The process whose table it is.
 static PROCESS: OnceLock<ForkMark> = OnceLock::new();
 
@@ -143,6 +146,10 @@ pub(crate) struct Prepared {
     plan: Option<Rc<Plan>>,
     /// By the index of the question.
     entries: Vec<Option<&'static Entry>>,
+    /// How many are counted as kept.
+    kept: usize,
+    /// The control words that they have.
+    control: u64,
 }
 
 impl Prepared {
@@ -167,7 +174,55 @@ impl Prepared {
         Prepared {
             plan: Some(plan.clone()),
             entries,
+            kept: 0,
+            control,
         }
+    }
+
+    /// Keeps the entries for further issues, if there are as many as wanted, and enough are left for others; whether it does.
+    pub fn keep(&mut self, wanted: usize) -> bool {
+        let booked = self.entries.iter().flatten().count();
+        if booked != wanted {
+            return false;
+        }
+        let more = booked - self.kept;
+        if KEPT.fetch_add(more, Ordering::Relaxed) + more > KEPT_MAX {
+            KEPT.fetch_sub(more, Ordering::Relaxed);
+            return false;
+        }
+        self.kept = booked;
+        true
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Whether the entries serve further issues.
+    pub fn is_kept(&self) -> bool {
+        self.kept > 0
+    }
+
+    /// Prepares kept entries for the next issue.
+    pub fn renew(&mut self) {
+        let control = control::get();
+        if control == self.control {
+            return;
+        }
+        self.control = control;
+        for entry in self.entries.iter().flatten() {
+            entry.control.store(control, Ordering::Relaxed);
+        }
+    }
+
+    /// Puts kept entries to rest, as the kernel writes to them no more. Says how many the handler ran.
+    pub fn rest(&self) -> u64 {
+        let ran = |entry: &Entry| {
+            let state = entry.state.swap(BOOKED, Ordering::AcqRel);
+            u64::from(state == DONE_BY_HANDLER)
+        };
+        self.entries.iter().flatten().map(|e| ran(e)).sum()
     }
 
     /// The state of a question's entry, for the kernel to write [`DUE`] to.
@@ -201,6 +256,7 @@ impl Prepared {
             entry.state.store(FREE, Ordering::Release);
         }
         self.plan = None;
+        KEPT.fetch_sub(std::mem::take(&mut self.kept), Ordering::Relaxed);
         by_handler
     }
 }
@@ -211,6 +267,7 @@ impl Drop for Prepared {
         for entry in self.entries.drain(..).flatten() {
             entry.plan.store(ptr::null_mut(), Ordering::Release);
         }
+        KEPT.fetch_sub(self.kept, Ordering::Relaxed);
     }
 }
 

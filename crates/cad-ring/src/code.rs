@@ -71,6 +71,8 @@ pub(crate) struct Code {
     /// Pairs of sockets to copy through.
     pub pairs: u32,
     pub asks: Vec<Ask>,
+    /// Whether the handler of a signal may answer any.
+    pub rings: bool,
     /// Nodes of the plan, and how many of them the rank does.
     pub nodes: u64,
     pub in_calls: u64,
@@ -110,6 +112,7 @@ impl Code {
         code.peers.shrink_to_fit();
         let asked: BTreeSet<NodeId> = code.asks.iter().map(|a| a.node).collect();
         code.in_calls = asked.len() as u64;
+        code.rings = code.asks.iter().any(|ask| ask.anywhere);
         Ok(code)
     }
 

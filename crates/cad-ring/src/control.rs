@@ -460,6 +460,7 @@ impl Control {
     }
 
     /// Whether something could not be done at once: let a caller in, or say something.
+    #[inline]
     pub fn is_behind(&self) -> bool {
         self.deaf || !self.unsaid.is_empty() || self.is_behind_far()
     }

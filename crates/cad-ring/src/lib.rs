@@ -5,8 +5,9 @@
 //! * [`usable`] says whether it works here, and why not. It tries what is used, not the kernel's version.
 //! * [`Opening`] becomes a [`Ring`] when all processes of a job have published their cards.
 //! * Whoever sleeps by other means than `wait` polls the ring's descriptor, and minds [`Ring::look_again`].
+//! * [`Ring::keep`] is for plans that are issued again and again: their chains are kept as the kernel takes them (`ring::kept`).
 //! * `code`: a plan, compiled by crate `chains`, as steps. `uring`: the ring. `interrupt`: the signal by which the kernel has the
-//!   rank calculate, `calls`: what its handler may do. (These three are unsafe, no other module is.)
+//!   rank calculate, `calls`: what its handler may do. (These three are unsafe, and where `ring` hands chains over; nothing else is.)
 //! * `control`: who says what to whom beside the data (`packet`), and who is gone; `control::far`: the same, and the streams, between hosts. `lanes`: the streams for the data,
 //!   `claims`: who makes them.
 //!
@@ -57,6 +58,7 @@
 use types::Tunable;
 
 mod calls;
+mod channel;
 mod claims;
 mod code;
 mod control;
@@ -68,7 +70,7 @@ mod ring;
 mod running;
 mod uring;
 
-pub use ring::{Opening, Ring};
+pub use ring::{Kept, Opening, Ring};
 pub use uring::Unusable;
 
 /// The tunables of this crate, for `yamabiko info`.

@@ -6,8 +6,8 @@
 //! then it waits for what others give back. An issue that fails tells all peers of its plan, and then closes its
 //! streams, so whoever finds a stream at its end can know why.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::io;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -17,20 +17,23 @@ use std::time::{Duration, Instant};
 use cad_run::{Callback, Counts, Executor, Issued, NotIssued, Plan, State};
 
 use crate::calls::{Prepared, Ran};
+use crate::channel::Channel;
 use crate::claims::Claims;
 use crate::code::{COPY_MAX, Code};
 use crate::control::{Control, Own};
-use crate::headroom;
 use crate::interrupt::Bell;
-use crate::lanes::{Lanes, lane};
+use crate::lanes::Lanes;
 use crate::running::{Pair, Running};
-use crate::uring::{Completion, Name, SLOTS_MAX, Unusable, Uring, token};
+use crate::uring::{Completion, Name, Unusable, Uring};
 
+mod issue;
+mod kept;
 mod peers;
 #[cfg(test)]
 mod tests;
 
-use peers::Missing;
+use kept::Keep;
+pub use kept::Kept;
 
 /// Compiled plans that are kept before the first look for those that are gone.
 const CODES: usize = 64;
@@ -108,8 +111,10 @@ impl Opening {
             claims: Claims::default(),
             copy_max: copy_max(),
             slots: Vec::new(),
-            issued: HashMap::new(),
-            lines: HashMap::new(),
+            unsettled: 0,
+            kept: Vec::new(),
+            dropped: Rc::default(),
+            channels: HashMap::new(),
             overs: HashMap::new(),
             forgotten: HashSet::new(),
             leaving: Vec::new(),
@@ -138,11 +143,13 @@ pub struct Ring {
     claims: Claims,
     /// Bytes that the kernel copies in one piece.
     copy_max: u64,
-    slots: Vec<Option<Running>>,
-    /// Issues by channel, counted.
-    issued: HashMap<u32, u64>,
-    /// The slots of a lane's issues, in their order.
-    lines: HashMap<(u32, u8), VecDeque<usize>>,
+    slots: Vec<Option<Box<Running>>>,
+    /// How many issues in slots have not begun or have failed.
+    unsettled: usize,
+    /// Plans that are kept, by their index; and those whose owner has dropped them.
+    kept: Vec<Option<Keep>>,
+    dropped: Rc<RefCell<Vec<usize>>>,
+    channels: HashMap<u32, Rc<Channel>>,
     /// By peer: what it told of the ends of issues that are still to come here.
     overs: HashMap<u32, BTreeMap<(u32, u64), State>>,
     /// Channels on which nothing more is issued; and of these, those that still need something.
@@ -168,50 +175,16 @@ impl Executor for Ring {
         channel: u32,
         word: Arc<AtomicU32>,
     ) -> Result<Issued, NotIssued> {
-        let unfit = |why: &str| NotIssued::Unfit(why.to_owned());
         self.progress();
-        if self.uring.is_broken() {
-            return Err(unfit("the kernel has stopped taking submissions"));
-        }
-        let code = self.compiled(plan).map_err(NotIssued::Unfit)?;
-        self.meet(&code, channel);
-        let free = self.slots.iter().position(Option::is_none);
-        let slot = free.unwrap_or(self.slots.len());
-        if slot >= SLOTS_MAX {
-            return Err(unfit("too many plans are under way"));
-        }
-        if free.is_none() {
-            self.slots.push(None);
-        }
-        let next = self.issued.entry(channel).or_default();
-        let number = *next;
-        *next += 1;
-        word.store(State::Pending as u32, Ordering::Relaxed);
-        self.slots[slot] = Some(Running {
-            prepared: Prepared::default(),
-            plan: plan.clone(),
-            code: code.clone(),
-            word: word.clone(),
-            channel,
-            number,
-            tokens: Vec::new(),
-            pairs: Vec::new(),
-            streams: Vec::new(),
-            under_way: Vec::new(),
-            ended: false,
-            failed: None,
-        });
-        let line = self.lines.entry((channel, lane(number))).or_default();
-        line.push_back(slot);
-        match self.doomed(plan, &code, channel, number) {
-            Some(why) => self.fail(slot, why),
-            None => self.start(slot),
-        }
-        self.attend();
-        Ok(Issued::new(word, slot as u32))
+        let (code, channel) = self.ready(plan, channel)?;
+        let running = Running::new(plan.clone(), code, channel, word);
+        Ok(self.enter(Box::new(running)))
     }
 
     fn progress(&mut self) -> bool {
+        if !self.has_work() {
+            return false;
+        }
         let mut moved = false;
         let mut completions = Vec::new();
         loop {
@@ -237,6 +210,7 @@ impl Executor for Ring {
         if !self.leaving.is_empty() {
             self.let_go();
         }
+        self.let_go_of_kept();
         moved
     }
 
@@ -301,6 +275,13 @@ impl Ring {
         soon.then(|| Instant::now() + AGAIN)
     }
 
+    /// Whether `progress` has something to do, be it only to be tried again.
+    fn has_work(&mut self) -> bool {
+        let behind = self.control.is_behind() || self.starving.is_some() || self.unsettled > 0;
+        let leaves = !self.leaving.is_empty() || !self.dropped.borrow().is_empty();
+        behind || leaves || self.uring.is_ready()
+    }
+
     /// Does what can be done before the first issue of a plan on its channel: makes the streams to other hosts that it needs of
     /// this process.
     pub fn prepare(&mut self, plan: &Rc<Plan>, channel: u32) {
@@ -330,93 +311,9 @@ impl Ring {
         Ok(code)
     }
 
-    /// Tokens without units and empty pairs for an issue.
-    fn supplies(&mut self, code: &Code) -> io::Result<(Vec<OwnedFd>, Vec<Pair>)> {
-        while self.spare_tokens.len() < code.tokens as usize {
-            let token = token()?;
-            headroom::keep(&token);
-            self.spare_tokens.push(token);
-        }
-        while self.spare_pairs.len() < code.pairs as usize {
-            let (a, b) = sys::unix::pair(sys::unix::Kind::Stream)?;
-            headroom::keep(&b);
-            self.spare_pairs.push([a.into(), b.into()]);
-        }
-        let tokens = self.spare_tokens.len() - code.tokens as usize;
-        let pairs = self.spare_pairs.len() - code.pairs as usize;
-        Ok((
-            self.spare_tokens.split_off(tokens),
-            self.spare_pairs.split_off(pairs),
-        ))
-    }
-
-    /// Why an issue can't come to its end, if that is known already.
-    fn doomed(&mut self, plan: &Plan, code: &Code, channel: u32, number: u64) -> Option<State> {
-        let mut why = None;
-        for peer in &code.peers {
-            if let Some(overs) = self.overs.get_mut(peer) {
-                why = why.or(overs.remove(&(channel, number)));
-            }
-        }
-        let lost = self.control.lost().any(|p| plan.needs(p));
-        why.or(lost.then_some(State::Lost))
-    }
-
-    /// Starts an issue if it is its turn and all streams are there.
-    fn start(&mut self, slot: usize) {
-        if !self.has_turn(slot) || !self.settle_claims(slot) || !self.has_turn(slot) {
-            return;
-        }
-        let Some(running) = self.slots.get_mut(slot).and_then(Option::take) else {
-            return;
-        };
-        let streams = self.streams(&running);
-        let supplies = match &streams {
-            Ok(Some(_)) => self.supplies(&running.code),
-            _ => Err(io::ErrorKind::NotConnected.into()),
-        };
-        let running = self.slots[slot].insert(running);
-        match (streams, supplies) {
-            (Ok(Some(streams)), Ok((tokens, pairs))) => {
-                (running.streams, running.tokens, running.pairs) = (streams, tokens, pairs);
-            }
-            (Err(Missing::Peer), _) => return self.fail(slot, State::Lost),
-            (Ok(None), _) => return,
-            (Err(Missing::Descriptors), _) | (Ok(Some(_)), Err(_)) => return self.starve(slot),
-        }
-        running.under_way = vec![true; running.code.chains.len()];
-        let calls = running.code.asks.iter().any(|ask| ask.anywhere);
-        let bell = self.bell.as_ref().filter(|bell| calls && bell.rings());
-        if bell.is_some() {
-            running.prepared = Prepared::book(&running.plan, &running.code.asks, &running.tokens);
-        }
-        let mut pushed = Ok(());
-        for chain in 0..running.code.chains.len() {
-            let steps = running.steps(chain, bell);
-            // SAFETY: the plan's buffers are valid while it is under way, as whoever made its nodes promised
-            // (`UserBuf`), and it is until the word says otherwise; descriptors are the issue's. The word is
-            // written and the issue let go in `finish` only, which comes after the last chain's completion
-            // (or by the kernel with END, after which its other chains touch no buffer of the program's).
-            let one = unsafe { self.uring.push(slot as u32, chain as u32, &steps) };
-            pushed = pushed.and(one);
-        }
-        if pushed.and_then(|()| self.uring.flush()).is_err() {
-            self.abandon(slot);
-        }
-    }
-
-    /// Whether it is an issue's turn to start.
-    fn has_turn(&self, slot: usize) -> bool {
-        let running = self.slots.get(slot).and_then(Option::as_ref);
-        running.is_some_and(|r| {
-            let line = self.lines.get(&(r.channel, lane(r.number)));
-            let first = line.and_then(VecDeque::front) == Some(&slot);
-            first && r.failed.is_none() && !r.has_begun()
-        })
-    }
-
     /// An issue lacks descriptors: it is tried again.
     fn starve(&mut self, slot: usize) {
+        self.drop_idle();
         self.starving
             .get_or_insert_with(|| (slot, Instant::now() + STARVE));
     }
@@ -426,7 +323,7 @@ impl Ring {
         let Some((first, _)) = self.starving else {
             return;
         };
-        let moves = |r: &Running| r.has_begun() && r.failed.is_none();
+        let moves = |r: &Box<Running>| r.begun && r.failed.is_none();
         if first == slot {
             self.starving = Some((slot, until));
         }
@@ -502,16 +399,18 @@ impl Ring {
         let Some(running) = self.slots.get_mut(slot).and_then(Option::as_mut) else {
             return;
         };
-        if running.failed.is_some() || (running.has_begun() && running.is_done()) {
+        if running.failed.is_some() || (running.begun && running.is_done()) {
             return;
         }
         running.failed = Some(why);
+        self.unsettled += usize::from(running.begun);
         self.cancel_chains(slot);
         self.finish(slot);
     }
 
     fn cancel_chains(&mut self, slot: usize) {
-        let Some(running) = self.slots[slot].as_ref() else {
+        let running = self.slots[slot].as_ref();
+        let Some(running) = running.filter(|r| r.begun) else {
             return;
         };
         for (chain, _) in running.under_way.iter().enumerate().filter(|(_, u)| **u) {
@@ -520,14 +419,17 @@ impl Ring {
     }
 
     fn is_failing(&self) -> bool {
-        let failing = |r: &Running| r.failed.is_some();
-        self.slots.iter().flatten().any(failing)
+        let failing = |r: &Box<Running>| r.failed.is_some();
+        self.unsettled > 0 && self.slots.iter().flatten().any(failing)
     }
 
     /// A chain between two steps can't be cancelled, so it is tried until all have told.
     fn cancel_again(&mut self) {
+        if self.unsettled == 0 {
+            return;
+        }
         for slot in 0..self.slots.len() {
-            let failing = |r: &Running| r.failed.is_some();
+            let failing = |r: &Box<Running>| r.failed.is_some();
             if self.slots[slot].as_ref().is_some_and(failing) {
                 self.cancel_chains(slot);
             }
@@ -542,6 +444,7 @@ impl Ring {
         if let Some(running) = self.slots[slot].as_mut() {
             // Not settled, as a step of a chain of which this hears nothing may still be to come.
             running.prepared = Prepared::default();
+            self.unsettled += usize::from(running.failed.is_none());
             running.failed = Some(State::Lost);
             running.under_way.fill(false);
         }
@@ -550,46 +453,54 @@ impl Ring {
 
     /// Ends an issue, if it is over and the kernel has let go of its buffers.
     fn finish(&mut self, slot: usize) {
-        let over = |r: &Running| !r.is_busy() && (r.ended || r.failed.is_some());
+        let over = |r: &Box<Running>| !r.is_busy() && (r.ended || r.failed.is_some());
         if !self.slots[slot].as_ref().is_some_and(over) {
             return;
         }
         let Some(mut running) = self.slots[slot].take() else {
             return;
         };
-        self.uring.release(slot as u32);
-        let by_handler = running.prepared.settle();
-        let line = (running.channel, lane(running.number));
-        if let Some(line) = self.lines.get_mut(&line) {
-            line.retain(|&s| s != slot);
-        }
+        self.unsettled -= usize::from(running.failed.is_some());
+        running.channel.leave(running.number, slot);
         if let Some((_, until)) = &mut self.starving {
             *until = Instant::now() + STARVE;
         }
         if running.ended {
-            // All tokens are at zero and all pairs empty again.
-            self.spare_tokens.extend(running.tokens);
-            self.spare_pairs.extend(running.pairs);
-            self.counts.plans += 1;
-            self.counts.nodes += running.code.nodes;
-            self.counts.in_calls += running.code.in_calls - by_handler;
-            self.counts.in_signals += by_handler;
-            return;
+            return self.done(running);
         }
+        running.prepared.settle();
         let why = running.failed.unwrap_or(State::Lost);
         for &peer in &running.code.peers {
-            let (channel, number) = (running.channel, running.number);
+            let (channel, number) = (running.channel.number, running.number);
             self.control.tell_over(peer, channel, number, why);
             self.spoil(running.place(peer), number);
         }
         running.word.store(why as u32, Ordering::Release);
     }
 
+    /// An issue came to its END.
+    fn done(&mut self, mut running: Box<Running>) {
+        let keeps = running.prepared.is_kept();
+        let by_handler = match keeps {
+            true => running.prepared.rest(),
+            false => running.prepared.settle(),
+        };
+        self.counts.plans += 1;
+        self.counts.nodes += running.code.nodes;
+        self.counts.in_calls += running.code.in_calls - by_handler;
+        self.counts.in_signals += by_handler;
+        self.park(running);
+    }
+
     /// Everything that follows from what was heard: until nothing does.
     fn attend(&mut self) {
         loop {
-            for slot in 0..self.slots.len() {
-                let waits = |r: &Running| !r.has_begun() && r.failed.is_none();
+            let slots = match self.unsettled {
+                0 => 0,
+                _ => self.slots.len(),
+            };
+            for slot in 0..slots {
+                let waits = |r: &Box<Running>| !r.begun && r.failed.is_none();
                 if self.slots[slot].as_ref().is_some_and(waits) {
                     self.start(slot);
                 }
@@ -626,11 +537,16 @@ impl Drop for Ring {
             self.fail(slot, State::Cancelled);
         }
         let end = Instant::now() + LEAVE;
-        while self.slots.iter().flatten().any(Running::is_busy) && Instant::now() < end {
+        while self.slots.iter().flatten().any(|r| r.is_busy()) && Instant::now() < end {
             if !self.progress() {
                 self.uring.wait(Some(Instant::now() + AGAIN));
             }
         }
+        for running in self.slots.iter().flatten().filter(|r| r.is_busy()) {
+            // The kernel may still write it.
+            std::mem::forget(running.word.clone());
+        }
+        self.drop_idle();
         self.control.leave();
         for id in self.control.watches().collect::<Vec<_>>() {
             self.uring.unwatch(id);

@@ -1,4 +1,4 @@
-//! An issue that is not over.
+//! An issue that is not over, or one of a kept plan that waits for the next.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
@@ -6,15 +6,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use cad_run::{Plan, State};
+use io_uring::squeue::Entry;
 
 use crate::calls::Prepared;
+use crate::channel::Channel;
 use crate::code::{Code, Op};
 use crate::interrupt::Bell;
-use crate::lanes::{Place, lane};
+use crate::lanes::{LANES, Place, lane};
 use crate::uring::{Act, Step, Uring};
 
 /// A pair of sockets to copy through: what goes into the first comes out of the second.
 pub(crate) type Pair = [OwnedFd; 2];
+
+/// All chains of an issue as the ring takes them: they serve any issue in the same slot, on the same lane, with the same tokens, pairs
+/// and entries of the handler's.
+pub(crate) struct Image {
+    pub entries: Vec<Entry>,
+    /// What they name, while no issue has it.
+    pub streams: Vec<Rc<OwnedFd>>,
+    /// Whether they ring for calculations.
+    pub rings: bool,
+}
 
 /// An issue. It keeps what its chains use until all have told that they are over.
 pub(crate) struct Running {
@@ -23,29 +35,122 @@ pub(crate) struct Running {
     pub plan: Rc<Plan>,
     pub code: Rc<Code>,
     pub word: Arc<AtomicU32>,
-    pub channel: u32,
+    pub channel: Rc<Channel>,
     pub number: u64,
+    /// Which of the ring's slots is its.
+    pub slot: usize,
     /// By the indices of the code.
     pub tokens: Vec<OwnedFd>,
     pub pairs: Vec<Pair>,
     pub streams: Vec<Rc<OwnedFd>>,
-    /// For each chain, whether it is under way; empty before the start.
+    /// For each chain, whether it is not over.
     pub under_way: Vec<bool>,
+    /// Whether its chains were handed over.
+    pub begun: bool,
     /// Whether END has come.
     pub ended: bool,
     /// Why it ends early.
     pub failed: Option<State>,
+    /// The kept plan that it is of.
+    pub kept: Option<usize>,
+    /// By lane, what the next issue of that needs not make again.
+    pub images: [Option<Image>; LANES as usize],
 }
 
 impl Running {
-    /// Whether its chains were handed over.
-    pub fn has_begun(&self) -> bool {
-        !self.under_way.is_empty()
+    /// An issue to come.
+    pub fn new(
+        plan: Rc<Plan>,
+        code: Rc<Code>,
+        channel: Rc<Channel>,
+        word: Arc<AtomicU32>,
+    ) -> Running {
+        let chains = code.chains.len();
+        Running {
+            prepared: Prepared::default(),
+            plan,
+            code,
+            word,
+            channel,
+            number: 0,
+            slot: 0,
+            tokens: Vec::new(),
+            pairs: Vec::new(),
+            streams: Vec::new(),
+            under_way: vec![true; chains],
+            begun: false,
+            ended: false,
+            failed: None,
+            kept: None,
+            images: [const { None }; LANES as usize],
+        }
+    }
+
+    /// Gets in line, from now on as the next issue of its channel.
+    pub fn enter(&mut self) {
+        self.number = self.channel.enter(self.slot);
+        self.word.store(State::Pending as u32, Ordering::Relaxed);
+    }
+
+    /// Begins as the next issue of its channel, with the image of that one's lane.
+    pub fn begin_with_image(&mut self) {
+        self.enter();
+        self.begun = true;
+        self.prepared.renew();
+        let lane = self.lane();
+        if let Some(image) = &mut self.images[lane] {
+            std::mem::swap(&mut image.streams, &mut self.streams);
+        }
+    }
+
+    /// Becomes an issue to come, after it was one that came to its END.
+    pub fn rest(&mut self) {
+        (self.begun, self.ended) = (false, false);
+        self.under_way.fill(true);
+        let lane = self.lane();
+        let streams = std::mem::take(&mut self.streams);
+        if let Some(image) = &mut self.images[lane] {
+            image.streams = streams;
+        }
+    }
+
+    /// Books the handler's entries for its calculations, or gives them back if it does not ring.
+    pub fn prepare(&mut self, rings: bool) {
+        if rings && self.prepared.is_kept() {
+            return self.prepared.renew();
+        }
+        if !rings && self.prepared.is_empty() {
+            return;
+        }
+        // They name other entries, or none.
+        self.images = Default::default();
+        self.prepared.settle();
+        if rings {
+            self.prepared = Prepared::book(&self.plan, &self.code.asks, &self.tokens);
+        }
+    }
+
+    /// Keeps its chains for the next issue of its lane, if the handler's entries can be kept too.
+    pub fn keep_image(&mut self, entries: Vec<Entry>, rings: bool) {
+        let anywhere = self.code.asks.iter().filter(|ask| ask.anywhere);
+        if rings && !self.prepared.keep(anywhere.count()) {
+            return;
+        }
+        self.images[self.lane()] = Some(Image {
+            entries,
+            streams: Vec::new(),
+            rings,
+        });
+    }
+
+    /// Its lane.
+    pub fn lane(&self) -> usize {
+        usize::from(lane(self.number))
     }
 
     /// Whether the kernel may still use its buffers.
     pub fn is_busy(&self) -> bool {
-        self.under_way.contains(&true)
+        self.begun && self.under_way.contains(&true)
     }
 
     /// Whether END has written the word, be it told or not.
@@ -56,7 +161,7 @@ impl Running {
     /// Its stream to a peer.
     pub fn place(&self, peer: u32) -> Place {
         Place {
-            channel: self.channel,
+            channel: self.channel.number,
             lane: lane(self.number),
             peer,
         }
@@ -87,7 +192,7 @@ impl Running {
             Op::Due(i) => (Act::Due(due(i)?.0), None),
             Op::Ring(i) => (Act::Post, Some(due(i)?.1.to_ring())),
             Op::Still(i) => (Act::Take, Some(due(i)?.1.to_still())),
-            Op::End => (Act::End(self.word.clone()), None),
+            Op::End => (Act::End(self.word.as_ptr()), None),
         };
         Some(Step { act, fd })
     }

@@ -6,10 +6,8 @@
 //!   completions of those that it thereby cancels. The name that a completion bears says which of the
 //!   two it is. [`Act::Ask`] announces itself beside that.
 //! * A chain is handed over in one submission, since a link does not reach into the next.
-//! * What the kernel writes on its own account is either static or kept here until the chain that has it
-//!   has given its completion.
+//! * What the kernel writes on its own account is either static or the word of an issue, which whoever hands it over keeps.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -99,7 +97,7 @@ pub(crate) enum Act {
     /// Makes this word say that a calculation is due.
     Due(&'static AtomicU32),
     /// Makes this word say [`State::Done`].
-    End(Arc<AtomicU32>),
+    End(*mut u32),
 }
 
 /// A step of a chain, and what it is done to.
@@ -136,8 +134,6 @@ pub(crate) struct Uring {
     ring: IoUring,
     /// A file whose first four bytes are [`State::Done`], the next four [`DUE`].
     words_file: OwnedFd,
-    /// Words that chains under way will write, by the slot.
-    words: HashMap<u32, Arc<AtomicU32>>,
     told: Vec<Completion>,
     /// Set when the kernel took a part of a chain only: nothing is handed over any more, since
     /// the rest would run as a chain of its own.
@@ -159,7 +155,6 @@ impl Uring {
         let mut uring = Uring {
             ring,
             words_file: words_file().map_err(system)?,
-            words: HashMap::new(),
             told: Vec::new(),
             broken: false,
         };
@@ -167,24 +162,8 @@ impl Uring {
         Ok(uring)
     }
 
-    /// Puts a chain in line, to be handed over with [`flush`](Uring::flush) or before.
-    ///
-    /// # Errors
-    /// The kernel takes nothing any more, or the chain is longer than [`CHAIN_MAX`].
-    ///
-    /// # Safety
-    /// The memory of the steps is valid, and their descriptors stay open, until the chain's completion
-    /// was taken.
-    pub unsafe fn push(&mut self, slot: u32, chain: u32, steps: &[Step<'_>]) -> io::Result<()> {
-        if self.broken || steps.len() > CHAIN_MAX {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        let queue = self.ring.submission();
-        let room = queue.capacity() - queue.len();
-        drop(queue);
-        if steps.len() > room {
-            self.flush()?;
-        }
+    /// Makes what the kernel takes as a chain.
+    pub fn chain(&self, slot: u32, chain: u32, steps: &[Step<'_>], into: &mut Vec<squeue::Entry>) {
         for (i, step) in steps.iter().enumerate() {
             let last = i + 1 == steps.len();
             let mut name = Name::Chain { slot, chain, last };
@@ -196,17 +175,30 @@ impl Uring {
                 name = Name::Ask { slot, ask };
                 flags -= squeue::Flags::SKIP_SUCCESS;
             }
-            if let Act::End(word) = &step.act {
-                self.words.insert(slot, word.clone());
-            }
-            let entry = self.entry(step).flags(flags).user_data(name.bits());
-            // SAFETY: the memory of the program's is the caller's contract; the rest is static, or the word
-            // that `words` keeps until the slot's chains are over (`release`). There is room, as was
-            // seen to above.
-            let pushed = unsafe { self.ring.submission().push(&entry) };
-            pushed.map_err(|_| io::Error::from(io::ErrorKind::WouldBlock))?;
+            into.push(self.entry(step).flags(flags).user_data(name.bits()));
         }
-        Ok(())
+    }
+
+    /// Puts whole [chains](Uring::chain) in line, to be handed over with [`flush`](Uring::flush) or before.
+    ///
+    /// # Errors
+    /// The kernel takes nothing any more, or there are more than [`CHAIN_MAX`] entries.
+    ///
+    /// # Safety
+    /// The memory of the steps, words too, is valid, and their descriptors stay open, until the chains' completions
+    /// were taken.
+    pub unsafe fn push(&mut self, entries: &[squeue::Entry]) -> io::Result<()> {
+        if self.broken || entries.len() > CHAIN_MAX {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // SAFETY: the caller's contract, and the rest is static. (Without room nothing is pushed.)
+        if unsafe { self.ring.submission().push_multiple(entries) }.is_ok() {
+            return Ok(());
+        }
+        self.flush()?;
+        // SAFETY: as above.
+        let pushed = unsafe { self.ring.submission().push_multiple(entries) };
+        pushed.map_err(|_| io::ErrorKind::WouldBlock.into())
     }
 
     fn entry(&self, step: &Step<'_>) -> squeue::Entry {
@@ -228,7 +220,7 @@ impl Uring {
             Act::Take => opcode::Read::new(fd, nowhere, 8).build(),
             Act::Post => opcode::Write::new(fd, one, 8).build(),
             Act::Ask(_) => opcode::Nop::new().build(),
-            Act::End(word) => opcode::Read::new(words, word.as_ptr().cast(), 4).build(),
+            Act::End(word) => opcode::Read::new(words, word.cast(), 4).build(),
             Act::Due(word) => opcode::Read::new(words, word.as_ptr().cast(), 4)
                 .offset(4)
                 .build(),
@@ -264,7 +256,8 @@ impl Uring {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         loop {
-            match self.ring.submit() {
+            // SAFETY: there is no argument.
+            match unsafe { self.ring.submitter().enter::<()>(all as u32, 0, 0, None) } {
                 Ok(n) if n == all => return Ok(()),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 // Its completions have to be taken first.
@@ -325,11 +318,6 @@ impl Uring {
             let _ = self.enter(0, None);
             idle = if found { 0 } else { idle + 1 };
         }
-    }
-
-    /// Lets go of a slot's word. To be called when all its chains have given their completions.
-    pub fn release(&mut self, slot: u32) {
-        self.words.remove(&slot);
     }
 
     /// Whether there is a completion to be taken.
@@ -406,7 +394,7 @@ impl Uring {
             step(Act::Take, token.as_fd()),
             step(Act::Recv(bufs[1], 5), near.as_fd()),
             step(Act::RecvByte, near.as_fd()),
-            step(Act::End(word.clone()), near.as_fd()),
+            step(Act::End(word.as_ptr()), near.as_fd()),
         ];
         let second = [
             step(Act::Send(bufs[0], 5), far.as_fd()),
@@ -414,12 +402,12 @@ impl Uring {
             step(Act::Ask(7), far.as_fd()),
             step(Act::Post, token.as_fd()),
         ];
+        let mut entries = Vec::new();
+        self.chain(0, 0, &first, &mut entries);
+        self.chain(0, 1, &second, &mut entries);
         // SAFETY: this function outlives the chains: it goes on when both have given their completion; where
         // that can't be told, the memory is leaked (below). The descriptors are not closed before.
-        let pushed = unsafe {
-            self.push(0, 0, &first)
-                .and_then(|()| self.push(0, 1, &second))
-        };
+        let pushed = unsafe { self.push(&entries) };
         let pushed = pushed.and_then(|()| self.flush());
         let deadline = Instant::now() + Duration::from_secs(5);
         let (mut seen, mut over) = (Vec::new(), 0);
@@ -440,10 +428,9 @@ impl Uring {
             }
         }
         if let Err(e) = pushed {
-            std::mem::forget(memory);
+            std::mem::forget((memory, word));
             return Err(system(e));
         }
-        self.release(0);
         let name = |chain| Name::Chain {
             slot: 0,
             chain,
@@ -452,7 +439,7 @@ impl Uring {
         let expected = [
             (Name::Ask { slot: 0, ask: 7 }, 0),
             (name(1), Uring::success(&Act::Post)),
-            (name(0), Uring::success(&Act::End(word.clone()))),
+            (name(0), Uring::success(&Act::End(word.as_ptr()))),
         ];
         let all = expected.iter().all(|e| seen.contains(e)) && seen.len() == expected.len();
         let ended = word.load(std::sync::atomic::Ordering::Acquire) == State::Done as u32;
@@ -460,13 +447,6 @@ impl Uring {
             return Ok(());
         }
         Err(wrong(&format!("two small chains ended with {seen:?}")))
-    }
-}
-
-impl Drop for Uring {
-    fn drop(&mut self) {
-        // The kernel may still write the words of chains that nobody took the completions of.
-        std::mem::forget(std::mem::take(&mut self.words));
     }
 }
 
@@ -583,8 +563,10 @@ mod tests {
                 step(Act::Recv(buf, 4), near.as_fd()),
                 step(Act::Post, near.as_fd()),
             ];
+            let mut entries = Vec::new();
+            uring.chain(5, chain, &steps, &mut entries);
             // SAFETY: the memory and the sockets outlive the chains, which are ended below.
-            unsafe { uring.push(5, chain, &steps).unwrap() };
+            unsafe { uring.push(&entries).unwrap() };
             uring.flush().unwrap();
             // One waits at its first step, one between two, one at the second.
             if chain > 0 {

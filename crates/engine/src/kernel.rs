@@ -6,7 +6,8 @@
 //!
 //! The engine owns the [`Ring`], from `MPI_Init` to `MPI_Finalize`. A request owns its plan, the temporary buffers of its
 //! graph and the memory that data with gaps are packed in (`Body::Handed`), until the plan's word says that the kernel has
-//! let go of them; then the last few of those are kept for calls like theirs ([`Spent`]). A persistent request keeps all that, and the executor the compiled chains, from start to start. What
+//! let go of them; then the last few of those are kept for calls like theirs ([`Spent`]). A persistent request keeps all that, and the executor the chains as
+//! the kernel takes them ([`Ready`]), from start to start. What
 //! the kernel does not do are calculations of the plan: reductions with an operation of the standard's, one that is byte code, or one that
 //! the program vouches for, are done by the handler of a signal that the kernel raises (unless [`Callback`] or the program is against it),
 //! other reductions, packing and unpacking by the rank when it is next in MPI and makes progress. The ring is taken out of its
@@ -40,7 +41,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::time::Instant;
 
-use cad_ring::{Opening, Ring};
+use cad_ring::{Kept, Opening, Ring};
 use cad_run::{Callback, Choice, Executor, Issued, Plan, State};
 use fabrics::Fabrics;
 use types::{Handle, Result, Status, consts, fault};
@@ -59,6 +60,28 @@ pub(crate) struct Channels {
     own: OnceCell<Channel>,
     /// Persistent collectives that were initialised so far.
     kept: Cell<u32>,
+}
+
+/// A plan for a channel, and what the ring keeps of it from its first issue on.
+pub(crate) struct Ready {
+    plan: Rc<Plan>,
+    channel: u32,
+    kept: OnceCell<Kept>,
+}
+
+impl Ready {
+    pub(crate) fn new(plan: Plan, channel: u32) -> Ready {
+        Ready {
+            plan: Rc::new(plan),
+            channel,
+            kept: OnceCell::new(),
+        }
+    }
+
+    /// The number of its channel.
+    pub(crate) fn channel(&self) -> u32 {
+        self.channel
+    }
 }
 
 /// A channel in use, until dropped.
@@ -84,7 +107,7 @@ impl Drop for Channel {
 #[derive(Default)]
 pub(crate) struct Kernel {
     /// Taken out while it is used.
-    ring: RefCell<Option<Ring>>,
+    ring: RefCell<Option<Box<Ring>>>,
     /// This process and the job's size, if there is a ring.
     place: Cell<Option<(u32, u32)>>,
     under_way: RefCell<Vec<(Handle, Issued)>>,
@@ -218,7 +241,7 @@ impl Kernel {
     /// Whether progress would find something to do.
     pub(crate) fn is_ready(&self) -> bool {
         let ring = self.ring.try_borrow_mut();
-        ring.is_ok_and(|mut ring| ring.as_mut().is_some_and(Ring::is_ready))
+        ring.is_ok_and(|mut ring| ring.as_mut().is_some_and(|ring| ring.is_ready()))
     }
 
     /// Until when a sleep may last.
@@ -287,7 +310,7 @@ fn number(context: u32, size: u32, kept: u32) -> Option<u32> {
 impl Engine {
     /// Has the kernel take collectives from now on.
     pub(crate) fn start_kernel(&self, ring: Ring, rank: u32, size: u32) {
-        self.kernel.ring.replace(Some(ring));
+        self.kernel.ring.replace(Some(Box::new(ring)));
         self.kernel.place.set(Some((rank, size)));
         self.context_ids.begin_unique();
         self.beside.set(true);
@@ -339,17 +362,16 @@ impl Engine {
     }
 
     /// Hands a plan over for a request, which has to own what it uses.
-    pub(crate) fn issue_to_kernel(
-        &self,
-        handle: Handle,
-        plan: &Rc<Plan>,
-        channel: u32,
-    ) -> Result<()> {
+    pub(crate) fn issue_to_kernel(&self, handle: Handle, ready: &Ready) -> Result<()> {
         let refused = |why: &str| {
             let text = format!("the kernel does not take the collective: {why}");
             fault(consts::ERR_OTHER, text)
         };
-        let issued = self.kernel.with(|ring| ring.issue(plan, channel));
+        let issued = self.kernel.with(|ring| {
+            let keep = || ring.keep(&ready.plan, ready.channel);
+            let kept = ready.kept.get_or_init(keep);
+            ring.issue_kept(kept)
+        });
         let issued = issued.ok_or_else(|| refused("a reduction function started it"))?;
         let issued = issued.map_err(|why| refused(&why.to_string()))?;
         self.kernel.under_way.borrow_mut().push((handle, issued));
@@ -357,9 +379,11 @@ impl Engine {
     }
 
     /// Prepares the first issue of a plan on its channel.
-    pub(crate) fn prepare_in_kernel(&self, plan: &Rc<Plan>, channel: u32) {
+    pub(crate) fn prepare_in_kernel(&self, ready: &Ready) {
         // While a reduction function has it, the first issue does that.
-        let _ = self.kernel.with(|ring| ring.prepare(plan, channel));
+        let _ = self
+            .kernel
+            .with(|ring| ring.prepare(&ready.plan, ready.channel));
     }
 
     /// Lets the ring do what it can, and ends what is over. Says whether anything moved.
@@ -417,7 +441,7 @@ impl Engine {
         let comm = request.comm.borrow().clone();
         let culprit = comm.and_then(|comm| {
             let ring = self.kernel.ring.borrow();
-            let mut lost = ring.iter().flat_map(Ring::lost);
+            let mut lost = ring.iter().flat_map(|ring| ring.lost());
             let known = self.lost_of(&comm, &comm.group);
             known.or_else(|| lost.find_map(|process| comm.group.rank_of(process)))
         });

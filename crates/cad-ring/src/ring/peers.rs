@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use cad_run::{Executor, State};
 
 use super::{AGAIN, Ring};
+use crate::channel::Channel;
 use crate::claims;
 use crate::code::Code;
 use crate::lanes::{LANES, Place, lane};
@@ -48,8 +49,8 @@ fn connecting(place: Place) -> impl Iterator<Item = (Place, Instant)> {
 impl Ring {
     /// Decides with each peer who lends the streams of a channel, and gives those that were quicker the
     /// time to do so.
-    pub(super) fn meet(&mut self, code: &Code, channel: u32) {
-        let number = self.issued.get(&channel).copied().unwrap_or(0);
+    pub(super) fn meet(&mut self, code: &Code, channel: &Channel) {
+        let (number, channel) = (channel.issued(), channel.number);
         let (mut coming, now) = (Vec::new(), Instant::now());
         for &peer in &code.peers {
             let place = Place {
@@ -170,10 +171,7 @@ impl Ring {
     pub(super) fn let_go(&mut self) {
         let leaving = std::mem::take(&mut self.leaving);
         for channel in leaving {
-            let busy = (0..LANES).any(|lane| {
-                let line = self.lines.get(&(channel, lane));
-                line.is_some_and(|line| !line.is_empty())
-            });
+            let busy = self.channels.get(&channel).is_some_and(|c| c.is_busy());
             let mut peers = 0..self.control.size();
             let lending = peers
                 .any(|peer| self.claims.holds(channel, peer) && !self.control.has_said_all(peer));
@@ -181,8 +179,8 @@ impl Ring {
                 self.leaving.push(channel);
                 continue;
             }
-            self.issued.remove(&channel);
-            self.lines.retain(|&(c, _), _| c != channel);
+            self.channels.remove(&channel);
+            self.drop_images(|c| c.number == channel);
             for overs in self.overs.values_mut() {
                 overs.retain(|&(c, _), _| c != channel);
             }
@@ -248,6 +246,7 @@ impl Ring {
 
     /// An issue has failed: its stream to a peer is not used any more.
     pub(super) fn spoil(&mut self, place: Place, number: u64) {
+        self.drop_images(|c| c.number == place.channel);
         let spoilt = self.lanes.spoil(place, number);
         if self.control.is_far(place.peer) {
             self.control
@@ -294,6 +293,7 @@ impl Ring {
                     // If this process lends, the peer does not.
                     let sane = match (self.control.is_far(peer), self.control.lends_to_far(peer)) {
                         (true, true) => {
+                            self.drop_images(|c| c.number == channel);
                             self.lanes.own(place, from, socket);
                             true
                         }
@@ -318,8 +318,9 @@ impl Ring {
         }
         for peer in self.control.newly_lost() {
             some = true;
+            self.drop_images(|_| true);
             for slot in 0..self.slots.len() {
-                let needs = |r: &Running| r.plan.needs(peer);
+                let needs = |r: &Box<Running>| r.plan.needs(peer);
                 if self.slots[slot].as_ref().is_some_and(needs) {
                     self.fail(slot, State::Lost);
                 }
@@ -343,7 +344,8 @@ impl Ring {
             lane: lane(number),
             peer,
         };
-        if number >= self.issued.get(&channel).copied().unwrap_or(0) {
+        let issued = self.channels.get(&channel).map_or(0, |c| c.issued());
+        if number >= issued {
             let overs = self.overs.entry(peer).or_default();
             if overs.len() >= OVERS_MAX {
                 self.control.shun(peer);
@@ -356,9 +358,9 @@ impl Ring {
             .good_from(place)
             .is_some_and(|from| from <= number);
         for slot in 0..self.slots.len() {
-            let hit = |r: &Running| {
-                let same = r.channel == channel && lane(r.number) == place.lane;
-                let late = r.number == number || (r.number > number && spoilt && r.has_begun());
+            let hit = |r: &Box<Running>| {
+                let same = r.channel.number == channel && lane(r.number) == place.lane;
+                let late = r.number == number || (r.number > number && spoilt && r.begun);
                 same && late && r.code.peers.contains(&peer)
             };
             if self.slots[slot].as_ref().is_some_and(hit) {

@@ -40,18 +40,20 @@ fn prepare(e: &Engine, t: Transfer, mode: Option<SendKind>, request: &mut Handle
 
 fn begin(e: &Engine, handle: Handle) -> Result<()> {
     let found = e.request(handle)?;
-    let Some(what) = found.persistent.borrow().clone() else {
-        return Err(fault(consts::ERR_REQUEST, "the request is not persistent"));
+    let what = match &*found.persistent.borrow() {
+        None => return Err(fault(consts::ERR_REQUEST, "the request is not persistent")),
+        Some(_) if found.active.get() => {
+            return Err(fault(
+                consts::ERR_REQUEST,
+                "the persistent request is already active",
+            ));
+        }
+        Some(Persistent::Collective) => None,
+        Some(Persistent::PointToPoint(what)) => Some(what.clone()),
     };
-    if found.active.get() {
-        return Err(fault(
-            consts::ERR_REQUEST,
-            "the persistent request is already active",
-        ));
-    }
     match what {
-        Persistent::Collective => e.restart_collective(handle, found),
-        Persistent::PointToPoint(what) => begin_transfer(e, handle, found, *what),
+        None => e.restart_collective(handle, found),
+        Some(what) => begin_transfer(e, handle, found, *what),
     }
 }
 

@@ -14,22 +14,21 @@ use std::rc::Rc;
 
 use boundary::{AlignedBuf, UserBuf};
 use cad::{Node, NodeId};
-use cad_run::{Descriptor, Plan, Refused};
+use cad_run::{Descriptor, Refused};
 use layout::{Data, transfer};
 use types::{Handle, Result, Status, consts, fault};
 
 use super::{Call, Running, Tags, no_memory};
 use crate::comm::Comm;
 use crate::info::OP_ASYNC_SAFE;
-use crate::kernel::Channel;
+use crate::kernel::{Channel, Ready};
 use crate::ops::Op;
 use crate::request::{Body, Kind, Persistent, Request};
 use crate::state::{AbiHooks, Engine, enter};
 
 /// A collective that the kernel has, or will have when it is started.
 pub struct Handed {
-    plan: Rc<Plan>,
-    channel: u32,
+    ready: Rc<Ready>,
     /// A persistent one's, in use as long as this is there.
     _kept: Option<Channel>,
     /// What the plan's nodes use: the temporary buffers, and memory for packed data.
@@ -47,7 +46,7 @@ impl Handed {
             a.map(Rc::as_ptr) == b.map(Rc::as_ptr)
         }
         let own = &self.running.call;
-        self.channel == channel
+        self.ready.channel() == channel
             && self.vouched == vouched(call)
             && Rc::ptr_eq(&own.graph, &call.graph)
             && own.send.addr() == call.send.addr()
@@ -285,6 +284,14 @@ impl Maker<'_> {
     }
 }
 
+/// What the ring has of a request's collective. The program's functions may run when that is started, so nothing stays borrowed.
+fn ready(request: &Request) -> Option<Rc<Ready>> {
+    match &*request.body.borrow() {
+        Body::Handed(handed) => Some(handed.ready.clone()),
+        _ => None,
+    }
+}
+
 impl Engine {
     /// Turns a call into what the kernel takes, for a channel.
     fn hand(&self, mut call: Call, channel: u32, kept: Option<Channel>) -> Result<Handed> {
@@ -308,8 +315,7 @@ impl Engine {
         maker.graph(me)?;
         let (cad, staging) = (maker.cad, maker.staging);
         Ok(Handed {
-            plan: Rc::new(cad.plan().map_err(unfit)?),
-            channel,
+            ready: Rc::new(Ready::new(cad.plan().map_err(unfit)?, channel)),
             _kept: kept,
             running,
             staging,
@@ -331,9 +337,9 @@ impl Engine {
             None => Box::new(self.hand(call, channel, None)?),
         };
         let (handle, request) = self.new_request(Kind::Collective, 1, Some(comm))?;
-        let plan = handed.plan.clone();
+        let ready = handed.ready.clone();
         request.body.replace(Body::Handed(handed));
-        if let Err(why) = self.issue_to_kernel(handle, &plan, channel) {
+        if let Err(why) = self.issue_to_kernel(handle, &ready) {
             self.release_request(handle, request);
             return Err(why);
         }
@@ -349,7 +355,7 @@ impl Engine {
         self.check_whole(&call.comm, &call.group)?;
         let comm = call.comm.clone();
         let handed = self.hand(call, channel.number(), Some(channel))?;
-        self.prepare_in_kernel(&handed.plan, handed.channel);
+        self.prepare_in_kernel(&handed.ready);
         let (handle, request) = self.new_request(Kind::Collective, 0, Some(comm))?;
         request.active.set(false);
         request.persistent.replace(Some(Persistent::Collective));
@@ -359,27 +365,25 @@ impl Engine {
 
     /// Starts a persistent collective if it is one of the kernel's; `None` if not.
     pub(super) fn restart_handed(&self, handle: Handle, request: &Request) -> Option<Result<()>> {
-        if let Some(started) = self.restart_small(handle, request) {
-            return Some(started);
+        if let Some(ready) = ready(request) {
+            return Some(self.restart_in_kernel(handle, request, &ready));
         }
-        let (plan, channel) = match &*request.body.borrow() {
-            Body::Handed(handed) => (handed.plan.clone(), handed.channel),
-            _ => {
-                self.softirq.count_other();
-                return None;
-            }
-        };
-        let comm = request.comm.borrow().clone();
-        if let Some(Err(why)) = comm.map(|comm| self.check_whole(&comm, &comm.group)) {
-            return Some(Err(why));
+        let started = self.restart_small(handle, request);
+        if started.is_none() {
+            self.softirq.count_other();
+        }
+        started
+    }
+
+    fn restart_in_kernel(&self, handle: Handle, request: &Request, ready: &Ready) -> Result<()> {
+        if let Some(comm) = &*request.comm.borrow() {
+            self.check_whole(comm, &comm.group)?;
         }
         request.set_status(Status::EMPTY);
-        let issued = self.issue_to_kernel(handle, &plan, channel);
-        if issued.is_ok() {
-            request.active.set(true);
-            request.post.set_parts(1);
-        }
-        Some(issued)
+        self.issue_to_kernel(handle, ready)?;
+        request.active.set(true);
+        request.post.set_parts(1);
+        Ok(())
     }
 
     /// The kernel is through with a collective.
