@@ -291,7 +291,7 @@ fn missing(prefix: &Path) -> Result {
     Ok(())
 }
 
-/// The programs that `yamabiko bench` compiles; `icount.c` is for `cargo xtask icount`.
+/// The programs that `yamabiko bench` compiles; those called `icount` are for `cargo xtask icount`.
 fn kernels(prefix: &Path) -> Result {
     let to = prefix.join("share/yamabiko/bench");
     // Anew, lest one that is gone stays.
@@ -301,7 +301,7 @@ fn kernels(prefix: &Path) -> Result {
     let entries = std::fs::read_dir(&from).map_err(|e| format!("{}: {e}", from.display()))?;
     for entry in entries {
         let name = entry.map_err(|e| e.to_string())?.file_name();
-        if name != "icount.c" {
+        if !name.to_string_lossy().starts_with("icount") {
             copy(&from.join(&name), &to.join(&name))?;
         }
     }

@@ -1,5 +1,6 @@
 //! `cargo xtask icount`: how many instructions short MPI calls take, counted by callgrind on rank 0 of two: in both libraries over shared
-//! memory, in one of them over TCP, and on demand in other implementations.
+//! memory, in one of them over TCP, and on demand in other implementations. And how many a start of a collective that the kernel runs
+//! takes ([`issue`]).
 //!
 //! A call's figure is the difference between a run of `N` and one of `2 N` rounds, divided by the
 //! calls in `N`, so that what happens once (binding of symbols, the first message of a pair) drops
@@ -9,6 +10,7 @@
 //! `tests/icount.toml` has the most that each call may take; the stage `icount` of the tests holds the figures to it.
 
 mod callgrind;
+mod issue;
 mod peers;
 mod rows;
 
@@ -79,6 +81,23 @@ struct Limit {
 #[derive(serde::Deserialize)]
 struct Limits {
     limit: Vec<Limit>,
+    issue: issue::Limit,
+}
+
+impl Limits {
+    fn read() -> Result<Limits> {
+        let path = root().join("tests/icount.toml");
+        let text = std::fs::read_to_string(&path);
+        let text = text.map_err(|e| format!("{}: {e}", path.display()))?;
+        toml::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))
+    }
+}
+
+/// What was counted.
+#[derive(serde::Serialize)]
+struct Figures {
+    calls: Vec<Figure>,
+    issues: Vec<issue::Figure>,
 }
 
 /// Runs the subcommand.
@@ -101,8 +120,13 @@ pub fn run(args: &Args) -> Result {
          302, then 433, 223 and 141; found 47, then 0; released 358, then 128 (Isend, Irecv, Wait; YAMPI2, then YAMPI3). It prints\n\
          1542, 1124 and 750, then 568, 408 and 352 as their sums; those of Irecv, first, and of Wait, then, are 1150 and 351."
     );
+    let issues = issue::show(&prefix, &Limits::read()?.issue)?;
     let path = build::target().join("icount.json");
-    let text = serde_json::to_string_pretty(&figures).map_err(|e| e.to_string())?;
+    let all = Figures {
+        calls: figures,
+        issues,
+    };
+    let text = serde_json::to_string_pretty(&all).map_err(|e| e.to_string())?;
     std::fs::write(&path, text + "\n").map_err(|e| format!("{}: {e}", path.display()))?;
     println!("\n{}", path.display());
     Ok(())
@@ -198,9 +222,7 @@ fn each(once: u64, twice: u64) -> f64 {
 ///
 /// What is above its limit is counted again: now and then the other process's timing adds something, which is not there every time.
 pub fn check(mut take: impl FnMut(&str, Result)) -> Result {
-    let path = root().join("tests/icount.toml");
-    let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-    let limits: Limits = toml::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?;
+    let limits = Limits::read()?;
     for subject in peers::ours(&build::prefix(false)) {
         let (program, work) = compile(&subject)?;
         for call in CALLS {
@@ -208,6 +230,12 @@ pub fn check(mut take: impl FnMut(&str, Result)) -> Result {
             let result = (1..ATTEMPTS).fold(attempt(), |end, _| end.or_else(|_| attempt()));
             take(&format!("{} {}", subject.name, call.0), result);
         }
+    }
+    let programs = issue::Programs::new(&build::prefix(false))?;
+    for ranks in issue::RANKS {
+        let attempt = || programs.count(ranks)?.judge(&limits.issue);
+        let result = (1..ATTEMPTS).fold(attempt(), |end, _| end.or_else(|_| attempt()));
+        take(&format!("ring Start, Allreduce of {ranks}"), result);
     }
     Ok(())
 }

@@ -76,7 +76,7 @@ const RULES: [(&str, &[&str], Row); 16] = [
 ];
 
 /// A function that an instruction lies in: its name and its file.
-type Frame = (String, String);
+pub type Frame = (String, String);
 
 fn row_of(frames: &[Frame]) -> Row {
     let of = |(function, file): &Frame| {
@@ -125,7 +125,7 @@ pub fn count(profile: &Profile, library: &str) -> Result<BTreeMap<Row, u64>> {
 }
 
 /// The functions that each of these places in a file lies in, the innermost first.
-fn frames(object: &str, places: impl Iterator<Item = u64>) -> Result<Vec<Vec<Frame>>> {
+pub fn frames(object: &str, places: impl Iterator<Item = u64>) -> Result<Vec<Vec<Frame>>> {
     let failed = |e: std::io::Error| format!("addr2line: {e}");
     let mut tool = Command::new("addr2line")
         .args(["-a", "-i", "-f", "-C", "-e", object])
