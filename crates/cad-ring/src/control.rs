@@ -462,7 +462,7 @@ impl Control {
     /// Whether something could not be done at once: let a caller in, or say something.
     #[inline]
     pub fn is_behind(&self) -> bool {
-        self.deaf || !self.unsaid.is_empty() || self.is_behind_far()
+        self.deaf || !self.unsaid.is_empty() || (self.has_far() && self.is_behind_far())
     }
 
     /// Whether everything was said to this process that there is to say.

@@ -276,6 +276,7 @@ impl Ring {
     }
 
     /// Whether `progress` has something to do, be it only to be tried again.
+    #[inline]
     fn has_work(&mut self) -> bool {
         let behind = self.control.is_behind() || self.starving.is_some() || self.unsettled > 0;
         let leaves = !self.leaving.is_empty() || !self.dropped.borrow().is_empty();
@@ -323,12 +324,12 @@ impl Ring {
         let Some((first, _)) = self.starving else {
             return;
         };
-        let moves = |r: &Box<Running>| r.begun && r.failed.is_none();
+        let moves = |r: &Running| r.begun && r.failed.is_none();
         if first == slot {
             self.starving = Some((slot, until));
         }
         let waits = first != slot || Instant::now() < until;
-        if !waits || !self.slots.iter().flatten().any(moves) {
+        if !waits || !self.slots.iter().flatten().any(|r| moves(r)) {
             self.starving = None;
             self.fail(first, State::Lost);
             self.attend();
@@ -419,8 +420,8 @@ impl Ring {
     }
 
     fn is_failing(&self) -> bool {
-        let failing = |r: &Box<Running>| r.failed.is_some();
-        self.unsettled > 0 && self.slots.iter().flatten().any(failing)
+        let failing = |r: &Running| r.failed.is_some();
+        self.unsettled > 0 && self.slots.iter().flatten().any(|r| failing(r))
     }
 
     /// A chain between two steps can't be cancelled, so it is tried until all have told.
@@ -429,8 +430,8 @@ impl Ring {
             return;
         }
         for slot in 0..self.slots.len() {
-            let failing = |r: &Box<Running>| r.failed.is_some();
-            if self.slots[slot].as_ref().is_some_and(failing) {
+            let failing = |r: &Running| r.failed.is_some();
+            if self.slots[slot].as_deref().is_some_and(failing) {
                 self.cancel_chains(slot);
             }
         }
@@ -453,8 +454,8 @@ impl Ring {
 
     /// Ends an issue, if it is over and the kernel has let go of its buffers.
     fn finish(&mut self, slot: usize) {
-        let over = |r: &Box<Running>| !r.is_busy() && (r.ended || r.failed.is_some());
-        if !self.slots[slot].as_ref().is_some_and(over) {
+        let over = |r: &Running| !r.is_busy() && (r.ended || r.failed.is_some());
+        if !self.slots[slot].as_deref().is_some_and(over) {
             return;
         }
         let Some(mut running) = self.slots[slot].take() else {
@@ -500,8 +501,8 @@ impl Ring {
                 _ => self.slots.len(),
             };
             for slot in 0..slots {
-                let waits = |r: &Box<Running>| !r.begun && r.failed.is_none();
-                if self.slots[slot].as_ref().is_some_and(waits) {
+                let waits = |r: &Running| !r.begun && r.failed.is_none();
+                if self.slots[slot].as_deref().is_some_and(waits) {
                     self.start(slot);
                 }
             }

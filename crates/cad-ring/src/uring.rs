@@ -135,6 +135,8 @@ pub(crate) struct Uring {
     /// A file whose first four bytes are [`State::Done`], the next four [`DUE`].
     words_file: OwnedFd,
     told: Vec<Completion>,
+    /// Entries that are in line.
+    in_line: usize,
     /// Set when the kernel took a part of a chain only: nothing is handed over any more, since
     /// the rest would run as a chain of its own.
     broken: bool,
@@ -156,6 +158,7 @@ impl Uring {
             ring,
             words_file: words_file().map_err(system)?,
             told: Vec::new(),
+            in_line: 0,
             broken: false,
         };
         uring.try_out()?;
@@ -192,13 +195,14 @@ impl Uring {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         // SAFETY: the caller's contract, and the rest is static. (Without room nothing is pushed.)
-        if unsafe { self.ring.submission().push_multiple(entries) }.is_ok() {
-            return Ok(());
+        if unsafe { self.ring.submission().push_multiple(entries) }.is_err() {
+            self.flush()?;
+            // SAFETY: as above.
+            let pushed = unsafe { self.ring.submission().push_multiple(entries) };
+            pushed.map_err(|_| io::Error::from(io::ErrorKind::WouldBlock))?;
         }
-        self.flush()?;
-        // SAFETY: as above.
-        let pushed = unsafe { self.ring.submission().push_multiple(entries) };
-        pushed.map_err(|_| io::ErrorKind::WouldBlock.into())
+        self.in_line += entries.len();
+        Ok(())
     }
 
     fn entry(&self, step: &Step<'_>) -> squeue::Entry {
@@ -248,7 +252,7 @@ impl Uring {
     /// # Errors
     /// The kernel took none or a part of it; it takes nothing any more from now on.
     pub fn flush(&mut self) -> io::Result<()> {
-        let all = self.ring.submission().len();
+        let all = self.in_line;
         if all == 0 {
             return Ok(());
         }
@@ -258,7 +262,10 @@ impl Uring {
         loop {
             // SAFETY: there is no argument.
             match unsafe { self.ring.submitter().enter::<()>(all as u32, 0, 0, None) } {
-                Ok(n) if n == all => return Ok(()),
+                Ok(n) if n == all => {
+                    self.in_line = 0;
+                    return Ok(());
+                }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 // Its completions have to be taken first.
                 Err(e) if e.raw_os_error() == Some(libc::EBUSY) => self.collect(),
@@ -284,6 +291,7 @@ impl Uring {
         // SAFETY: a poll refers to no memory.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         pushed.map_err(|_| io::Error::from(io::ErrorKind::WouldBlock))?;
+        self.in_line += 1;
         self.flush()
     }
 

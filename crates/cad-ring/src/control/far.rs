@@ -411,6 +411,12 @@ impl Control {
         }
     }
 
+    /// Whether the job has other hosts.
+    #[inline]
+    pub(super) fn has_far(&self) -> bool {
+        self.far.is_some()
+    }
+
     /// Whether something is still to be said to other hosts, or to be closed there.
     pub(super) fn is_behind_far(&self) -> bool {
         self.far.as_ref().is_some_and(|far| {

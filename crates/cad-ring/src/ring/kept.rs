@@ -73,7 +73,9 @@ impl Ring {
     /// # Errors
     /// As of [`Executor::issue_with`].
     pub fn issue_kept(&mut self, kept: &Kept) -> Result<Issued, NotIssued> {
-        self.progress();
+        if self.has_work() {
+            self.progress();
+        }
         if let Some(issued) = self.issue_image(kept.index) {
             return Ok(issued);
         }
@@ -108,7 +110,9 @@ impl Ring {
         running.begin_with_image();
         let slot = running.slot;
         let issued = Issued::new(running.word.clone(), slot as u32);
-        let running = place.insert(keep.idle.take()?);
+        // There was none in it.
+        std::mem::forget(std::mem::replace(place, keep.idle.take()));
+        let running = place.as_ref()?;
         let image = running.images[running.lane()].as_ref()?;
         // SAFETY: as in `start`. The image names this issue's tokens, pairs, entries and word, and streams that it has.
         let pushed = unsafe { self.uring.push(&image.entries) };

@@ -320,8 +320,8 @@ impl Ring {
             some = true;
             self.drop_images(|_| true);
             for slot in 0..self.slots.len() {
-                let needs = |r: &Box<Running>| r.plan.needs(peer);
-                if self.slots[slot].as_ref().is_some_and(needs) {
+                let needs = |r: &Running| r.plan.needs(peer);
+                if self.slots[slot].as_deref().is_some_and(needs) {
                     self.fail(slot, State::Lost);
                 }
             }
@@ -358,12 +358,12 @@ impl Ring {
             .good_from(place)
             .is_some_and(|from| from <= number);
         for slot in 0..self.slots.len() {
-            let hit = |r: &Box<Running>| {
+            let hit = |r: &Running| {
                 let same = r.channel.number == channel && lane(r.number) == place.lane;
                 let late = r.number == number || (r.number > number && spoilt && r.begun);
                 same && late && r.code.peers.contains(&peer)
             };
-            if self.slots[slot].as_ref().is_some_and(hit) {
+            if self.slots[slot].as_deref().is_some_and(hit) {
                 self.fail(slot, why);
             }
         }
