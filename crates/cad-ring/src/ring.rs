@@ -417,6 +417,7 @@ impl Ring {
 
     /// An issue lacks descriptors: it is tried again.
     fn starve(&mut self, slot: usize) {
+        self.control.spare();
         self.starving
             .get_or_insert_with(|| (slot, Instant::now() + STARVE));
     }
