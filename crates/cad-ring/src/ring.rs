@@ -34,6 +34,8 @@ use peers::Missing;
 
 /// Compiled plans that are kept before the first look for those that are gone.
 const CODES: usize = 64;
+/// How often one call takes what the kernel tells: strangers who knock without end keep no rank in it.
+const ROUNDS: usize = 8;
 /// How long a look takes while an issue that failed is still in the kernel; it is cancelled again then.
 const AGAIN: Duration = Duration::from_millis(1);
 /// How long an issue waits for descriptors that other issues have, while none of these ends.
@@ -214,7 +216,7 @@ impl Executor for Ring {
     fn progress(&mut self) -> bool {
         let mut moved = false;
         let mut completions = Vec::new();
-        loop {
+        for _ in 0..ROUNDS {
             self.uring.take(&mut completions);
             if completions.is_empty() {
                 break;
@@ -578,6 +580,7 @@ impl Ring {
             return;
         }
         let why = running.failed.unwrap_or(State::Lost);
+        running.streams.clear();
         for &peer in &running.code.peers {
             let (channel, number) = (running.channel, running.number);
             self.control.tell_over(peer, channel, number, why);
