@@ -22,7 +22,8 @@ use super::{Control, NEWS_MAX, Watched};
 use crate::headroom;
 use crate::packet::{PACKET, lane_from_afar, news};
 
-/// Callers that have proved nothing which are kept; beyond that the oldest goes. One that means it calls again (`dial`).
+/// Callers beyond the number of processes that are kept while they have proved nothing; then the oldest goes. One that means it calls
+/// again (`dial`).
 const STRANGERS: usize = 256;
 /// How long one that has come may take to say who it is before it goes for want of descriptors.
 const GRACE: Duration = Duration::from_millis(200);
@@ -92,7 +93,7 @@ impl Far {
     fn take_in(&mut self, id: u32, meeting: Meeting) -> Option<u32> {
         let since = Instant::now();
         self.knocks.insert(id, Knock { meeting, since });
-        let many = self.knocks.len() > STRANGERS;
+        let many = self.knocks.len() > self.addresses.len() + STRANGERS;
         many.then(|| self.send_away(Duration::ZERO)).flatten()
     }
 
