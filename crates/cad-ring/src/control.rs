@@ -351,9 +351,17 @@ impl Control {
         self.called.contains_key(&peer) || self.has_link(peer)
     }
 
+    /// The number of the next watch. Who calls may do so without end, so numbers come again.
+    fn next_watch(&mut self) -> u32 {
+        while self.watched.contains_key(&self.next_watch) {
+            self.next_watch = self.next_watch.wrapping_add(1);
+        }
+        self.next_watch
+    }
+
     fn begin_watch(&mut self, what: Watched) -> u32 {
-        let id = self.next_watch;
-        self.next_watch += 1;
+        let id = self.next_watch();
+        self.next_watch = id.wrapping_add(1);
         self.watched.insert(id, what);
         self.unwatched.push(id);
         id
@@ -452,7 +460,7 @@ impl Control {
             if strangers.count() >= self.others.len() + STRANGERS {
                 continue;
             }
-            let id = self.next_watch;
+            let id = self.next_watch();
             self.callers.insert(id, Caller { socket, rank: None });
             self.begin_watch(Watched::Caller(id));
             self.hear(id);

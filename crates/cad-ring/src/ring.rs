@@ -37,6 +37,8 @@ pub use kept::Kept;
 
 /// Compiled plans that are kept before the first look for those that are gone.
 const CODES: usize = 64;
+/// How often one call takes what the kernel tells: strangers who knock without end keep no rank in it.
+const ROUNDS: usize = 8;
 /// How long a look takes while an issue that failed is still in the kernel; it is cancelled again then.
 const AGAIN: Duration = Duration::from_millis(1);
 /// How long an issue waits for descriptors that other issues have, while none of these ends.
@@ -187,7 +189,7 @@ impl Executor for Ring {
         }
         let mut moved = false;
         let mut completions = Vec::new();
-        loop {
+        for _ in 0..ROUNDS {
             self.uring.take(&mut completions);
             if completions.is_empty() {
                 break;
@@ -315,6 +317,7 @@ impl Ring {
     /// An issue lacks descriptors: it is tried again.
     fn starve(&mut self, slot: usize) {
         self.drop_idle();
+        self.control.spare();
         self.starving
             .get_or_insert_with(|| (slot, Instant::now() + STARVE));
     }
@@ -471,6 +474,7 @@ impl Ring {
         }
         running.prepared.settle();
         let why = running.failed.unwrap_or(State::Lost);
+        running.streams.clear();
         for &peer in &running.code.peers {
             let (channel, number) = (running.channel.number, running.number);
             self.control.tell_over(peer, channel, number, why);

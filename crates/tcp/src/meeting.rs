@@ -5,7 +5,8 @@
 //! * A [`Meeting`] is a connection until its two ends have proved to each other that they know the job's secret.
 //! * Between two that have met, further connections begin with a *note*: words of the dialer's and a MAC over them, the two
 //!   ranks and the job ([`Identity::note`]). Nobody has to answer, so the dialer can use such a connection at once; but the same note is as
-//!   good a second time, and who takes it has to tell from the words whether it is.
+//!   good a second time, and who takes it has to tell from the words whether it is. So a note keeps strangers out, but not one who can hear
+//!   the network and gets through with it before its maker does; such a one hears the data anyway.
 //!
 //! Invariants: nothing here waits; of a connection nothing is read beyond handshake or note; a connection that has proved nothing costs a
 //! fixed buffer. Its maker bounds how many there are. Called by `cad-ring`.

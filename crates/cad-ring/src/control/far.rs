@@ -18,20 +18,29 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use tcp::meeting::{self, Identity, Meeting, Met, Reception, WORDS};
 
-use super::{Control, NEWS_MAX, STRANGERS, Watched};
+use super::{Control, NEWS_MAX, Watched};
 use crate::headroom;
-use crate::lanes::Place;
-use crate::packet::{LANE, News, PACKET, lane_from_afar, news, packet};
+use crate::packet::{PACKET, lane_from_afar, news};
 
-/// Streams to a process that are being made at once: so many callers of each process have proved nothing yet.
-const DIALS: usize = 8;
+/// Callers beyond the number of processes that are kept while they have proved nothing; then the oldest goes. One that means it calls
+/// again (`dial`).
+const STRANGERS: usize = 256;
+/// How long one that has come may take to say who it is before it goes for want of descriptors.
+const GRACE: Duration = Duration::from_millis(200);
+/// Streams that are kept while this process joins. Those that lend are in their first collectives then.
+const EARLY_MAX: usize = 1 << 12;
+/// Callers that are let in before others have their turn.
+const TURN: usize = 64;
 /// How long the end of a stream waits for the other host.
 const CLOSING: Duration = Duration::from_secs(2);
 /// Bytes that are thrown away at a time of what comes on such a stream, and how often at once.
 const DRAIN: usize = 1 << 16;
 const DRAINS: usize = 16;
 
+mod dial;
 mod join;
+
+use dial::Dials;
 
 const _: () = assert!(WORDS == PACKET);
 
@@ -44,13 +53,6 @@ struct Link {
     heard: [u8; PACKET],
     filled: usize,
     unsaid: VecDeque<u8>,
-}
-
-/// A stream that is being made.
-struct Dial {
-    place: Place,
-    from: u64,
-    socket: OwnedFd,
 }
 
 /// A stream that is not used any more.
@@ -70,23 +72,47 @@ pub(crate) struct Far {
     /// Which ranks are on other hosts, and where they said that they listen.
     addresses: BTreeMap<u32, String>,
     links: BTreeMap<u32, Link>,
-    /// Callers that have proved nothing, by the numbers of their watches: the oldest first.
-    knocks: BTreeMap<u32, Meeting>,
-    /// Streams that are being made, by the numbers of their watches.
-    dials: BTreeMap<u32, Dial>,
+    /// Callers that have proved nothing, by the numbers of their watches.
+    knocks: BTreeMap<u32, Knock>,
+    dials: Dials,
     closing: Vec<Closing>,
     /// What came before this process had joined.
     early: Vec<(u32, [u8; WORDS], OwnedFd)>,
-    /// Whether a caller could not be let in, for lack of descriptors.
-    deaf: bool,
+    /// Whether callers may wait whom no watch tells of: for lack of descriptors, or since others had their turn.
+    crowded: bool,
+}
+
+/// A caller that has proved nothing.
+struct Knock {
+    meeting: Meeting,
+    since: Instant,
 }
 
 impl Far {
     /// Keeps a caller, and fewer strangers than are too many: the oldest goes. Says which went.
     fn take_in(&mut self, id: u32, meeting: Meeting) -> Option<u32> {
-        self.knocks.insert(id, meeting);
-        let many = self.knocks.len() > self.addresses.len() * DIALS + STRANGERS;
-        many.then(|| self.knocks.pop_first()).flatten().map(|k| k.0)
+        let since = Instant::now();
+        self.knocks.insert(id, Knock { meeting, since });
+        let many = self.knocks.len() > self.addresses.len() + STRANGERS;
+        many.then(|| self.send_away(Duration::ZERO)).flatten()
+    }
+
+    /// Hangs up on the oldest of those that have proved nothing, if it has had so much time. Says which went.
+    fn send_away(&mut self, grace: Duration) -> Option<u32> {
+        let (&id, oldest) = self.knocks.iter().min_by_key(|(_, knock)| knock.since)?;
+        if oldest.since.elapsed() < grace {
+            return None;
+        }
+        self.knocks.remove(&id);
+        Some(id)
+    }
+
+    /// Keeps what came before this process had joined, each note once: whoever heard it may repeat it.
+    fn take_early(&mut self, peer: u32, words: [u8; WORDS], socket: OwnedFd) {
+        let again = self.early.iter().any(|(p, w, _)| (*p, *w) == (peer, words));
+        if self.has(peer) && !again && self.early.len() < EARLY_MAX {
+            self.early.push((peer, words, socket));
+        }
     }
 
     /// Whether a process is on another host.
@@ -187,7 +213,7 @@ impl Control {
         let Some(far) = &mut self.far else { return };
         let early = std::mem::take(&mut far.early);
         let links: Vec<u32> = far.links.keys().copied().collect();
-        let knocks: Vec<Meeting> = std::mem::take(&mut far.knocks).into_values().collect();
+        let knocks: Vec<Knock> = std::mem::take(&mut far.knocks).into_values().collect();
         self.begin_watch(Watched::Reception);
         for peer in links {
             self.begin_watch(Watched::Link(peer));
@@ -195,14 +221,14 @@ impl Control {
         for (peer, words, socket) in early {
             self.lane_came(peer, &words, socket);
         }
-        for meeting in knocks {
-            self.knocks(meeting);
+        for knock in knocks {
+            self.knocks(knock.meeting);
         }
     }
 
     /// A caller has come.
     fn knocks(&mut self, meeting: Meeting) {
-        let id = self.next_watch;
+        let id = self.next_watch();
         let Some(far) = &mut self.far else { return };
         let gone = far.take_in(id, meeting);
         self.begin_watch(Watched::Knock(id));
@@ -212,32 +238,51 @@ impl Control {
         self.hear_knock(id);
     }
 
-    /// Lets all callers of other hosts in.
+    /// Lets callers of other hosts in: some, as strangers may come without end.
     pub(super) fn accept_far(&mut self) {
-        while let Some(far) = &mut self.far {
+        for _ in 0..TURN {
+            let Some(far) = &mut self.far else { return };
             let came = far.reception.accept(&far.identity);
-            far.deaf = came.is_err();
-            let Ok(Some(meeting)) = came else { return };
-            headroom::keep(&meeting);
-            self.knocks(meeting);
+            far.crowded = came.is_err();
+            match came {
+                Ok(Some(meeting)) => {
+                    headroom::keep(&meeting);
+                    self.knocks(meeting);
+                }
+                Ok(None) => return,
+                Err(_) if self.spare() => {}
+                Err(_) => return,
+            }
         }
+        if let Some(far) = &mut self.far {
+            far.crowded = true;
+        }
+    }
+
+    /// Gives back a descriptor that a stranger has, if there is one. Whether that was so.
+    pub fn spare(&mut self) -> bool {
+        let gone = self.far.as_mut().and_then(|far| far.send_away(GRACE));
+        if let Some(gone) = gone {
+            self.end_watch(Watched::Knock(gone));
+        }
+        gone.is_some()
     }
 
     /// A caller has said something.
     pub(super) fn hear_knock(&mut self, id: u32) {
         let Some(far) = &mut self.far else { return };
-        let Some(meeting) = far.knocks.get_mut(&id) else {
+        let Some(knock) = far.knocks.get_mut(&id) else {
             return;
         };
         // All have met.
-        let met = meeting.go_on(&far.identity, |_| false);
+        let met = knock.meeting.go_on(&far.identity, |_| false);
         if matches!(met, Met::Waits) {
             return;
         }
-        let meeting = far.knocks.remove(&id);
+        let knock = far.knocks.remove(&id);
         self.end_watch(Watched::Knock(id));
-        if let (Met::Noted(peer, words), Some(meeting)) = (met, meeting) {
-            self.lane_came(peer, &words, meeting.into_socket());
+        if let (Met::Noted(peer, words), Some(knock)) = (met, knock) {
+            self.lane_came(peer, &words, knock.meeting.into_socket());
         }
     }
 
@@ -304,100 +349,6 @@ impl Control {
         }
     }
 
-    /// Makes a stream to a process of another host, good from an issue on, unless one is under way or news already; which it is when it is
-    /// there. Where too many are under way it has to be asked for again.
-    ///
-    /// # Errors
-    /// The system has no descriptors left.
-    pub fn dial(&mut self, place: Place, from: u64) -> io::Result<()> {
-        let Some(far) = &mut self.far else {
-            return Ok(());
-        };
-        let Some(link) = far.links.get(&place.peer) else {
-            return Ok(());
-        };
-        let dials = far.dials.values().map(|dial| dial.place);
-        let there = dials.filter(|dialled| dialled.peer == place.peer);
-        let mut news = self.news.iter();
-        if there.clone().count() >= DIALS
-            || there.clone().any(|dialled| dialled == place)
-            || news.any(|(peer, news)| news.is_lane(*peer, place))
-        {
-            return Ok(());
-        }
-        let socket = meeting::dial(&link.at)?;
-        headroom::keep(&socket);
-        let id = self.next_watch;
-        let dial = Dial {
-            place,
-            from,
-            socket,
-        };
-        far.dials.insert(id, dial);
-        self.begin_watch(Watched::Dial(id));
-        Ok(())
-    }
-
-    /// Lets go of streams that are being made, where so, by the place and the first issue. Nothing was said on them yet.
-    pub fn drop_dials(&mut self, so: impl Fn(&Place, u64) -> bool) {
-        let Some(far) = &mut self.far else { return };
-        let gone = far
-            .dials
-            .extract_if(.., |_, dial| so(&dial.place, dial.from));
-        let gone: Vec<u32> = gone.map(|(id, _)| id).collect();
-        for id in gone {
-            self.end_watch(Watched::Dial(id));
-        }
-    }
-
-    /// Something has become of a stream that is being made.
-    pub(super) fn dial_event(&mut self, id: u32) {
-        let Some(far) = &mut self.far else { return };
-        let Some(dial) = far.dials.get(&id) else {
-            return;
-        };
-        let Place {
-            channel,
-            lane,
-            peer,
-        } = dial.place;
-        let begun = meeting::connected(dial.socket.as_fd()).and_then(|there| {
-            if !there {
-                return Ok(false);
-            }
-            let note = far
-                .identity
-                .note(peer, &packet(LANE, lane, channel, dial.from));
-            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            match send(&dial.socket, &note, flags)? {
-                n if n == note.len() => Ok(true),
-                // Its buffer was empty.
-                _ => Err(ErrorKind::WriteZero.into()),
-            }
-        });
-        if matches!(begun, Ok(false)) {
-            return;
-        }
-        let dial = far.dials.remove(&id);
-        self.end_watch(Watched::Dial(id));
-        match (begun, dial) {
-            (Ok(_), Some(Dial { from, socket, .. })) => self.news.push((
-                peer,
-                News::Lane {
-                    channel,
-                    lane,
-                    from,
-                    socket,
-                },
-            )),
-            _ => {
-                // It may have said before that it leaves.
-                self.hear_link(peer);
-                self.lose(peer);
-            }
-        }
-    }
-
     /// Lets go of a stream on which an issue has failed, after the process at the other end was told.
     pub fn close_later(&mut self, peer: u32, socket: OwnedFd) {
         if let Some(far) = self.far.as_mut().filter(|far| far.has(peer)) {
@@ -420,7 +371,8 @@ impl Control {
     /// Whether something is still to be said to other hosts, or to be closed there.
     pub(super) fn is_behind_far(&self) -> bool {
         self.far.as_ref().is_some_and(|far| {
-            far.deaf
+            far.crowded
+                || far.dials.is_behind()
                 || !far.closing.is_empty()
                 || far.links.values().any(|link| !link.unsaid.is_empty())
         })
@@ -428,9 +380,10 @@ impl Control {
 
     /// Tries again what could not be done at once.
     pub(super) fn catch_up_far(&mut self) {
-        if self.far.as_ref().is_some_and(|far| far.deaf) {
+        if self.far.as_ref().is_some_and(|far| far.crowded) {
             self.accept_far();
         }
+        self.dial_again();
         let Some(far) = &self.far else { return };
         let unsaid = far.links.iter().filter(|(_, l)| !l.unsaid.is_empty());
         let unsaid: Vec<u32> = unsaid.map(|(&peer, _)| peer).collect();
@@ -461,9 +414,9 @@ impl Control {
         let hears = libc::POLLIN | libc::POLLRDHUP;
         Some(match what {
             Watched::Reception => (far.reception.as_fd(), libc::POLLIN),
-            Watched::Knock(id) => (far.knocks.get(&id)?.as_fd(), hears),
+            Watched::Knock(id) => (far.knocks.get(&id)?.meeting.as_fd(), hears),
             Watched::Link(peer) => (far.links.get(&peer)?.socket.as_fd(), hears),
-            Watched::Dial(id) => (far.dials.get(&id)?.socket.as_fd(), libc::POLLOUT),
+            Watched::Dial(id) => (far.dials.socket(id)?, libc::POLLOUT),
             _ => return None,
         })
     }

@@ -251,8 +251,10 @@ impl Ring {
         if self.control.is_far(place.peer) {
             self.control
                 .drop_dials(|&dialled, from| dialled == place && from <= number);
-            // Chains that are being cancelled may still have it.
-            if let Some(Ok(socket)) = spoilt.map(|socket| socket.try_clone()) {
+            // Chains of another issue that are being cancelled may still have it.
+            let own =
+                |socket: Rc<OwnedFd>| Rc::try_unwrap(socket).or_else(|shared| shared.try_clone());
+            if let Some(Ok(socket)) = spoilt.map(own) {
                 self.control.close_later(place.peer, socket);
             }
         }

@@ -1,57 +1,68 @@
 //! How processes of different hosts meet: each calls those of higher rank at all of their addresses, and answers the others. This waits,
 //! as `MPI_Init` does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tcp::meeting::{Identity, Meeting, Met, Reception};
 
-use super::{Far, Link};
+use super::dial::Dials;
+use super::{Far, GRACE, Link, TURN};
 use crate::headroom;
 
 /// How long all processes have to meet when they join.
 const MEETING: Duration = Duration::from_secs(60);
-/// Between attempts at two addresses of a process, and before the first is tried again.
+/// Between attempts at the addresses of a process.
 const STAGGER: Duration = Duration::from_millis(50);
 
 /// Calls to a process, at all of its addresses.
-struct Calls {
-    addresses: Vec<SocketAddr>,
-    next: usize,
+pub(super) struct Calls {
+    /// What is to be tried, in this order: an address at which an attempt has ended comes last.
+    addresses: VecDeque<SocketAddr>,
     when: Instant,
     under_way: Vec<Meeting>,
     why: String,
 }
 
 impl Calls {
+    pub fn new(addresses: Vec<SocketAddr>) -> Calls {
+        Calls {
+            addresses: addresses.into(),
+            when: Instant::now(),
+            under_way: Vec::new(),
+            why: "no answer".to_owned(),
+        }
+    }
+
     /// Does what can be done now; the connection, if one leads there.
-    fn go_on(&mut self, identity: &Identity, peer: u32) -> Option<Meeting> {
-        if self.when <= Instant::now() && self.next < self.addresses.len() {
-            match Meeting::dial(identity, peer, self.addresses[self.next]) {
+    pub fn go_on(&mut self, identity: &Identity, peer: u32) -> Option<Meeting> {
+        let now = Instant::now();
+        if let Some(&to) = self.addresses.front().filter(|_| self.when <= now) {
+            self.when = now + STAGGER;
+            match Meeting::dial(identity, peer, to) {
                 Ok(meeting) => {
                     headroom::keep(&meeting);
+                    self.addresses.pop_front();
                     self.under_way.push(meeting);
                 }
-                Err(e) => self.why = e.to_string(),
-            }
-            self.next += 1;
-            self.when = Instant::now() + STAGGER;
-        }
-        for i in (0..self.under_way.len()).rev() {
-            match self.under_way[i].go_on(identity, |_| false) {
-                Met::Waits => {}
-                Met::With(_) => return Some(self.under_way.swap_remove(i)),
-                Met::Noted(..) => drop(self.under_way.swap_remove(i)),
-                Met::Not(why) => {
-                    let remote = self.under_way.swap_remove(i).remote();
-                    self.why = format!("{remote}: {why}");
+                Err(e) => {
+                    self.addresses.rotate_left(1);
+                    self.why = e.to_string();
                 }
             }
         }
-        if self.under_way.is_empty() && self.next >= self.addresses.len() {
-            (self.next, self.when) = (0, Instant::now() + STAGGER);
+        for i in (0..self.under_way.len()).rev() {
+            let why = match self.under_way[i].go_on(identity, |_| false) {
+                Met::Waits => continue,
+                Met::With(_) => return Some(self.under_way.swap_remove(i)),
+                Met::Noted(..) => "it calls back".to_owned(),
+                Met::Not(why) => why,
+            };
+            let remote = self.under_way.swap_remove(i).remote();
+            self.why = format!("{remote}: {why}");
+            self.addresses.push_back(remote);
         }
         None
     }
@@ -75,25 +86,19 @@ impl Far {
             addresses,
             links: BTreeMap::new(),
             knocks: BTreeMap::new(),
-            dials: BTreeMap::new(),
+            dials: Dials::default(),
             closing: Vec::new(),
             early: Vec::new(),
-            deaf: false,
+            crowded: false,
         };
         let begin = Instant::now();
         let mut calls = BTreeMap::new();
         for (&peer, address) in far.addresses.range(rank + 1..) {
-            let calling = Calls {
-                addresses: far.reception.candidates(address),
-                next: 0,
-                when: begin,
-                under_way: Vec::new(),
-                why: "no answer".to_owned(),
-            };
-            if calling.addresses.is_empty() {
+            let addresses = far.reception.candidates(address);
+            if addresses.is_empty() {
                 return Err(format!("rank {peer} gave no address that leads to it"));
             }
-            calls.insert(peer, calling);
+            calls.insert(peer, Calls::new(addresses));
         }
         let mut knock = 0;
         while far.links.len() < far.addresses.len() {
@@ -138,10 +143,19 @@ impl Far {
 
     /// Lets callers in, while this process joins; `knock` counts them.
     fn answer_all(&mut self, knock: &mut u32) {
-        while let Ok(Some(meeting)) = self.reception.accept(&self.identity) {
-            headroom::keep(&meeting);
-            self.take_in(*knock, meeting);
-            *knock += 1;
+        for _ in 0..TURN {
+            let came = self.reception.accept(&self.identity);
+            self.crowded = came.is_err();
+            match came {
+                Ok(Some(meeting)) => {
+                    headroom::keep(&meeting);
+                    self.take_in(*knock, meeting);
+                    *knock += 1;
+                }
+                Ok(None) => break,
+                Err(_) if self.send_away(GRACE).is_some() => {}
+                Err(_) => break,
+            }
         }
         let knocks: Vec<u32> = self.knocks.keys().copied().collect();
         for id in knocks {
@@ -155,20 +169,20 @@ impl Far {
             } = &mut *self;
             let welcome =
                 |p: u32| p < *rank && addresses.contains_key(&p) && !links.contains_key(&p);
-            let Some(meeting) = knocks.get_mut(&id) else {
+            let Some(knock) = knocks.get_mut(&id) else {
                 continue;
             };
-            let met = meeting.go_on(identity, welcome);
-            let Some(meeting) = (match met {
-                Met::Waits => None,
-                _ => self.knocks.remove(&id),
-            }) else {
+            let met = knock.meeting.go_on(identity, welcome);
+            if matches!(met, Met::Waits) {
+                continue;
+            }
+            let Some(knock) = knocks.remove(&id) else {
                 continue;
             };
             match met {
-                Met::With(peer) => drop(self.links.insert(peer, Link::new(meeting))),
-                Met::Noted(peer, words) if self.addresses.contains_key(&peer) => {
-                    self.early.push((peer, words, meeting.into_socket()));
+                Met::With(peer) => drop(links.insert(peer, Link::new(knock.meeting))),
+                Met::Noted(peer, words) => {
+                    self.take_early(peer, words, knock.meeting.into_socket());
                 }
                 _ => {}
             }
@@ -177,8 +191,13 @@ impl Far {
 
     /// Waits, while this process joins, until something can go on.
     fn wait(&self, calls: &BTreeMap<u32, Calls>) {
-        let mut fds = vec![PollFd::new(&self.reception, PollFlags::IN)];
-        fds.extend(self.knocks.values().map(|k| PollFd::new(k, PollFlags::IN)));
+        let mut fds = Vec::new();
+        // Who can't be let in now would wake it at once.
+        if !self.crowded {
+            fds.push(PollFd::new(&self.reception, PollFlags::IN));
+        }
+        let knocks = self.knocks.values();
+        fds.extend(knocks.map(|k| PollFd::new(&k.meeting, PollFlags::IN)));
         for meeting in calls.values().flat_map(|c| &c.under_way) {
             let flags = match meeting.connects() {
                 true => PollFlags::OUT,

@@ -5,8 +5,8 @@ use tcp::Config;
 
 use super::super::Own;
 use super::*;
-use crate::lanes::LANES;
-use crate::packet::{BYE, OVER};
+use crate::lanes::{LANES, Place};
+use crate::packet::{BYE, LANE, News, OVER, packet};
 
 const SECRET: [u8; 32] = [7; 32];
 const LIMIT: Duration = Duration::from_secs(60);
@@ -92,7 +92,7 @@ fn streams_and_news_get_to_the_other_host() {
     });
     // It is not made again before it was seen.
     a.dial(place(7, 1), 3).unwrap();
-    assert!(a.far.as_ref().unwrap().dials.is_empty());
+    assert_eq!(a.far.as_ref().unwrap().dials.len(), 0);
     let (made, came) = (a.news(), b.news());
     let lane = |news: &[(u32, News)], peer| {
         let of = |(from, news): &(u32, News)| match news {
@@ -194,7 +194,7 @@ fn strangers_are_bounded_and_in_nobodys_way() {
         (c[0].news.len(), c[1].news.len()) == (1, 1)
     });
     let knocks = |c: &Control| c.far.as_ref().unwrap().knocks.len();
-    assert!(knocks(&b) <= STRANGERS + DIALS + 1);
+    assert!(knocks(&b) <= STRANGERS + 1);
     assert!(b.newly_lost().is_empty() && a.newly_lost().is_empty());
     drop(guests);
     look_until(&mut [&mut b], |c| knocks(c[0]) == 0);
@@ -202,6 +202,104 @@ fn strangers_are_bounded_and_in_nobodys_way() {
     let watched = |w: &&Watched| matches!(w, Watched::Knock(_));
     assert_eq!(b.watched.values().filter(watched).count(), 0);
     assert!(!b.is_lost(0));
+}
+
+#[test]
+fn callers_come_in_by_turns() {
+    let [a, mut b] = two();
+    let to = address(&a);
+    let knocks = |c: &Control| c.far.as_ref().unwrap().knocks.len();
+    let guests: Vec<OwnedFd> = (0..2 * TURN).map(|_| stranger(to)).collect();
+    b.accept_far();
+    assert_eq!(knocks(&b), TURN);
+    // The others are not forgotten, though no watch tells of them.
+    assert!(b.is_behind());
+    let end = Instant::now() + LIMIT;
+    while knocks(&b) < guests.len().min(STRANGERS) || b.is_behind() {
+        assert!(Instant::now() < end);
+        b.catch_up();
+    }
+}
+
+#[test]
+fn whom_strangers_push_out_before_it_spoke_calls_again() {
+    let [mut a, mut b] = two();
+    a.dial(place(7, 1), 3).unwrap();
+    let knocks = |c: &Control| c.far.as_ref().unwrap().knocks.len();
+    // It is there, and its process is in no call.
+    look_until(&mut [&mut b], |c| knocks(c[0]) == 1);
+    let first = *b.far.as_ref().unwrap().knocks.first_key_value().unwrap().0;
+    let to = address(&a);
+    let mut guests = Vec::new();
+    while b.far.as_ref().unwrap().knocks.contains_key(&first) {
+        guests.push(stranger(to));
+        b.catch_up();
+        b.accept_far();
+        assert!(guests.len() < 100 * STRANGERS);
+    }
+    drop(guests);
+    look_until(&mut [&mut a, &mut b], |c| {
+        (c[0].news.len(), c[1].news.len()) == (1, 1)
+    });
+    assert!(!a.is_lost(1) && !b.is_lost(0));
+}
+
+#[test]
+fn where_descriptors_are_short_strangers_go() {
+    let [a, mut b] = two();
+    let to = address(&a);
+    let _guests: Vec<OwnedFd> = (0..5).map(|_| stranger(to)).collect();
+    let knocks = |c: &Control| c.far.as_ref().unwrap().knocks.len();
+    look_until(&mut [&mut b], |c| knocks(c[0]) == 5);
+    // Who has just come may be about to say something.
+    let begin = Instant::now();
+    let end = begin + LIMIT;
+    while knocks(&b) > 0 {
+        assert!(Instant::now() < end);
+        b.spare();
+    }
+    assert!(begin.elapsed() >= GRACE / 2 && !b.is_lost(0));
+}
+
+#[test]
+fn what_comes_early_is_taken_once() {
+    let [mut a, _b] = two();
+    let far = a.far.as_mut().unwrap();
+    let end = || OwnedFd::from(sys::unix::pair(sys::unix::Kind::Stream).unwrap().0);
+    for words in [[1; WORDS], [2; WORDS], [1; WORDS], [1; WORDS]] {
+        far.take_early(1, words, end());
+    }
+    far.take_early(0, [1; WORDS], end());
+    far.take_early(2, [1; WORDS], end());
+    let came: Vec<(u32, u8)> = far.early.iter().map(|(p, w, _)| (*p, w[0])).collect();
+    assert_eq!(came, [(1, 1), (1, 2)], "a host's, and each note once");
+}
+
+#[test]
+fn an_address_is_tried_again_while_another_is_mute() {
+    let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let reception = Reception::open(&Config::default()).unwrap();
+    let identity = |me| Identity::new("chains", &Config::default(), SECRET, me, 2);
+    let to = reception.candidates(&reception.address())[0];
+    let addresses = vec![mute.local_addr().unwrap(), to];
+    let mut calls = join::Calls::new(addresses);
+    let (mut came, mut answering) = (0, None);
+    let end = Instant::now() + LIMIT;
+    let met = loop {
+        assert!(Instant::now() < end);
+        if let Some(met) = calls.go_on(&identity(0), 1) {
+            break met;
+        }
+        if let Some(meeting) = reception.accept(&identity(1)).unwrap() {
+            came += 1;
+            // The first is dropped, as strangers were too many.
+            answering = (came > 1).then_some(meeting);
+        }
+        if let Some(meeting) = &mut answering {
+            let _ = meeting.go_on(&identity(1), |_| true);
+        }
+    };
+    assert_eq!((met.remote(), came), (to, 2));
 }
 
 #[test]
