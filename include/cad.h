@@ -12,8 +12,8 @@
  *                       calls as poll may give EINTR (no handler where the program has its own, nor with
  *                       YAMABIKO_CAD_CALLBACK=none: reductions are calculations then). Other
  *                       calculations wait for the next call, as do the third descriptor that is under way on a channel,
- *                       the first after a failure there, and the news of a failure. All
- *                       processes have to be on one machine. Messages between two processes arrive in the order in
+ *                       the first after a failure there, and the news of a failure; and the first two on a channel
+ *                       with a process of lower rank on another machine, if that issues its own later. Messages between two processes arrive in the order in
  *                       which their nodes were made: a descriptor whose edges want another is not issued
  *                       (CAD_ERR_EXECUTOR), and lengths that differ are not noticed (CAD_LENGTH).
  * `yamabiko info` says which work here. Where the one chosen does not, cad_start fails and says why.

@@ -38,7 +38,16 @@ static int datum(int who, int word, int i)
     return who * 1000 + word + i % 100;
 }
 
-/* This process's Unix sockets: descriptors by inode. */
+/* Has a connection to another host take little at once. */
+static void shrink_tcp(int fd, int domain)
+{
+    int listens = 1, small = BUFFER;
+    socklen_t bytes = sizeof listens;
+    if ((domain == AF_INET || domain == AF_INET6) && getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &bytes) == 0 && !listens)
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+}
+
+/* This process's Unix sockets: descriptors by inode. Its other sockets are shrunk. */
 static int descriptors(unsigned *inodes, int *fds)
 {
     DIR *all = opendir("/proc/self/fd");
@@ -48,7 +57,10 @@ static int descriptors(unsigned *inodes, int *fds)
         int fd = atoi(entry->d_name), domain;
         socklen_t bytes = sizeof domain;
         struct stat is;
-        if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) != 0 || domain != AF_UNIX || fstat(fd, &is) != 0)
+        if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) != 0)
+            continue;
+        shrink_tcp(fd, domain);
+        if (domain != AF_UNIX || fstat(fd, &is) != 0)
             continue;
         fds[n] = fd;
         inodes[n++] = (unsigned)is.st_ino;

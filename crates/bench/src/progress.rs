@@ -98,7 +98,7 @@ mod tests {
     use std::path::PathBuf;
 
     const INFO: &str = "Yamabiko 0\nfabrics:\n  self    a process and itself: usable\nexecutors of libcad:\n  \
-                        inline   in the calls of the program: usable\n  ring     in the kernel, on one machine: not \
+                        inline   in the calls of the program: usable\n  softirq  in its receive path, on one machine: not \
                         usable here: refused\n  thread   in a thread; not for libcad: usable\nlauncher:\n  x  y: usable\n";
 
     /// A folder whose `bin/yamabiko` prints this, removed at the end.
@@ -168,8 +168,8 @@ mod tests {
     #[test]
     fn between_hosts_only_what_reaches_them_takes_part() {
         let info = INFO.replace("not usable here: refused", "usable");
-        let (inline, ring, thread) = (("inline", true), ("ring", true), ("thread", false));
-        assert_eq!(usable(&info, false), [inline, ring, thread]);
+        let (inline, softirq, thread) = (("inline", true), ("softirq", true), ("thread", false));
+        assert_eq!(usable(&info, false), [inline, softirq, thread]);
         assert_eq!(usable(&info, true), [inline, thread]);
     }
 

@@ -72,10 +72,15 @@ impl Process {
             size: job.size(),
             together: job.local_ranks().len() as u32 == job.size(),
         };
-        let secret = |kvs: &mut Kvs| kvs.0.secret().map_err(exchange_error);
+        let mut known = None;
+        let secret = |kvs: &mut Kvs| {
+            let secret = kvs.0.secret().map_err(exchange_error)?;
+            known = Some(secret);
+            Ok(secret)
+        };
         let fabrics =
             Fabrics::start(place, &mut Kvs(&mut job), secret).map_err(|e| e.to_string())?;
-        let ring = agree(choice, callback, &mut job)?;
+        let ring = agree(choice, callback, &mut job, known)?;
         let told = report::keeps_running();
         // A job of its own below another process inherits that one's page, which is not its own.
         let page = (told && !job.is_singleton()).then(|| ReportPage::join(job.rank()));
@@ -171,15 +176,27 @@ const INLINE: &str = "inline";
 const NONE: &str = "-";
 
 /// The ring, if that is the choice. All processes of the job call this, and make the same choice, or all
-/// that differ from the first fail.
-fn agree(choice: Choice, callback: Callback, job: &mut Job) -> Result<Option<Ring>, String> {
+/// that differ from the first fail. `secret` is what only they know, where they are on several machines.
+fn agree(
+    choice: Choice,
+    callback: Callback,
+    job: &mut Job,
+    secret: Option<[u8; 32]>,
+) -> Result<Option<Ring>, String> {
     let refused = |why: &dyn std::fmt::Display| {
         format!("{}={} can't be: {why}", Choice::VARIABLE, choice.name())
     };
     if matches!(choice, Choice::Softirq | Choice::Thread) {
         return Err(refused(&"it runs no graphs, only collectives of MPI"));
     }
-    let opening = (choice == Choice::Ring).then(Opening::new);
+    let apart = job.local_ranks().len() as u32 != job.size();
+    let opening = (choice == Choice::Ring).then(|| {
+        let mut opening = Opening::new()?;
+        if apart {
+            opening.reach()?;
+        }
+        Ok::<_, cad_ring::Unusable>(opening)
+    });
     let card = match &opening {
         None => INLINE.to_owned(),
         Some(Ok(opening)) => opening.card(),
@@ -206,6 +223,6 @@ fn agree(choice: Choice, callback: Callback, job: &mut Job) -> Result<Option<Rin
         };
     };
     let opening = opening.map_err(|why| refused(&why))?;
-    let ring = opening.join(job.rank(), &cards, callback);
+    let ring = opening.join(job.rank(), &cards, secret, callback);
     ring.map(Some).map_err(|why| refused(&why))
 }

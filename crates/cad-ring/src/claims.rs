@@ -4,6 +4,8 @@
 //! Both would bind the same abstract name to a socket, and the system lets one of them. Its name follows from
 //! the secrets of both and the channel's number: nobody else can take it before. Nothing listens
 //! there, and it vanishes with whoever bound it.
+//!
+//! Between hosts there is nobody to ask who was first, so there the process of lower rank lends.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,30 +20,35 @@ use crate::headroom;
 /// What was decided so far. It stays.
 #[derive(Default)]
 pub(crate) struct Claims {
-    /// By channel and peer: the bound socket, if this process lends.
-    held: HashMap<(u32, u32), Option<OwnedFd>>,
+    /// By channel and peer: whether this process lends, and the bound socket, if that took one.
+    lenders: HashMap<(u32, u32), (bool, Option<OwnedFd>)>,
 }
 
 impl Claims {
     /// Whether this process lends the channel's streams to the peer, if that was decided.
     pub fn decided(&self, channel: u32, peer: u32) -> Option<bool> {
-        self.held.get(&(channel, peer)).map(Option::is_some)
+        self.lenders.get(&(channel, peer)).map(|&(lends, _)| lends)
     }
 
     /// Decides with what [`take`] gave.
     pub fn decide(&mut self, channel: u32, peer: u32, held: Option<OwnedFd>) {
-        self.held.insert((channel, peer), held);
+        self.lenders.insert((channel, peer), (held.is_some(), held));
+    }
+
+    /// Decides for a peer on another host.
+    pub fn decide_afar(&mut self, channel: u32, peer: u32, lends: bool) {
+        self.lenders.insert((channel, peer), (lends, None));
     }
 
     /// Gives up the names of a channel that is not used any more. Its lent ends must be on their way: a peer that
     /// takes the name afterwards has to find them.
     pub fn forget(&mut self, channel: u32) {
-        self.held.retain(|&(c, _), _| c != channel);
+        self.lenders.retain(|&(c, _), _| c != channel);
     }
 
     /// Whether it was decided that this process lends.
     pub fn holds(&self, channel: u32, peer: u32) -> bool {
-        matches!(self.held.get(&(channel, peer)), Some(Some(_)))
+        self.decided(channel, peer) == Some(true)
     }
 }
 

@@ -7,6 +7,8 @@
 //! says it says on the connection that it made, so two processes that connect at the same time need
 //! not agree on which connection to keep.
 //!
+//! That is so inside a host. Of processes on other hosts knows `far`, which has the same for them over the network.
+//!
 //! Invariants: nothing here waits for another process to listen: what its socket does not hold is kept
 //! until it does ([`Control::is_behind`]); all numbers that come in are bounded; a process that says what no correct one says counts as lost.
 
@@ -17,20 +19,32 @@ use std::time::{Duration, Instant};
 
 use cad_run::State;
 use sys::unix::{self, Kind, Listener, Socket};
+use tcp::Config;
+use tcp::meeting::{Identity, Reception};
 
 use crate::headroom;
 use crate::packet::{BYE, LANE, News, OVER, PACKET, news, packet};
+
+mod far;
+
+use far::Far;
 
 /// The version of this library, which all ranks of a job must share.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// First word of a card and of a hello.
 const HELLO: &str = "yamabiko-ring";
+/// What a card has as its address on the network that has none.
+const NOWHERE: &str = "-";
 /// How long connecting to a process may take whose queue of callers is full.
 const CALL: Duration = Duration::from_secs(5);
 /// How long leaving waits for others to hear of it: they read when they are next in a call.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Callers beyond the number of processes that are kept while they have not shown the secret.
 const STRANGERS: usize = 64;
+/// Processes that a job of several hosts may have.
+pub(crate) const FAR_MAX: usize = 1024;
+/// What the proofs of processes of other hosts are for.
+const PURPOSE: &str = "chains";
 
 /// News that one look may find. Whoever is still talking then is not sane.
 const NEWS_MAX: usize = 1 << 16;
@@ -40,6 +54,14 @@ const NEWS_MAX: usize = 1 << 16;
 struct Address {
     name: String,
     secret: String,
+}
+
+/// What a process's card says.
+struct Card {
+    place: u64,
+    address: Address,
+    /// Where it listens to the network, if it does.
+    network: Option<String>,
 }
 
 /// A caller.
@@ -58,6 +80,11 @@ enum Watched {
     Listener,
     Caller(u32),
     Called(u32),
+    /// Where other hosts' processes call, such a caller, such a process, and a stream that is made to one.
+    Reception,
+    Knock(u32),
+    Link(u32),
+    Dial(u32),
 }
 
 /// A descriptor that is to be watched from now on, for which events of `poll`, and its name.
@@ -72,6 +99,8 @@ pub(crate) struct Own {
     listener: Listener,
     address: Address,
     neighbourhood: u64,
+    /// Where processes of other hosts call.
+    reception: Option<(Reception, Config)>,
 }
 
 /// The connections of a process.
@@ -100,6 +129,8 @@ pub(crate) struct Control {
     newly_lost: Vec<u32>,
     /// Whether a caller could not be let in, for lack of descriptors.
     deaf: bool,
+    /// The processes of other hosts, if there are such.
+    far: Option<Far>,
 }
 
 fn now() -> Option<Instant> {
@@ -118,26 +149,37 @@ impl Own {
             listener: unix::listen(name.as_bytes(), Kind::Packets)?,
             address: Address { name, secret },
             neighbourhood: unix::neighbourhood()?,
+            reception: None,
         })
     }
 
-    /// What the others have to know: printable, without blanks, below 200 bytes.
+    /// Listens to the network too.
+    pub fn reach(&mut self) -> Result<(), String> {
+        let config = Config::from_environment().map_err(|e| e.to_string())?;
+        let reception = Reception::open(&config).map_err(|e| e.to_string())?;
+        self.reception = Some((reception, config));
+        Ok(())
+    }
+
+    /// What the others have to know: printable, without blanks, below 400 bytes.
     pub fn card(&self) -> String {
         let Address { name, secret } = &self.address;
         let place = self.neighbourhood;
-        format!("{HELLO}/{VERSION}/{place:016x}/{name}/{secret}")
+        let network = self.reception.as_ref().map(|(r, _)| r.address());
+        let network = network.as_deref().unwrap_or(NOWHERE);
+        format!("{HELLO}/{VERSION}/{place:016x}/{name}/{secret}/{network}")
     }
 
-    /// Where all processes can be called; `cards` has what they published, in their order. If not all are
-    /// neighbours, each process finds that.
+    /// Where all processes can be called; `cards` has what they published, in their order. If not all can call each other, each
+    /// process finds that.
     ///
     /// # Errors
-    /// In words: whose card is no neighbour's.
-    fn addresses(&self, cards: &[String]) -> Result<Vec<Address>, String> {
+    /// In words: whose card does not fit.
+    fn read(&self, cards: &[String]) -> Result<Vec<Card>, String> {
         let mut others = Vec::with_capacity(cards.len());
         for (peer, card) in cards.iter().enumerate() {
             let parts: Vec<&str> = card.split('/').collect();
-            let [HELLO, version, place, name, secret] = parts[..] else {
+            let [HELLO, version, place, name, secret, network] = parts[..] else {
                 return Err(format!("rank {peer} does not use it"));
             };
             if version != VERSION {
@@ -145,35 +187,53 @@ impl Own {
                     "rank {peer} runs version {version} of Yamabiko, this rank runs {VERSION}"
                 ));
             }
-            if u64::from_str_radix(place, 16) != Ok(self.neighbourhood) {
-                return Err(format!(
-                    "rank {peer} is on another machine, in another network namespace or of another user, \
-                     and it knows connections inside a machine only"
-                ));
-            }
-            others.push(Address {
-                name: name.to_owned(),
-                secret: secret.to_owned(),
+            let place = u64::from_str_radix(place, 16);
+            others.push(Card {
+                place: place.map_err(|_| format!("the card of rank {peer} can't be read"))?,
+                address: Address {
+                    name: name.to_owned(),
+                    secret: secret.to_owned(),
+                },
+                network: (network != NOWHERE).then(|| network.to_owned()),
             });
         }
-        Ok(others)
+        let apart = others.iter().position(|c| c.place != self.neighbourhood);
+        let Some(peer) = apart else { return Ok(others) };
+        let why = match others.iter().position(|c| c.network.is_none()) {
+            Some(deaf) => format!("rank {deaf} does not listen to the network"),
+            None if others.len() > FAR_MAX => {
+                format!("a job of several machines may have {FAR_MAX} ranks")
+            }
+            None => return Ok(others),
+        };
+        Err(format!(
+            "rank {peer} is on another machine, in another network namespace or of another user, and {why}"
+        ))
     }
 
-    /// Whether these are the cards of neighbours.
+    /// Whether these are the cards of processes that can call each other.
     ///
     /// # Errors
     /// In words: whose is not.
     pub fn fits(&self, cards: &[String]) -> Result<(), String> {
-        self.addresses(cards).map(drop)
+        self.read(cards).map(drop)
     }
 
-    /// The control of process `rank`.
+    /// The control of process `rank`. `secret`, which all processes of the job know and nobody else, is needed where there are several
+    /// hosts.
     ///
     /// # Errors
-    /// As of [`fits`](Own::fits).
-    pub fn join(self, rank: u32, cards: &[String]) -> Result<Control, String> {
-        let others = self.addresses(cards)?;
-        Ok(Control {
+    /// As of [`fits`](Own::fits); who of another host can't be reached.
+    pub fn join(
+        mut self,
+        rank: u32,
+        cards: &[String],
+        secret: Option<[u8; 32]>,
+    ) -> Result<Control, String> {
+        let cards = self.read(cards)?;
+        let far = self.meet(rank, &cards, secret)?;
+        let others = cards.into_iter().map(|card| card.address).collect();
+        let mut control = Control {
             rank,
             listener: self.listener,
             own: self.address,
@@ -190,7 +250,34 @@ impl Own {
             news: Vec::new(),
             newly_lost: Vec::new(),
             deaf: false,
-        })
+            far,
+        };
+        control.watch_far();
+        Ok(control)
+    }
+
+    /// Meets the processes of other hosts, if there are such.
+    fn meet(
+        &mut self,
+        rank: u32,
+        cards: &[Card],
+        secret: Option<[u8; 32]>,
+    ) -> Result<Option<Far>, String> {
+        let mut addresses = BTreeMap::new();
+        for (peer, card) in (0..).zip(cards) {
+            if card.place != self.neighbourhood && peer != rank {
+                addresses.extend(card.network.clone().map(|network| (peer, network)));
+            }
+        }
+        if addresses.is_empty() {
+            return Ok(None);
+        }
+        let missing = || "this rank does not listen to the network".to_owned();
+        let (reception, config) = self.reception.take().ok_or_else(missing)?;
+        let missing = || "there is no secret to prove a rank by".to_owned();
+        let secret = secret.ok_or_else(missing)?;
+        let identity = Identity::new(PURPOSE, &config, secret, rank, cards.len() as u32);
+        Far::meet_all(reception, identity, rank, addresses).map(Some)
     }
 }
 
@@ -233,7 +320,7 @@ impl Control {
         if self.is_lost(peer) || self.left.contains(&peer) {
             return false;
         }
-        if self.called.contains_key(&peer) {
+        if self.has_called(peer) || self.is_far(peer) {
             return true;
         }
         let Some(Address { name, secret }) = self.others.get(peer as usize) else {
@@ -261,12 +348,20 @@ impl Control {
 
     /// Whether there is a connection to a process.
     pub fn has_called(&self, peer: u32) -> bool {
-        self.called.contains_key(&peer)
+        self.called.contains_key(&peer) || self.has_link(peer)
+    }
+
+    /// The number of the next watch. Who calls may do so without end, so numbers come again.
+    fn next_watch(&mut self) -> u32 {
+        while self.watched.contains_key(&self.next_watch) {
+            self.next_watch = self.next_watch.wrapping_add(1);
+        }
+        self.next_watch
     }
 
     fn begin_watch(&mut self, what: Watched) -> u32 {
-        let id = self.next_watch;
-        self.next_watch += 1;
+        let id = self.next_watch();
+        self.next_watch = id.wrapping_add(1);
         self.watched.insert(id, what);
         self.unwatched.push(id);
         id
@@ -285,6 +380,7 @@ impl Control {
         if let Some(id) = self.callers.iter().find_map(of_peer) {
             self.hang_up(id);
         }
+        self.end_link(peer);
         self.lose(peer);
     }
 
@@ -315,6 +411,7 @@ impl Control {
             Watched::Listener => (self.listener.as_fd(), libc::POLLIN),
             Watched::Caller(id) => (self.callers.get(&id)?.socket.as_fd(), libc::POLLIN | hung),
             Watched::Called(peer) => (self.called.get(&peer)?.as_fd(), hung),
+            what => self.watch_of_far(what)?,
         };
         Some(Watch { fd, events, id })
     }
@@ -335,6 +432,10 @@ impl Control {
                 self.hear_all(peer);
                 self.drop_called(peer);
             }
+            Watched::Reception => self.accept_far(),
+            Watched::Knock(id) => self.hear_knock(id),
+            Watched::Link(peer) => self.hear_link(peer),
+            Watched::Dial(id) => self.dial_event(id),
         }
     }
 
@@ -359,7 +460,7 @@ impl Control {
             if strangers.count() >= self.others.len() + STRANGERS {
                 continue;
             }
-            let id = self.next_watch;
+            let id = self.next_watch();
             self.callers.insert(id, Caller { socket, rank: None });
             self.begin_watch(Watched::Caller(id));
             self.hear(id);
@@ -368,7 +469,7 @@ impl Control {
 
     /// Whether something could not be done at once: let a caller in, or say something.
     pub fn is_behind(&self) -> bool {
-        self.deaf || !self.unsaid.is_empty()
+        self.deaf || !self.unsaid.is_empty() || self.is_behind_far()
     }
 
     /// Whether everything was said to this process that there is to say.
@@ -381,6 +482,7 @@ impl Control {
         if self.deaf {
             self.accept();
         }
+        self.catch_up_far();
         let peers: Vec<u32> = self.unsaid.keys().copied().collect();
         for peer in peers {
             match self.has_called(peer) || self.call(peer) {
@@ -401,6 +503,10 @@ impl Control {
 
     /// Reads all that a process has said.
     pub fn hear_all(&mut self, peer: u32) {
+        if self.is_far(peer) {
+            self.accept_far();
+            return self.hear_link(peer);
+        }
         self.accept();
         let of_peer = |(&id, c): (&u32, &Caller)| (c.rank == Some(peer)).then_some(id);
         let ids: Vec<u32> = self.callers.iter().filter_map(of_peer).collect();
@@ -426,14 +532,7 @@ impl Control {
             }
             let said = &packet[..got.bytes];
             let understood = match caller.rank {
-                Some(rank) => match news(said, got.fd) {
-                    Some(News::Bye) => {
-                        self.left.insert(rank);
-                        self.news.push((rank, News::Bye));
-                        Some(())
-                    }
-                    news => news.map(|n| self.news.push((rank, n))),
-                },
+                Some(rank) => news(said, got.fd).map(|news| self.takes(rank, news)),
                 None => self.hello(said).map(|rank| {
                     if let Some(caller) = self.callers.get_mut(&id) {
                         caller.rank = Some(rank);
@@ -447,6 +546,14 @@ impl Control {
                 return self.hang_up(id);
             }
         }
+    }
+
+    /// A process has said this.
+    fn takes(&mut self, peer: u32, news: News) {
+        if matches!(news, News::Bye) {
+            self.left.insert(peer);
+        }
+        self.news.push((peer, news));
     }
 
     /// Whose hello it is, if that one has not called before and is not lost.
@@ -480,6 +587,9 @@ impl Control {
     }
 
     fn say(&mut self, peer: u32, packet: [u8; PACKET], fd: Option<OwnedFd>) {
+        if self.is_far(peer) {
+            return self.say_far(peer, packet);
+        }
         if self.call(peer) {
             let unsaid = self.unsaid.entry(peer).or_default();
             unsaid.push_back((packet, fd));
@@ -519,12 +629,14 @@ impl Control {
     pub fn leave(&mut self) {
         self.accept();
         let callers = self.callers.values().filter_map(|c| c.rank);
-        let all: BTreeSet<u32> = callers.chain(self.called.keys().copied()).collect();
+        let mut all: BTreeSet<u32> = callers.chain(self.called.keys().copied()).collect();
+        all.extend(self.linked());
         for peer in all {
             self.say(peer, packet(BYE, 0, 0, 0), None);
         }
         let deadline = Instant::now() + FAREWELL;
-        while !self.unsaid.is_empty() && Instant::now() < deadline {
+        let behind = |c: &Control| !c.unsaid.is_empty() || !c.has_said_all_far();
+        while behind(self) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
             self.catch_up();
         }

@@ -47,6 +47,8 @@ struct Stream {
     failed: Option<u64>,
     /// What was lent, by the first issue that it is good for.
     lent: BTreeMap<u64, OwnedFd>,
+    /// The last issue from which on something from another host was good.
+    newest: Option<u64>,
 }
 
 impl Stream {
@@ -101,6 +103,14 @@ impl Lanes {
         Ok(far.into())
     }
 
+    /// Takes a stream that this process has made to another host, good from an issue on, unless a later one has failed meanwhile.
+    pub fn own(&mut self, place: Place, from: u64, socket: OwnedFd) {
+        let stream = self.streams.entry(place).or_default();
+        if stream.is_fresh(from) {
+            stream.socket = Some((from, Rc::new(socket)));
+        }
+    }
+
     /// Whether the channel has had a stream to the peer on this lane.
     pub fn knows(&self, place: Place) -> bool {
         self.streams.contains_key(&place)
@@ -137,27 +147,36 @@ impl Lanes {
         true
     }
 
+    /// A peer on another host lends a stream; whether that was in order. One that is not newer than all before is of no use: it was
+    /// overtaken, or somebody repeats what it has heard.
+    pub fn lend_from_afar(&mut self, place: Place, from: u64, socket: OwnedFd) -> bool {
+        let known = self.streams.get(&place).and_then(|stream| stream.newest);
+        if known.is_some_and(|newest| newest >= from) {
+            return true;
+        }
+        let taken = self.lend(place, from, socket);
+        if let Some(stream) = self.streams.get_mut(&place) {
+            stream.newest = Some(from);
+        }
+        taken
+    }
+
     /// From which issue on the stream in use is good.
     pub fn good_from(&self, place: Place) -> Option<u64> {
         let stream = self.streams.get(&place)?;
         stream.socket.as_ref().map(|(from, _)| *from)
     }
 
-    /// An issue failed: its stream is of no use any more.
-    pub fn spoil(&mut self, place: Place, number: u64) {
+    /// An issue failed: its stream is of no use any more, and is given back.
+    pub fn spoil(&mut self, place: Place, number: u64) -> Option<Rc<OwnedFd>> {
         let stream = self.streams.entry(place).or_default();
-        if stream
-            .socket
-            .as_ref()
-            .is_some_and(|(from, _)| *from <= number)
-        {
-            stream.socket = None;
-        }
+        let spoilt = stream.socket.take_if(|(from, _)| *from <= number);
         stream.failed = stream.failed.max(Some(number));
         let old = stream.take_lent(number);
         if let Some(count) = self.lent.get_mut(&place.peer) {
             *count = count.saturating_sub(old.len());
         }
+        spoilt.map(|(_, socket)| socket)
     }
 }
 
@@ -202,6 +221,19 @@ mod tests {
         assert!(lanes.find(PLACE, 5).is_none());
         assert!(lanes.find(PLACE, 7).is_some());
         assert_eq!(lanes.good_from(PLACE), Some(7));
+    }
+
+    #[test]
+    fn what_comes_again_from_another_host_is_of_no_use() {
+        let mut lanes = Lanes::default();
+        assert!(lanes.lend_from_afar(PLACE, 1, end()));
+        let first = lanes.find(PLACE, 1).unwrap();
+        assert!(lanes.lend_from_afar(PLACE, 1, end()) && lanes.lend_from_afar(PLACE, 0, end()));
+        assert_eq!(lanes.lent[&PLACE.peer], 0);
+        assert!(lanes.lend_from_afar(PLACE, 5, end()));
+        let spoilt = lanes.spoil(PLACE, 3).unwrap();
+        assert!(Rc::ptr_eq(&first, &spoilt));
+        assert!(lanes.find(PLACE, 5).is_some());
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! * Whoever sleeps by other means than `wait` polls the ring's descriptor, and minds [`Ring::look_again`].
 //! * `code`: a plan, compiled by crate `chains`, as steps. `uring`: the ring. `interrupt`: the signal by which the kernel has the
 //!   rank calculate, `calls`: what its handler may do. (These three are unsafe, no other module is.)
-//! * `control`: who says what to whom beside the data (`packet`), and who is gone. `lanes`: the streams for the data,
+//! * `control`: who says what to whom beside the data (`packet`), and who is gone; `control::far`: the same, and the streams, between hosts. `lanes`: the streams for the data,
 //!   `claims`: who makes them.
 //!
 //! # What runs where
@@ -23,6 +23,8 @@
 //! * the first plan on a lane (of two) of a channel after an issue failed there: of two processes one always lends
 //!   new connections when it issues; if the other issued before, it gets them in its next call. (The very first
 //!   plan on a channel waits for them, if both issue at the same time.)
+//! * the first plan on each lane of a channel with a process of lower rank on another host: that process makes the connection when it issues, or is
+//!   asked to [`prepare`](Ring::prepare), and this one takes it in its next call. (It waits a moment, as both may come at the same time.)
 //! * an issue whose predecessor but one on the channel isn't over: it starts in the next call after that;
 //! * failures: that a process is gone, or has taken its part back, shows in the word after the next call.
 //!
@@ -38,7 +40,9 @@
 //! * Messages have no lengths of their own: nodes that do not fit together are not noticed as such.
 //! * Cancelling ends the other processes' parts too, with `Cancelled`, where they are not over; and also
 //!   those of the next issue but one of the channel, where that had already begun.
-//! * All processes of the job have to be on one machine and of one user.
+//! * Processes of another host, network namespace or user are reached over the network, if all processes of the job listen there
+//!   ([`Opening::reach`]). Such a job has at most 1024 processes, since each has a connection to all of other hosts from the beginning. What goes there is not
+//!   encrypted: the two ends of a connection have proved that they know the job's secret, no more.
 //! * A channel keeps its streams, up to three descriptors for each peer, until [`Ring::forget`] or the executor's end. Where descriptors
 //!   get few the soft limit on them is raised (`headroom`); an issue that is refused some at the hard one waits for those of others, and ends with `Lost` where none gives any back.
 //!
@@ -68,12 +72,18 @@ pub use ring::{Opening, Ring};
 pub use uring::Unusable;
 
 /// The tunables of this crate, for `yamabiko info`.
-pub const TUNABLES: [Tunable; 3] = [
+pub const TUNABLES: [Tunable; 4] = [
     Tunable {
         name: "cad-ring.calls",
         value: calls::CALLS as u64,
         unit: "reductions",
         source: "that a signal's handler may do, at once: their bells fit a pipe of one page",
+    },
+    Tunable {
+        name: "cad-ring.far_max",
+        value: control::FAR_MAX as u64,
+        unit: "processes",
+        source: "of a job on several hosts: a connection each, made at the beginning",
     },
     Tunable {
         name: "cad-ring.lanes",

@@ -9,7 +9,7 @@ use cad_run::State;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 use sys::unix::Socket;
 
-use crate::lanes::LANES;
+use crate::lanes::{LANES, Place};
 
 /// Bytes of a packet.
 pub(crate) const PACKET: usize = 16;
@@ -17,7 +17,7 @@ pub(crate) const PACKET: usize = 16;
 /// What a process says.
 #[derive(Debug)]
 pub(crate) enum News {
-    /// Here is a connection, for a lane of a channel, from this issue on.
+    /// Here is a connection, for a lane of a channel, from this issue on. (Or one to that process, which was begun here, is there.)
     Lane {
         channel: u32,
         lane: u8,
@@ -34,6 +34,23 @@ pub(crate) enum News {
     Bye,
 }
 
+impl News {
+    /// Whether this, from a process, is a connection for this place.
+    pub fn is_lane(&self, peer: u32, place: Place) -> bool {
+        match *self {
+            News::Lane { channel, lane, .. } => {
+                place
+                    == Place {
+                        channel,
+                        lane,
+                        peer,
+                    }
+            }
+            _ => false,
+        }
+    }
+}
+
 /// Kinds of packets.
 pub(crate) const LANE: u8 = 1;
 pub(crate) const OVER: u8 = 2;
@@ -48,16 +65,31 @@ pub(crate) fn packet(kind: u8, detail: u8, channel: u32, number: u64) -> [u8; PA
     packet
 }
 
-/// Reads a packet that another process sent; `None` if no correct one sends it.
-pub(crate) fn news(said: &[u8], fd: Option<OwnedFd>) -> Option<News> {
-    let said: &[u8; PACKET] = said.try_into().ok()?;
+/// The kind, detail, channel and number of a packet.
+fn parts(said: &[u8; PACKET]) -> Option<(u8, u8, u32, u64)> {
     let [kind, detail, 0, 0, c0, c1, c2, c3, number @ ..] = *said else {
         return None;
     };
-    let (channel, number) = (
-        u32::from_le_bytes([c0, c1, c2, c3]),
-        u64::from_le_bytes(number),
-    );
+    let channel = u32::from_le_bytes([c0, c1, c2, c3]);
+    Some((kind, detail, channel, u64::from_le_bytes(number)))
+}
+
+/// The lane that a connection from another host is for, which began with this packet; `None` if no correct process sends it.
+pub(crate) fn lane_from_afar(said: &[u8; PACKET], socket: OwnedFd) -> Option<News> {
+    match parts(said)? {
+        (LANE, lane, channel, from) if lane < LANES => Some(News::Lane {
+            channel,
+            lane,
+            from,
+            socket,
+        }),
+        _ => None,
+    }
+}
+
+/// Reads a packet that another process sent; `None` if no correct one sends it.
+pub(crate) fn news(said: &[u8], fd: Option<OwnedFd>) -> Option<News> {
+    let (kind, detail, channel, number) = parts(said.try_into().ok()?)?;
     match (kind, fd) {
         (LANE, Some(fd)) if detail < LANES => {
             // A stream inside the machine between processes of this user, and nothing else.
@@ -114,5 +146,10 @@ mod tests {
         let mut odd = packet(OVER, 2, 1, 2);
         odd[2] = 1;
         assert!(news(&odd, None).is_none());
+        let afar = |said: &[u8; PACKET]| lane_from_afar(said, fd().unwrap());
+        assert!(afar(&packet(LANE, 1, 1, 2)).is_some());
+        assert!(afar(&packet(LANE, LANES, 1, 2)).is_none());
+        assert!(afar(&packet(BYE, 0, 0, 0)).is_none());
+        assert!(afar(&odd).is_none());
     }
 }

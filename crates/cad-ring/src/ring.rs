@@ -34,6 +34,8 @@ use peers::Missing;
 
 /// Compiled plans that are kept before the first look for those that are gone.
 const CODES: usize = 64;
+/// How often one call takes what the kernel tells: strangers who knock without end keep no rank in it.
+const ROUNDS: usize = 8;
 /// How long a look takes while an issue that failed is still in the kernel; it is cancelled again then.
 const AGAIN: Duration = Duration::from_millis(1);
 /// How long an issue waits for descriptors that other issues have, while none of these ends.
@@ -59,8 +61,16 @@ impl Opening {
         Ok(Opening { uring, own })
     }
 
+    /// Listens to the network too, so that jobs of several hosts are served. To be called before the card is taken.
+    ///
+    /// # Errors
+    /// Why it can't, in words for a person.
+    pub fn reach(&mut self) -> Result<(), Unusable> {
+        self.own.reach().map_err(Unusable)
+    }
+
     /// What all other processes of the job, and nobody else, have to know: printable, without blanks, below
-    /// 200 bytes.
+    /// 400 bytes.
     pub fn card(&self) -> String {
         self.own.card()
     }
@@ -75,7 +85,8 @@ impl Opening {
     }
 
     /// The executor of process `rank`, for the thread that calls this; `cards` are those of all
-    /// processes, in their order. Where the call-back does not work here, calculations wait for the rank's calls.
+    /// processes, in their order. `secret` is what these alone know; it is needed where they are on several hosts, and there this waits for
+    /// all to come. Where the call-back does not work here, calculations wait for the rank's calls.
     ///
     /// # Errors
     /// Why it can't serve this job.
@@ -83,9 +94,10 @@ impl Opening {
         mut self,
         rank: u32,
         cards: &[String],
+        secret: Option<[u8; 32]>,
         callback: Callback,
     ) -> Result<Ring, Unusable> {
-        let control = self.own.join(rank, cards).map_err(Unusable)?;
+        let control = self.own.join(rank, cards, secret).map_err(Unusable)?;
         let bell = match callback {
             Callback::Signal => Bell::new(&mut self.uring).ok(),
             Callback::None => None,
@@ -204,7 +216,7 @@ impl Executor for Ring {
     fn progress(&mut self) -> bool {
         let mut moved = false;
         let mut completions = Vec::new();
-        loop {
+        for _ in 0..ROUNDS {
             self.uring.take(&mut completions);
             if completions.is_empty() {
                 break;
@@ -289,6 +301,15 @@ impl Ring {
     pub fn look_again(&self) -> Option<Instant> {
         let soon = self.is_failing() || self.control.is_behind() || self.starving.is_some();
         soon.then(|| Instant::now() + AGAIN)
+    }
+
+    /// Does what can be done before the first issue of a plan on its channel: makes the streams to other hosts that it needs of
+    /// this process.
+    pub fn prepare(&mut self, plan: &Rc<Plan>, channel: u32) {
+        let Ok(code) = self.compiled(plan) else {
+            return;
+        };
+        self.lend_afar(&code, channel);
     }
 
     /// The processes that are gone.
@@ -398,6 +419,7 @@ impl Ring {
 
     /// An issue lacks descriptors: it is tried again.
     fn starve(&mut self, slot: usize) {
+        self.control.spare();
         self.starving
             .get_or_insert_with(|| (slot, Instant::now() + STARVE));
     }
@@ -558,10 +580,11 @@ impl Ring {
             return;
         }
         let why = running.failed.unwrap_or(State::Lost);
+        running.streams.clear();
         for &peer in &running.code.peers {
             let (channel, number) = (running.channel, running.number);
             self.control.tell_over(peer, channel, number, why);
-            self.lanes.spoil(running.place(peer), number);
+            self.spoil(running.place(peer), number);
         }
         running.word.store(why as u32, Ordering::Release);
     }

@@ -11,14 +11,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use world::line::{
     Line, alone, block, blocked, did, disposition, has_rung, memory, subtract, until, urgent,
 };
-use world::{Rank, compute, run, run_with, soon, workers};
+use world::{Rank, compute, run, run_on, run_with, soon, workers};
 
 #[test]
 fn ranks_that_only_compute_reduce() {
     let _alone = alone();
-    for (size, numbers) in [(1, 4), (2, 1), (3, 8192), (4, 100), (5, 8192), (8, 30)] {
+    let sizes = [(1, 4), (2, 1), (3, 8192), (4, 100), (5, 8192), (8, 30)];
+    for (hosts, (size, numbers)) in (1..=2).flat_map(|hosts| sizes.map(|of| (hosts, of))) {
         let computing = AtomicU32::new(0);
-        run(size, |mut r| {
+        run_on(hosts, size, Callback::Signal, |mut r| {
             let mut line = Line::new(numbers);
             let plan = line.plan(&r);
             assert_eq!(r.finish(&plan, 0), State::Done);

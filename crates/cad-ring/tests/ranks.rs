@@ -2,10 +2,10 @@
 
 mod world;
 
-use cad_run::{Calc, Descriptor, Executor, NotIssued, Plan, State, UserBuf};
+use cad_run::{Calc, Callback, Descriptor, Executor, NotIssued, Plan, State, UserBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use world::{Rank, compute, pipeline, run, soon, workers};
+use world::{Rank, compute, pipeline, run, run_on, soon, workers};
 
 /// Numbers that look random.
 fn noise(seed: &mut u64) -> u64 {
@@ -51,8 +51,14 @@ fn a_pipeline_passes_all_chunks_on_each_time_it_is_issued() {
 
 #[test]
 fn a_relay_that_only_computes_passes_a_broadcast_on() {
+    for hosts in 1..=3 {
+        relays(hosts);
+    }
+}
+
+fn relays(hosts: u32) {
     let computes = AtomicBool::new(false);
-    run(3, |mut r| {
+    run_on(hosts, 3, Callback::Signal, |mut r| {
         let mut memory = vec![0u8; 1 << 20];
         let plan = pipeline(&mut memory, r.rank, 3, 1 << 20);
         assert_eq!(r.finish(&plan, 0), State::Done);
@@ -80,7 +86,7 @@ fn a_relay_that_only_computes_passes_a_broadcast_on() {
 fn the_first_issue_of_a_channel_needs_no_call_either() {
     for relay_first in [true, false] {
         let issued_by = AtomicU32::new(0);
-        run(3, |mut r| {
+        run_on(1, 3, Callback::Signal, |mut r| {
             let mut memory = vec![r.rank as u8 + 1; 200_000];
             let plan = pipeline(&mut memory, r.rank, 3, 50_000);
             let before = match (relay_first, r.rank) {
@@ -279,9 +285,9 @@ fn calculations_wait_for_a_call() {
 
 #[test]
 fn messages_without_data_make_a_barrier() {
-    for size in [2, 3, 5] {
+    for (hosts, size) in [(1, 2), (1, 3), (1, 5), (2, 2), (2, 3), (2, 5), (4, 5)] {
         let came = AtomicU32::new(0);
-        run(size, |mut r| {
+        run_on(hosts, size, Callback::Signal, |mut r| {
             std::thread::sleep(std::time::Duration::from_millis(5 * u64::from(r.rank)));
             came.fetch_add(1, Ordering::SeqCst);
             let plan = Rc::new(cad_run::barrier(r.rank, size).unwrap());

@@ -2,13 +2,13 @@
 
 mod world;
 
-use cad_run::{Executor, State, UserBuf};
+use cad_run::{Callback, Executor, State, UserBuf};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use world::line::{
     CALLED, Line, alone, block, blocked, did, dispose, disposition, programs, subtract, until,
 };
-use world::{compute, run, soon};
+use world::{compute, run, run_on, soon};
 
 #[test]
 fn a_handler_of_the_programs_is_left_alone() {
@@ -102,7 +102,7 @@ fn a_program_that_sleeps_is_interrupted_and_others_go_on() {
         // SAFETY: the array has room for two descriptors.
         assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
         let interrupted = AtomicU32::new(0);
-        run(3, |mut r| {
+        run_on(1, 3, Callback::Signal, |mut r| {
             let mut line = Line::new(50);
             let plan = line.plan(&r);
             assert_eq!(r.finish(&plan, 0), State::Done);

@@ -15,8 +15,8 @@
 //! # How ranks agree
 //!
 //! Whether there is a ring: each rank that can and wants to publishes a card before the fabrics start, whose own exchange has
-//! a barrier; afterwards all read all cards. If one is missing, or is of another machine or user, nobody uses the ring. A
-//! rank that lets several threads call publishes none, as requests of the kernel end with the thread that made them.
+//! a barrier; afterwards all read all cards. If one is missing, or is of another machine and some rank does not listen to the network, nobody
+//! uses the ring. A rank that lets several threads call publishes none, as requests of the kernel end with the thread that made them.
 //!
 //! Which collectives: all non-blocking and persistent ones, by [`Engine::hand_collective`] and [`Engine::keep_handed`], on communicators
 //! of more than one process that have a channel. Buffers, counts and types decide nothing: a broadcast's type may be another on each
@@ -123,10 +123,7 @@ pub(crate) fn open(job: &mut Job, level: i32, settled: bool) -> Result<Option<As
     }
     let asked = match settled && level <= consts::THREAD_FUNNELED {
         false => Err("it serves programs in which only the main thread calls MPI".to_owned()),
-        true => match Opening::new() {
-            Ok(opening) => Ok((opening, callback)),
-            Err(why) => Err(why.to_string()),
-        },
+        true => opening(job).map(|opening| (opening, callback)),
     };
     let card = match &asked {
         Ok((opening, _)) => opening.card(),
@@ -136,9 +133,24 @@ pub(crate) fn open(job: &mut Job, level: i32, settled: bool) -> Result<Option<As
     Ok(Some(asked))
 }
 
+/// A process that can be reached: over the network too, where the launcher does not say that all ranks run on one machine.
+fn opening(job: &Job) -> std::result::Result<Opening, String> {
+    let mut opening = Opening::new().map_err(|why| why.to_string())?;
+    if job.local_ranks().len() as u32 != job.size() {
+        opening.reach().map_err(|why| why.to_string())?;
+    }
+    Ok(opening)
+}
+
 /// The ring, if all ranks have published cards that fit; the fabrics' start lies between this and [`open`]. If not, one rank
 /// says why for all: the first that can't, or else the first that was asked to.
-pub(crate) fn join(asked: Asked, job: &mut Job, fabrics: &mut Fabrics) -> Result<Option<Ring>> {
+/// `secret` is what only the job's ranks know, where they are on several machines.
+pub(crate) fn join(
+    asked: Asked,
+    job: &mut Job,
+    fabrics: &mut Fabrics,
+    secret: Option<[u8; 32]>,
+) -> Result<Option<Ring>> {
     let mut cards = Vec::new();
     for rank in 0..job.size() {
         let card = job.get(&key(rank)).map_err(startup_fault)?;
@@ -147,7 +159,7 @@ pub(crate) fn join(asked: Asked, job: &mut Job, fabrics: &mut Fabrics) -> Result
     let fits = asked.and_then(|asked| asked.0.fits(&cards).map(|()| asked));
     match fits {
         Ok((opening, callback)) => {
-            let ring = opening.join(job.rank(), &cards, callback);
+            let ring = opening.join(job.rank(), &cards, secret, callback);
             let ring = ring.map_err(startup_fault)?;
             fabrics
                 .sleep_on_too(std::os::fd::AsFd::as_fd(&ring))
@@ -342,6 +354,12 @@ impl Engine {
         let issued = issued.map_err(|why| refused(&why.to_string()))?;
         self.kernel.under_way.borrow_mut().push((handle, issued));
         Ok(())
+    }
+
+    /// Prepares the first issue of a plan on its channel.
+    pub(crate) fn prepare_in_kernel(&self, plan: &Rc<Plan>, channel: u32) {
+        // While a reduction function has it, the first issue does that.
+        let _ = self.kernel.with(|ring| ring.prepare(plan, channel));
     }
 
     /// Lets the ring do what it can, and ends what is over. Says whether anything moved.

@@ -70,13 +70,19 @@ fn two_libraries(first: &str, second: &str) -> Box<Fault> {
     fault(consts::ERR_OTHER, text)
 }
 
-fn start_fabrics(job: &mut Job) -> Result<Fabrics> {
+/// The fabrics, and what only the job's processes know, if it took that.
+fn start_fabrics(job: &mut Job) -> Result<(Fabrics, Option<[u8; 32]>)> {
     let place = Place {
         rank: job.rank(),
         size: job.size(),
         together: job.local_ranks().len() as u32 == job.size(),
     };
-    let secret = |kvs: &mut Kvs| kvs.0.secret().map_err(exchange_error);
+    let mut known = None;
+    let secret = |kvs: &mut Kvs| {
+        let secret = kvs.0.secret().map_err(exchange_error)?;
+        known = Some(secret);
+        Ok(secret)
+    };
     let fabrics = Fabrics::start(place, &mut Kvs(job), secret).map_err(startup_fault)?;
     let wanted = std::env::var_os(wireup::REPORT_FABRICS_VARIABLE).is_some_and(|v| !v.is_empty());
     if place.rank == 0 && wanted {
@@ -84,7 +90,7 @@ fn start_fabrics(job: &mut Job) -> Result<Fabrics> {
         let say = |line: &String| sys::say::line(&format!("yamabiko: {line}"));
         lines.iter().for_each(say);
     }
-    Ok(fabrics)
+    Ok((fabrics, known))
 }
 
 impl Engine {
@@ -102,13 +108,13 @@ impl Engine {
         };
         let asked = kernel::open(&mut job, thread_level, settled)?;
         let daemon = softirq::open(&mut job)?;
-        let mut fabrics = start_fabrics(&mut job)?;
+        let (mut fabrics, secret) = start_fabrics(&mut job)?;
         let daemon = match daemon {
             Some(asked) => softirq::join(asked, &mut job, &mut fabrics)?,
             None => None,
         };
         let ring = match asked {
-            Some(asked) => kernel::join(asked, &mut job, &mut fabrics)?,
+            Some(asked) => kernel::join(asked, &mut job, &mut fabrics, secret)?,
             None => None,
         };
         let told = report::keeps_running() && page.is_present();

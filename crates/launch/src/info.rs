@@ -225,10 +225,7 @@ fn executors() -> [(String, String); 4] {
             "inline".to_owned(),
             "in the calls of the program: usable".to_owned(),
         ),
-        (
-            "ring".to_owned(),
-            format!("in the kernel, on one machine: {kernel}"),
-        ),
+        ("ring".to_owned(), format!("in the kernel: {kernel}")),
         (
             "softirq".to_owned(),
             format!(
@@ -329,7 +326,7 @@ mod tests {
             "processes on several machines: usable, allowed are epoll",
             "YAMABIKO_PORT_RANGE",
             "in the calls of the program: usable",
-            "in the kernel, on one machine: ",
+            "in the kernel: ",
             "non-blocking collectives, also persistent; not for libcad: usable",
             "in its handler, while the rank computes: ",
             "cad.alltoall.bruck_max",

@@ -23,6 +23,13 @@ pub(crate) const PROOF: usize = 40;
 pub(crate) const VERDICT: usize = 36;
 /// The longest of them.
 pub(crate) const LONGEST: usize = HELLO;
+/// Bytes of a note, which needs no answer: see `meeting`.
+pub(crate) const NOTE: usize = 8 + 4 + WORDS + 32;
+/// Bytes of the words in it.
+pub const WORDS: usize = 16;
+/// Its first bytes.
+pub(crate) const NOTED: [u8; 8] = *b"yamanote";
+const _: () = assert!(NOTE <= LONGEST);
 
 const MAGIC: [u8; 8] = *b"yamabiko";
 /// Version of everything that is sent: two libraries that differ here can't even say so.
@@ -130,6 +137,48 @@ impl Transcript<'_> {
 
     fn acceptor_proves(&self, from: u32, to: u32, verdict: u32) -> Hmac<Sha256> {
         self.mac(b"acceptor", [from, to, verdict])
+    }
+}
+
+impl Job {
+    fn notes(&self, from: u32, to: u32, words: &[u8; WORDS]) -> Hmac<Sha256> {
+        let mut key = [0; 64];
+        key[..32].copy_from_slice(&self.secret);
+        let mut mac = Hmac::<Sha256>::new(&key.into());
+        // As long as a hello, where the other MACs have one.
+        mac.update(b"note    ");
+        mac.update(&hello(&self.version, &[0; NONCE]));
+        for word in [from, to, self.ranks] {
+            mac.update(&word.to_le_bytes());
+        }
+        mac.update(words);
+        mac
+    }
+
+    /// Words for rank `to`, with the proof that they are this rank's.
+    pub fn note(&self, to: u32, words: &[u8; WORDS]) -> [u8; NOTE] {
+        let mut out = [0; NOTE];
+        out[..8].copy_from_slice(&NOTED);
+        out[8..12].copy_from_slice(&self.me.to_le_bytes());
+        out[12..12 + WORDS].copy_from_slice(words);
+        let mac = self.notes(self.me, to, words).finalize().into_bytes();
+        out[12 + WORDS..].copy_from_slice(&mac);
+        out
+    }
+
+    /// Whose words for this rank these are.
+    pub fn noted(&self, said: &[u8; NOTE]) -> Result<(u32, [u8; WORDS]), Refused> {
+        let from = u32::from_le_bytes([said[8], said[9], said[10], said[11]]);
+        let mut words = [0; WORDS];
+        words.copy_from_slice(&said[12..12 + WORDS]);
+        let mac = self.notes(from, self.me, &words);
+        if mac.verify_slice(&said[12 + WORDS..]).is_err() {
+            return Err(Refused::Stranger("it does not know the job's secret"));
+        }
+        if from >= self.ranks || from == self.me {
+            return Err(Refused::Stranger("it is no other rank of the job"));
+        }
+        Ok((from, words))
     }
 }
 

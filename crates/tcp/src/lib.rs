@@ -39,6 +39,7 @@ mod handshake;
 mod hostile_tests;
 mod incoming;
 mod interfaces;
+pub mod meeting;
 mod memory;
 mod outgoing;
 mod protocol;

@@ -103,7 +103,8 @@ pub(crate) fn listen_on(ports: Option<(u16, u16)>) -> Result<(OwnedFd, u16, bool
             Some((first, last)) => {
                 format!(
                     "no TCP port from {first} to {last} can be listened on: {e}; \
-                     YAMABIKO_PORT_RANGE has to have one for each rank of a machine that nobody else uses"
+                     YAMABIKO_PORT_RANGE has to have one for each rank of a machine that nobody else uses, \
+                     with YAMABIKO_CAD=ring two"
                 )
             }
             None => format!("no TCP port can be listened on: {e}"),

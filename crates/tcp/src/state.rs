@@ -11,17 +11,17 @@ use mtmi::{Endpoint, Names};
 use rustix::io::Errno;
 
 use crate::accept::Strangers;
-use crate::address::{Address, network_stack};
+use crate::address::Address;
 use crate::callers::Caller;
 use crate::config::{Config, Error, ReactorKind};
 use crate::dial::Dial;
 use crate::handshake::Job;
-use crate::interfaces::{self, Interface};
+use crate::interfaces::Interface;
+use crate::meeting;
 use crate::protocol::Protocol;
 use crate::reactor::{Event, Reactor};
 use crate::room::{Shortage, make_room};
 use crate::senders::{self, Senders};
-use crate::socket::listen_on;
 use crate::stream::{STAGING, Stream};
 use crate::timers::{Rarely, Timer, Timers};
 use crate::unwatched::Unwatched;
@@ -136,14 +136,7 @@ impl Tcp {
     /// When no port can be listened on, the interface that the user insists on does not exist, or the
     /// system refuses what it takes to watch sockets.
     pub fn listen(config: Config) -> Result<Listening, Error> {
-        let mine = interfaces::all();
-        let wanted = config.interface.as_deref();
-        let mut ips = interfaces::choose(&mine, wanted)
-            .map_err(|e| Error(format!("YAMABIKO_TCP_INTERFACE: {e}")))?;
-        let (listener, port, both) = listen_on(config.ports)?;
-        if !both {
-            ips.retain(|ip| ip.is_ipv4());
-        }
+        let (listener, address, mine) = meeting::listen(&config)?;
         let watch = |e: std::io::Error| {
             let few = e.raw_os_error() == Some(Errno::MFILE.raw_os_error());
             let advice = if few {
@@ -161,12 +154,7 @@ impl Tcp {
             reactor,
             waker,
             mine,
-            address: Address {
-                port,
-                stack: network_stack(),
-                loopback: wanted.is_none(),
-                ips,
-            },
+            address,
             version: config.version,
             patience: config.patience,
         })

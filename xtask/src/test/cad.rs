@@ -1,9 +1,10 @@
 //! Stage `cad`: the programs of `tests/cad`, which are linked with libcad and no MPI library, with each
-//! executor, over shared memory and over the network.
+//! executor, over shared memory, over the network and between two hosts of a lab.
 
 use super::ground::{Ground, Over};
 use super::job::Job;
 use super::{Options, Tally, apt};
+use crate::netlab::{self, Lab};
 use crate::spec::root;
 use crate::{Result, build, process};
 use std::path::{Path, PathBuf};
@@ -57,8 +58,20 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
     let bin = build::target().join("test/cad");
     build::make_folder(&bin)?;
     tally.test("cad/compile", || compile(&bin));
-    for over in [Over::Shm, Over::Tcp] {
-        let ground = Ground::ours(over);
+    let lab = match netlab::unavailable() {
+        None => Some(Lab::build(Over::Hosts.hosts())?),
+        Some(why) => {
+            println!("skipped {}: {why}", Over::Hosts.name());
+            None
+        }
+    };
+    let hosts = lab.as_ref().map(|lab| Ground {
+        reach: Some(lab.launcher()),
+        ..Ground::ours(Over::Hosts)
+    });
+    let here = [Over::Shm, Over::Tcp].map(Ground::ours);
+    for ground in here.into_iter().chain(hosts) {
+        let over = ground.over;
         for program in &PROGRAMS {
             for executor in program.executors {
                 for &ranks in program.ranks {
@@ -142,7 +155,7 @@ fn forbidden(bin: &Path) -> Result {
             .arg(ground.launcher.with_file_name("yamabiko"))
             .arg("info"),
     )?;
-    match info.contains("on one machine: not usable here: io_uring is forbidden") {
+    match info.contains("in the kernel: not usable here: io_uring is forbidden") {
         true => Ok(()),
         false => Err(format!("yamabiko info does not say so:\n{info}")),
     }

@@ -1,5 +1,6 @@
 //! Stage `execs`: MPI's non-blocking and persistent collectives with each executor insisted on: our own tests, the Intel MPI Benchmarks,
-//! mpi4py's own tests, many collectives at once; processes that are killed; and what may be refused to a process.
+//! mpi4py's own tests, many collectives at once; processes that are killed; and what may be refused to a process. Those of `ring` that need
+//! nothing of others' also between two hosts of a lab.
 //!
 //! An executor that did nothing at a rank, by what that says in `MPI_Finalize` or by MPI_T's counters, is a failure. `softirq` has a kaccd of this stage's
 //! ([`kaccd`]); where the kernel refuses that what it needs, the tests with it are left out, and that is said. What the stage `c` runs
@@ -13,6 +14,7 @@ use super::ground::{Ground, Over};
 use super::imb::{self, Amount};
 use super::job::{Job, tail};
 use super::{Options, Tally, ctests, mpi4py, peers};
+use crate::netlab::{self, Lab};
 use crate::spec::root;
 use crate::{Result, build, process};
 use kaccd::Kaccd;
@@ -126,7 +128,8 @@ struct Program {
     ranks: &'static [u32],
 }
 
-/// Our tests of collectives, of which the stage `c` runs those for the other two. With few bytes, as only such are for `softirq`.
+/// Our tests of collectives, of which the stage `c` runs those for the other two on one host. With few bytes, as only such are for
+/// `softirq`.
 const ORACLES: [Program; 3] = [
     Program {
         name: "coll_oracle",
@@ -162,6 +165,14 @@ const STRESS: &str = "400";
 const STRESS_LONG: &str = "10000";
 
 impl Stage<'_> {
+    /// What its tests with an executor are called.
+    fn of(&self, executor: Executor) -> String {
+        match self.ground.over {
+            Over::Shm => format!("execs/{}", executor.name()),
+            over => format!("execs/{} over {}", executor.name(), over.name()),
+        }
+    }
+
     fn job(&self, ranks: u32, options: &[&str], variables: &Variables, program: &str) -> Job {
         let mut job = Job::new(&self.ground.launcher)
             .args(self.ground.start(ranks))
@@ -170,7 +181,11 @@ impl Stage<'_> {
             job = job.args(["-genv", name, value]);
         }
         job.args([self.bin.join(program)])
-            .limit_s(if self.options.soak { 900 } else { 180 })
+            .limit_s(
+                self.ground
+                    .over
+                    .limit_s(if self.options.soak { 900 } else { 180 }),
+            )
             .watches(&self.ground.library)
             .env("LD_LIBRARY_PATH", &self.ground.library)
     }
@@ -215,13 +230,13 @@ impl Stage<'_> {
     }
 
     fn oracles(&self, tally: &mut Tally, executor: Executor, variables: &Variables) {
-        if executor != Executor::Softirq {
+        if executor != Executor::Softirq && self.ground.over == Over::Shm {
             return;
         }
         for program in &ORACLES {
             for &ranks in program.ranks {
                 let (name, args) = (program.name, self.args(program).join(" "));
-                let name = format!("execs/{}/{name} {args} -n {ranks}", executor.name());
+                let name = format!("{}/{name} {args} -n {ranks}", self.of(executor));
                 if self.options.wants(&name) {
                     tally.test(&name, || self.passes(program, ranks, executor, variables));
                 }
@@ -303,10 +318,7 @@ impl Stage<'_> {
             true => STRESS_LONG,
             false => STRESS,
         };
-        let name = format!(
-            "execs/{}/{amount} collectives, eight at once",
-            executor.name()
-        );
+        let name = format!("{}/{amount} collectives, eight at once", self.of(executor));
         if self.options.wants(&name) {
             tally.test(&name, || {
                 let job = self.job(4, &[], variables, "coll_stress").args([amount]);
@@ -314,7 +326,7 @@ impl Stage<'_> {
                 ran(executor, 4, &done.output).map(drop)
             });
         }
-        let name = format!("execs/{}/a rank is killed among a hundred", executor.name());
+        let name = format!("{}/a rank is killed among a hundred", self.of(executor));
         let times = if self.options.soak { 20 } else { 1 };
         if self.options.wants(&name) {
             tally.test(&name, || {
@@ -407,6 +419,25 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
         tally.test(name, || stage.kaccd_is_killed());
     }
     refusals::run(&stage, tally, kaccd.as_ref());
+    between_hosts(stage, tally)
+}
+
+/// `ring` between hosts.
+fn between_hosts(stage: Stage, tally: &mut Tally) -> Result {
+    let over = Over::Hosts;
+    if let Some(why) = netlab::unavailable() {
+        println!("skipped {}: {why}", over.name());
+        return Ok(());
+    }
+    let lab = Lab::build(over.hosts())?;
+    let ground = Ground {
+        reach: Some(lab.launcher()),
+        ..Ground::ours(over)
+    };
+    let stage = Stage { ground, ..stage };
+    let variables = variables(Executor::Ring, None);
+    stage.oracles(tally, Executor::Ring, &variables);
+    stage.stress(tally, Executor::Ring, &variables);
     Ok(())
 }
 

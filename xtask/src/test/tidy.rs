@@ -26,7 +26,9 @@ const ARROWS: [(&str, &[&str]); 37] = [
     ("cad-run", &["boundary", "layout", "cad", "mtmi"]),
     (
         "cad-ring",
-        &["types", "boundary", "sys", "cad", "chains", "cad-run"],
+        &[
+            "types", "boundary", "sys", "cad", "chains", "cad-run", "tcp",
+        ],
     ),
     ("cad-softirq", &["sys"]),
     (

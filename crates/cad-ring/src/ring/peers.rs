@@ -24,6 +24,11 @@ pub(super) const OVERS_MAX: usize = 1 << 14;
 /// long as the peer has lost its processor to others. After that the issue starts in a later call, which a program
 /// that only looks at the word never makes.
 const ABOUT_TO_LEND: Duration = Duration::from_secs(5);
+/// How long an issue waits for connections to other hosts that it makes: until their kernels have answered. After that
+/// it starts in a later call.
+const CONNECTS: Duration = Duration::from_millis(50);
+/// How long it waits for streams that processes of other hosts make, which may be about to come to the same collective, or not.
+const MAY_LEND: Duration = Duration::from_millis(2);
 
 /// Why an issue can't have a stream.
 pub(super) enum Missing {
@@ -33,12 +38,19 @@ pub(super) enum Missing {
     Descriptors,
 }
 
+/// The streams of all lanes to a process of another host, and how long they are waited for: this process may be in no call when the peer
+/// needs one.
+fn connecting(place: Place) -> impl Iterator<Item = (Place, Instant)> {
+    let until = Instant::now() + CONNECTS;
+    (0..LANES).map(move |lane| (Place { lane, ..place }, until))
+}
+
 impl Ring {
     /// Decides with each peer who lends the streams of a channel, and gives those that were quicker the
     /// time to do so.
     pub(super) fn meet(&mut self, code: &Code, channel: u32) {
         let number = self.issued.get(&channel).copied().unwrap_or(0);
-        let mut coming = Vec::new();
+        let (mut coming, now) = (Vec::new(), Instant::now());
         for &peer in &code.peers {
             let place = Place {
                 channel,
@@ -50,17 +62,50 @@ impl Ring {
                 // Where the system refuses, the issue tries again when it is its turn.
                 None => self.claim(place).ok(),
             };
-            if lends == Some(false) && !self.lanes.knows(place) {
-                coming.push(place);
+            let first = number < u64::from(LANES);
+            match (self.control.is_far(peer), lends) {
+                (false, Some(false)) => coming.push((place, now + ABOUT_TO_LEND)),
+                (true, Some(false)) if first => coming.push((place, now + MAY_LEND)),
+                (true, Some(true)) => coming.extend(connecting(place)),
+                _ => {}
             }
         }
-        let until = Instant::now() + ABOUT_TO_LEND;
-        while !coming.is_empty() && Instant::now() < until {
-            for place in &coming {
+        self.await_streams(coming);
+    }
+
+    /// Makes the streams of a channel to processes of other hosts, where that is up to this one.
+    pub(super) fn lend_afar(&mut self, code: &Code, channel: u32) {
+        let mut coming = Vec::new();
+        for &peer in &code.peers {
+            let place = Place {
+                channel,
+                lane: 0,
+                peer,
+            };
+            // Where the system refuses, the first issue tries again.
+            if self.control.is_far(peer) && self.claim(place).is_ok_and(|lends| lends) {
+                coming.extend(connecting(place));
+            }
+        }
+        self.await_streams(coming);
+    }
+
+    /// Waits for streams that are about to come, each until its time is over.
+    fn await_streams(&mut self, mut coming: Vec<(Place, Instant)>) {
+        coming.retain(|&(place, _)| !self.lanes.knows(place));
+        while !coming.is_empty() {
+            for &(place, _) in &coming {
                 self.control.hear_all(place.peer);
+                if self.control.is_far(place.peer) && self.control.lends_to_far(place.peer) {
+                    // What could not be begun before.
+                    self.lend_all(place);
+                }
             }
             self.attend();
-            coming.retain(|&place| !self.lanes.knows(place) && self.control.call(place.peer));
+            let now = Instant::now();
+            coming.retain(|&(place, until)| {
+                now < until && !self.lanes.knows(place) && self.control.call(place.peer)
+            });
             if !coming.is_empty() && !self.progress() {
                 // The peer may need this processor.
                 self.uring.wait(Some(Instant::now() + AGAIN));
@@ -88,6 +133,14 @@ impl Ring {
     /// Decides who lends a channel's streams; whether this process does. It lends them at once, as the peer may wait for them in a
     /// call, and in no later one.
     fn claim(&mut self, place: Place) -> io::Result<bool> {
+        if self.control.is_far(place.peer) {
+            let lends = self.control.lends_to_far(place.peer);
+            self.claims.decide_afar(place.channel, place.peer, lends);
+            if lends {
+                self.lend_all(place);
+            }
+            return Ok(lends);
+        }
         let secrets = self.control.secrets(place.peer);
         let mut held = claims::take(place.channel, secrets)?;
         if held.is_some() {
@@ -134,6 +187,7 @@ impl Ring {
                 overs.retain(|&(c, _), _| c != channel);
             }
             self.lanes.forget(channel);
+            self.control.drop_dials(|place, _| place.channel == channel);
             self.claims.forget(channel);
         }
     }
@@ -177,8 +231,11 @@ impl Ring {
         }
     }
 
-    /// Makes a stream to a peer, good from an issue on.
+    /// Makes a stream to a peer, good from an issue on. One to another host is not there at once.
     fn lend(&mut self, place: Place, from: u64) -> io::Result<()> {
+        if self.control.is_far(place.peer) {
+            return self.control.dial(place, from);
+        }
         let far = self.lanes.make(place, from)?;
         let Place {
             channel,
@@ -187,6 +244,21 @@ impl Ring {
         } = place;
         self.control.lend(peer, channel, lane, from, far);
         Ok(())
+    }
+
+    /// An issue has failed: its stream to a peer is not used any more.
+    pub(super) fn spoil(&mut self, place: Place, number: u64) {
+        let spoilt = self.lanes.spoil(place, number);
+        if self.control.is_far(place.peer) {
+            self.control
+                .drop_dials(|&dialled, from| dialled == place && from <= number);
+            // Chains of another issue that are being cancelled may still have it.
+            let own =
+                |socket: Rc<OwnedFd>| Rc::try_unwrap(socket).or_else(|shared| shared.try_clone());
+            if let Some(Ok(socket)) = spoilt.map(own) {
+                self.control.close_later(place.peer, socket);
+            }
+        }
     }
 
     pub(super) fn watch(&mut self) {
@@ -222,8 +294,18 @@ impl Ring {
                         peer,
                     };
                     // If this process lends, the peer does not.
-                    let wrong = self.claims.holds(channel, peer);
-                    if wrong || !self.lanes.lend(place, from, socket) {
+                    let sane = match (self.control.is_far(peer), self.control.lends_to_far(peer)) {
+                        (true, true) => {
+                            self.lanes.own(place, from, socket);
+                            true
+                        }
+                        (true, false) => self.lanes.lend_from_afar(place, from, socket),
+                        (false, _) => {
+                            let holds = self.claims.holds(channel, peer);
+                            !holds && self.lanes.lend(place, from, socket)
+                        }
+                    };
+                    if !sane {
                         self.control.shun(peer);
                     }
                 }
@@ -285,6 +367,6 @@ impl Ring {
                 self.fail(slot, why);
             }
         }
-        self.lanes.spoil(place, number);
+        self.spoil(place, number);
     }
 }

@@ -17,8 +17,8 @@ fn two() -> Option<(Ring, Control)> {
     let opening = Opening::new().ok()?;
     let own = Own::listen().unwrap();
     let cards = [opening.card(), own.card()];
-    let ring = opening.join(0, &cards, Callback::Signal).unwrap();
-    Some((ring, own.join(1, &cards).unwrap()))
+    let ring = opening.join(0, &cards, None, Callback::Signal).unwrap();
+    Some((ring, own.join(1, &cards, None).unwrap()))
 }
 
 /// Says something many times.

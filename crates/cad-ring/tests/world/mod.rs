@@ -73,13 +73,32 @@ pub fn possible() -> bool {
     }
 }
 
-/// Plays all ranks; `body` gets its own.
+/// Plays all ranks, on one host and on two; `body` gets its own.
 pub fn run(size: u32, body: impl Fn(Rank) + Sync) {
     run_with(size, Callback::Signal, body);
 }
 
 /// As `run`, with reductions done as said.
 pub fn run_with(size: u32, callback: Callback, body: impl Fn(Rank) + Sync) {
+    for hosts in 1..=2 {
+        run_on(hosts, size, callback, &body);
+    }
+}
+
+/// The cards as a rank sees them that believes in so many hosts: those of others say that they are elsewhere.
+fn seen(cards: &[String], rank: u32, hosts: u32) -> Vec<String> {
+    let seen = (0u32..).zip(cards).map(|(other, card)| {
+        let mut parts: Vec<&str> = card.split('/').collect();
+        if other % hosts != rank % hosts {
+            parts[2] = "0123456789abcdef";
+        }
+        parts.join("/")
+    });
+    seen.collect()
+}
+
+/// Plays all ranks, dealt out to hosts in turn.
+pub fn run_on(hosts: u32, size: u32, callback: Callback, body: impl Fn(Rank) + Sync) {
     if !possible() {
         return;
     }
@@ -91,11 +110,15 @@ pub fn run_with(size: u32, callback: Callback, body: impl Fn(Rank) + Sync) {
         for rank in 0..size {
             let (meeting, cards, body) = (&meeting, &cards, &body);
             scope.spawn(move || {
-                let opening = Opening::new().unwrap();
+                let mut opening = Opening::new().unwrap();
+                if hosts > 1 {
+                    opening.reach().unwrap();
+                }
                 cards.lock().unwrap()[rank as usize] = opening.card();
                 meeting.meet(size);
-                let cards = cards.lock().unwrap().clone();
-                let ring = opening.join(rank, &cards, callback).unwrap();
+                let cards = seen(&cards.lock().unwrap(), rank, hosts);
+                opening.fits(&cards).unwrap();
+                let ring = opening.join(rank, &cards, Some([7; 32]), callback).unwrap();
                 body(Rank {
                     ring,
                     rank,

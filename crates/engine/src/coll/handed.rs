@@ -349,6 +349,7 @@ impl Engine {
         self.check_whole(&call.comm, &call.group)?;
         let comm = call.comm.clone();
         let handed = self.hand(call, channel.number(), Some(channel))?;
+        self.prepare_in_kernel(&handed.plan, handed.channel);
         let (handle, request) = self.new_request(Kind::Collective, 0, Some(comm))?;
         request.active.set(false);
         request.persistent.replace(Some(Persistent::Collective));

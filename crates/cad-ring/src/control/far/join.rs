@@ -1,0 +1,215 @@
+//! How processes of different hosts meet: each calls those of higher rank at all of their addresses, and answers the others. This waits,
+//! as `MPI_Init` does.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tcp::meeting::{Identity, Meeting, Met, Reception};
+
+use super::dial::Dials;
+use super::{Far, GRACE, Link, TURN};
+use crate::headroom;
+
+/// How long all processes have to meet when they join.
+const MEETING: Duration = Duration::from_secs(60);
+/// Between attempts at the addresses of a process.
+const STAGGER: Duration = Duration::from_millis(50);
+
+/// Calls to a process, at all of its addresses.
+pub(super) struct Calls {
+    /// What is to be tried, in this order: an address at which an attempt has ended comes last.
+    addresses: VecDeque<SocketAddr>,
+    when: Instant,
+    under_way: Vec<Meeting>,
+    why: String,
+}
+
+impl Calls {
+    pub fn new(addresses: Vec<SocketAddr>) -> Calls {
+        Calls {
+            addresses: addresses.into(),
+            when: Instant::now(),
+            under_way: Vec::new(),
+            why: "no answer".to_owned(),
+        }
+    }
+
+    /// Does what can be done now; the connection, if one leads there.
+    pub fn go_on(&mut self, identity: &Identity, peer: u32) -> Option<Meeting> {
+        let now = Instant::now();
+        if let Some(&to) = self.addresses.front().filter(|_| self.when <= now) {
+            self.when = now + STAGGER;
+            match Meeting::dial(identity, peer, to) {
+                Ok(meeting) => {
+                    headroom::keep(&meeting);
+                    self.addresses.pop_front();
+                    self.under_way.push(meeting);
+                }
+                Err(e) => {
+                    self.addresses.rotate_left(1);
+                    self.why = e.to_string();
+                }
+            }
+        }
+        for i in (0..self.under_way.len()).rev() {
+            let why = match self.under_way[i].go_on(identity, |_| false) {
+                Met::Waits => continue,
+                Met::With(_) => return Some(self.under_way.swap_remove(i)),
+                Met::Noted(..) => "it calls back".to_owned(),
+                Met::Not(why) => why,
+            };
+            let remote = self.under_way.swap_remove(i).remote();
+            self.why = format!("{remote}: {why}");
+            self.addresses.push_back(remote);
+        }
+        None
+    }
+}
+
+impl Far {
+    /// Meets all processes of other hosts; each process does that at the same time.
+    ///
+    /// # Errors
+    /// In words, who can't be reached.
+    pub fn meet_all(
+        reception: Reception,
+        identity: Identity,
+        rank: u32,
+        addresses: BTreeMap<u32, String>,
+    ) -> Result<Far, String> {
+        let mut far = Far {
+            rank,
+            identity,
+            reception,
+            addresses,
+            links: BTreeMap::new(),
+            knocks: BTreeMap::new(),
+            dials: Dials::default(),
+            closing: Vec::new(),
+            early: Vec::new(),
+            crowded: false,
+        };
+        let begin = Instant::now();
+        let mut calls = BTreeMap::new();
+        for (&peer, address) in far.addresses.range(rank + 1..) {
+            let addresses = far.reception.candidates(address);
+            if addresses.is_empty() {
+                return Err(format!("rank {peer} gave no address that leads to it"));
+            }
+            calls.insert(peer, Calls::new(addresses));
+        }
+        let mut knock = 0;
+        while far.links.len() < far.addresses.len() {
+            let Far {
+                identity, links, ..
+            } = &mut far;
+            calls.retain(|&peer, calling| {
+                let met = calling.go_on(identity, peer);
+                let waits = met.is_none();
+                links.extend(met.map(|meeting| (peer, Link::new(meeting))));
+                waits
+            });
+            far.answer_all(&mut knock);
+            if begin.elapsed() > MEETING {
+                return Err(far.missing(&calls));
+            }
+            if far.links.len() < far.addresses.len() {
+                far.wait(&calls);
+            }
+        }
+        Ok(far)
+    }
+
+    /// Who has not been met, and why.
+    fn missing(&self, calls: &BTreeMap<u32, Calls>) -> String {
+        let of_calls = calls.iter().next();
+        let mut absent = self
+            .addresses
+            .keys()
+            .filter(|p| !self.links.contains_key(p));
+        match (of_calls, absent.next()) {
+            (Some((peer, calling)), _) => {
+                format!(
+                    "rank {peer} can't be reached over the network: {}",
+                    calling.why
+                )
+            }
+            (None, Some(peer)) => format!("rank {peer} has not called over the network"),
+            (None, None) => "all are there".to_owned(),
+        }
+    }
+
+    /// Lets callers in, while this process joins; `knock` counts them.
+    fn answer_all(&mut self, knock: &mut u32) {
+        for _ in 0..TURN {
+            let came = self.reception.accept(&self.identity);
+            self.crowded = came.is_err();
+            match came {
+                Ok(Some(meeting)) => {
+                    headroom::keep(&meeting);
+                    self.take_in(*knock, meeting);
+                    *knock += 1;
+                }
+                Ok(None) => break,
+                Err(_) if self.send_away(GRACE).is_some() => {}
+                Err(_) => break,
+            }
+        }
+        let knocks: Vec<u32> = self.knocks.keys().copied().collect();
+        for id in knocks {
+            let Far {
+                rank,
+                addresses,
+                links,
+                knocks,
+                identity,
+                ..
+            } = &mut *self;
+            let welcome =
+                |p: u32| p < *rank && addresses.contains_key(&p) && !links.contains_key(&p);
+            let Some(knock) = knocks.get_mut(&id) else {
+                continue;
+            };
+            let met = knock.meeting.go_on(identity, welcome);
+            if matches!(met, Met::Waits) {
+                continue;
+            }
+            let Some(knock) = knocks.remove(&id) else {
+                continue;
+            };
+            match met {
+                Met::With(peer) => drop(links.insert(peer, Link::new(knock.meeting))),
+                Met::Noted(peer, words) => {
+                    self.take_early(peer, words, knock.meeting.into_socket());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Waits, while this process joins, until something can go on.
+    fn wait(&self, calls: &BTreeMap<u32, Calls>) {
+        let mut fds = Vec::new();
+        // Who can't be let in now would wake it at once.
+        if !self.crowded {
+            fds.push(PollFd::new(&self.reception, PollFlags::IN));
+        }
+        let knocks = self.knocks.values();
+        fds.extend(knocks.map(|k| PollFd::new(&k.meeting, PollFlags::IN)));
+        for meeting in calls.values().flat_map(|c| &c.under_way) {
+            let flags = match meeting.connects() {
+                true => PollFlags::OUT,
+                false => PollFlags::IN,
+            };
+            fds.push(PollFd::new(meeting, flags));
+        }
+        let pause = Timespec {
+            tv_sec: 0,
+            tv_nsec: STAGGER.subsec_nanos().into(),
+        };
+        // Whatever it says, everything is looked at.
+        let _ = poll(&mut fds, Some(&pause));
+    }
+}
