@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { APP_SAMPLES_FEWEST = 5, APP_SAMPLES_MOST = 25 };
+enum { APP_SAMPLES_FEWEST = 3, APP_SAMPLES_MOST = 25 };
 
 /* Numbers at once: compilers make them into what the processor has. They may begin at any number. */
 enum { LANES = 4 };

@@ -252,7 +252,7 @@ pub const CG: Experiment = Experiment {
     kernels: &[(Interface::Progress, "kacc_cg.c")],
     axis: Axis {
         name: "edge",
-        values: &[32, 64, 128, 256, 512],
+        values: &[32, 64, 128, 256],
         tour: &[64],
         quick: &[3, 40],
         limits: (1, 4096),
