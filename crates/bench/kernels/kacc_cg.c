@@ -111,32 +111,41 @@ static void reduce(double *numbers, int count) {
     MPI_Allreduce(MPI_IN_PLACE, numbers, count, MPI_DOUBLE, MPI_SUM, BENCH_WORLD);
 }
 
-/* Rows from `from` to before `to` of the matrix times the vector. */
-static void multiply_rows(const double *vector, double *product, int from, int to) {
+/* Rows from `from` to before `to` of the matrix times the vector; their part of (vector, product). */
+static double multiply_rows(const double *vector, double *product, int from, int to) {
+    lanes all = {0};
     for (int row = from; row < to; row++) {
         const double *in = vector + (ptrdiff_t)row * stride;
         double *out = product + (ptrdiff_t)row * stride;
-        for (int i = 0; i < stride; i += LANES)
-            LANES_AT(out + i) = 4 * LANES_AT(in + i) - LANES_AT(in + i - 1) - LANES_AT(in + i + 1) -
-                                   LANES_AT(in + i - stride) - LANES_AT(in + i + stride);
+        for (int i = 0; i < stride; i += LANES) {
+            lanes now = 4 * LANES_AT(in + i) - LANES_AT(in + i - 1) - LANES_AT(in + i + 1) -
+                        LANES_AT(in + i - stride) - LANES_AT(in + i + stride);
+            LANES_AT(out + i) = now;
+            /* Where there is no point, the vector is 0. */
+            all += now * LANES_AT(in + i);
+        }
         for (int i = edge; i < stride; i++)
             out[i] = 0;
     }
+    return sum(&all);
 }
 
-/* The matrix times the vector. What needs no neighbour is computed while the neighbours' rows come. */
-static void multiply(double *vector, double *product) {
+/* The matrix times the vector; this rank's part of (vector, product). What needs no neighbour is computed while the
+ * neighbours' rows come. */
+static double multiply(double *vector, double *product) {
     MPI_Request requests[4];
+    double all;
     double *last = vector + (ptrdiff_t)(rows - 1) * stride;
     MPI_Irecv(vector - stride, edge, MPI_DOUBLE, above, BENCH_TAG, BENCH_WORLD, &requests[0]);
     MPI_Irecv(last + stride, edge, MPI_DOUBLE, below, BENCH_TAG, BENCH_WORLD, &requests[1]);
     MPI_Isend(vector, edge, MPI_DOUBLE, above, BENCH_TAG, BENCH_WORLD, &requests[2]);
     MPI_Isend(last, edge, MPI_DOUBLE, below, BENCH_TAG, BENCH_WORLD, &requests[3]);
-    multiply_rows(vector, product, 1, rows - 1);
+    all = multiply_rows(vector, product, 1, rows - 1);
     MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
-    multiply_rows(vector, product, 0, rows < 1 ? 0 : 1);
+    all += multiply_rows(vector, product, 0, rows < 1 ? 0 : 1);
     if (rows > 1)
-        multiply_rows(vector, product, rows - 1, rows);
+        all += multiply_rows(vector, product, rows - 1, rows);
+    return all;
 }
 
 /* Counts an iteration. */
@@ -166,8 +175,7 @@ static void classical(void) {
     while (rr > stop) {
         double pq, before = rr;
         iterate();
-        multiply(p, q);
-        pq = dot(p, q);
+        pq = multiply(p, q);
         reduce(&pq, 1);
         rr = classical_step(rr / pq);
         reduce(&rr, 1);
@@ -215,9 +223,8 @@ static void pipelined_sums(int overlapped, double products[2]) {
 /* From x = 0 and r = b. */
 static void pipelined(int overlapped) {
     double products[2], alpha = 0, before = 0, stop = 0;
-    multiply(r, w);
     products[0] = dot(r, r);
-    products[1] = dot(w, r);
+    products[1] = multiply(r, w);
     for (;;) {
         double rr, beta;
         pipelined_sums(overlapped, products);

@@ -78,7 +78,11 @@ fn with_each_executor(ranks: u32, kaccd: Option<&Kaccd>) -> Result {
     let said: Vec<_> = said.collect();
     let said: Vec<_> = said.iter().map(String::as_str).collect();
     let ranks = ranks.to_string();
-    let words = [&APPLICATIONS[..], &["--limit", "60", "--ranks", &ranks]].concat();
+    let words = [
+        &APPLICATIONS[..],
+        &["--only", "time", "--limit", "60", "--ranks", &ranks],
+    ]
+    .concat();
     measure(&format!("applications-{ranks}"), &words, &said, kaccd)
 }
 
