@@ -18,8 +18,9 @@
 
 enum { APP_SAMPLES_FEWEST = 3, APP_SAMPLES_MOST = 25 };
 
-/* Numbers at once: compilers make them into what the processor has. They may begin at any number. */
-enum { LANES = 4 };
+/* Numbers at once, as many as each processor of 64 bits has registers for: more would lie in memory. They may begin at
+ * any number. */
+enum { LANES = 2 };
 typedef double lanes __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
 
 /* Those that begin there. */
