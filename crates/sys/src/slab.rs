@@ -80,12 +80,18 @@ impl<T> Found<'_, T> {
     /// at with one load.
     #[inline(always)]
     pub fn release_if(self, word: u32) -> bool {
-        let both = u64::from(self.slot.mark.get()) | u64::from(word) << 32;
-        if both != u64::from(LIVE) {
+        if self.word_if_live(word) != Some(0) {
             return false;
         }
         self.near.put_free(self.slot);
         true
+    }
+
+    /// `word`, if the object is live. If that is its first, both are looked at with one load.
+    #[inline(always)]
+    pub fn word_if_live(&self, word: u32) -> Option<u32> {
+        let both = u64::from(self.slot.mark.get()) | u64::from(word) << 32;
+        (both as u32 == LIVE).then_some((both >> 32) as u32)
     }
 }
 
