@@ -80,7 +80,8 @@ impl<T> Found<'_, T> {
     /// at with one load.
     #[inline(always)]
     pub fn release_if(self, word: u32) -> bool {
-        if self.word_if_live(word) != Some(0) {
+        let both = u64::from(self.slot.mark.get()) | u64::from(word) << 32;
+        if both != u64::from(LIVE) {
             return false;
         }
         self.near.put_free(self.slot);
