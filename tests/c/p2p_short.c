@@ -346,6 +346,185 @@ static void full(void)
     OK(MPI_Barrier(MPI_COMM_WORLD));
 }
 
+/* Many receives whose messages come in no order of theirs, each for the first that accepts it. */
+static void disorder(void)
+{
+    enum { N = 300 };
+    static int in[N], tags[N], want[N];
+    MPI_Request requests[N];
+    MPI_Status statuses[N];
+    for (int kind = 0; kind < 4; kind++) {
+        for (int i = 0; i < N; i++) {
+            tags[i] = kind % 2 && i % 23 == 22 ? MPI_ANY_TAG : i * 7 % 100;
+            int wild = kind > 1 && i % 50 == 40;
+            in[i] = want[i] = -1;
+            OK(MPI_Irecv(&in[i], 1, MPI_INT, wild ? MPI_ANY_SOURCE : left, tags[i], MPI_COMM_WORLD, &requests[i]));
+        }
+        OK(MPI_Barrier(MPI_COMM_WORLD));
+        for (int number = 0; number < N; number++) {
+            /* Of those that are left the last but some. */
+            int last = N - 1, skip = number % 5;
+            while (want[last] >= 0 || (last > 0 && skip-- > 0))
+                last = (last + N - 1) % N;
+            int tag = tags[last] == MPI_ANY_TAG ? 1000 : tags[last], first = 0;
+            while (want[first] >= 0 || (tags[first] != tag && tags[first] != MPI_ANY_TAG))
+                first++;
+            want[first] = 1000 * tag + number;
+            OK(MPI_Send(&want[first], 1, MPI_INT, right, tag, MPI_COMM_WORLD));
+        }
+        OK(MPI_Waitall(N, requests, statuses));
+        for (int i = 0; i < N; i++) {
+            SAME(in[i], want[i]);
+            SAME(statuses[i].MPI_TAG, want[i] / 1000);
+            SAME(statuses[i].MPI_SOURCE, left);
+        }
+        OK(MPI_Barrier(MPI_COMM_WORLD));
+    }
+}
+
+static void check_status(const MPI_Status *status, int source, int tag, int length)
+{
+    int count, cancelled;
+    OK(MPI_Get_count(status, MPI_INT, &count));
+    OK(MPI_Test_cancelled(status, &cancelled));
+    SAME(status->MPI_SOURCE, source);
+    SAME(status->MPI_TAG, tag);
+    SAME(count, length);
+    SAME(cancelled, 0);
+}
+
+/* Requests of all kinds in one array: null, sends that are over, receives that are or are not, some that go another way. */
+static void several(void)
+{
+    enum { N = 7, CALLS = 6 };
+    for (int round = 0; round < 4 * CALLS; round++) {
+        int in[N] = {0}, out[N], indices[N], seen[N] = {0}, call = round % CALLS, wild = round / CALLS % 2, gone = 0;
+        int late = round / CALLS / 2 ? 0 : 3, pending = N;
+        MPI_Request r[N];
+        MPI_Status s[N];
+        memset(s, 0x77, sizeof s);
+        for (int i = 0; i < N; i++) {
+            out[i] = 100 * t_rank + i;
+            r[i] = MPI_REQUEST_NULL;
+            if (i % 3 == 0)
+                OK(MPI_Irecv(&in[i], 1, MPI_INT, wild && i == 3 ? MPI_ANY_SOURCE : left, i, MPI_COMM_WORLD, &r[i]));
+            else if (i % 3 == 1)
+                OK(MPI_Isend(&out[i - 1], 1, MPI_INT, right, i - 1, MPI_COMM_WORLD, &r[i]));
+        }
+        /* The last receive's message comes when others are long over. */
+        OK(MPI_Barrier(MPI_COMM_WORLD));
+        t_sleep_ms(t_rank % 2 * late);
+        OK(MPI_Send(&out[6], 1, MPI_INT, right, 6, MPI_COMM_WORLD));
+        pending = 5;
+        while (pending > 0) {
+            int count = N, index = 0, flag = 1;
+            switch (call) {
+            case 0:
+                OK(MPI_Waitall(N, r, s));
+                break;
+            case 1:
+                OK(MPI_Testall(N, r, &flag, s));
+                break;
+            case 2:
+                OK(MPI_Waitany(N, r, &index, s));
+                break;
+            case 3:
+                OK(MPI_Testany(N, r, &index, &flag, s));
+                break;
+            case 4:
+                OK(MPI_Waitsome(N, r, &count, indices, s));
+                CHECK(count > 0);
+                break;
+            default:
+                OK(MPI_Testsome(N, r, &count, indices, s));
+            }
+            if (!flag)
+                continue;
+            if (call == 2 || call == 3)
+                count = 1, indices[0] = index;
+            for (int k = 0; k < count; k++) {
+                int i = call < 2 ? k : indices[k];
+                CHECK(i >= 0 && i < N && !seen[i]++ && r[i] == MPI_REQUEST_NULL);
+                if (i % 3 == 0) {
+                    check_status(&s[k], left, i, 1);
+                    SAME(in[i], 100 * left + i);
+                } else if (i % 3 == 2) {
+                    check_status(&s[k], MPI_ANY_SOURCE, MPI_ANY_TAG, 0);
+                }
+                gone += i % 3 != 2;
+            }
+            pending = 5 - gone;
+        }
+        OK(MPI_Waitall(N, r, MPI_STATUSES_IGNORE));
+        OK(MPI_Barrier(MPI_COMM_WORLD));
+    }
+}
+
+/* One of several is wrong: no handle, there twice, or its message too long. */
+static void several_wrong(void)
+{
+    int in[3], out[2] = {1, 2}, index, count, flag, indices[3];
+    MPI_Request r[3], kept;
+    MPI_Status s[3];
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    OK(MPI_Isend(out, 1, MPI_INT, right, 1, MPI_COMM_WORLD, &r[0]));
+    OK(MPI_Irecv(in, 1, MPI_INT, left, 0, MPI_COMM_WORLD, &kept));
+    r[1] = r[2] = kept;
+    OK(MPI_Send(out, 1, MPI_INT, right, 0, MPI_COMM_WORLD));
+    OK(MPI_Wait(&r[2], MPI_STATUS_IGNORE));
+    FAILS(MPI_Waitall(3, r, s), MPI_ERR_REQUEST);
+    FAILS(MPI_Testall(3, r, &flag, s), MPI_ERR_REQUEST);
+    FAILS(MPI_Waitany(3, r, &index, s), MPI_ERR_REQUEST);
+    FAILS(MPI_Testany(3, r, &index, &flag, s), MPI_ERR_REQUEST);
+    FAILS(MPI_Waitsome(3, r, &count, indices, s), MPI_ERR_REQUEST);
+    FAILS(MPI_Testsome(3, r, &count, indices, s), MPI_ERR_REQUEST);
+    CHECK(r[0] != MPI_REQUEST_NULL && r[1] == kept);
+    FAILS(MPI_Waitall(-1, r, s), MPI_ERR_COUNT);
+    OK(MPI_Recv(in, 1, MPI_INT, left, 1, MPI_COMM_WORLD, s));
+    OK(MPI_Wait(&r[0], s));
+
+    OK(MPI_Irecv(in, 1, MPI_INT, left, 0, MPI_COMM_WORLD, &r[0]));
+    r[1] = r[0];
+    OK(MPI_Send(out, 1, MPI_INT, right, 0, MPI_COMM_WORLD));
+    CHECK(MPI_Waitall(2, r, MPI_STATUSES_IGNORE) != MPI_SUCCESS);
+    CHECK(r[0] == MPI_REQUEST_NULL);
+    SAME(in[0], 1);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+
+    MPI_Comm comm;
+    OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    OK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+    for (int call = 0; call < 4; call++) {
+        int result;
+        for (int i = 0; i < 3; i++)
+            OK(MPI_Irecv(&in[i], 1, MPI_INT, left, i, comm, &r[i]));
+        OK(MPI_Barrier(comm));
+        for (int i = 0; i < 3; i++)
+            OK(MPI_Send(out, i == 1 ? 2 : 1, MPI_INT, right, i, comm));
+        if (call == 0) {
+            result = MPI_Waitall(3, r, s);
+        } else if (call == 1) {
+            do
+                result = MPI_Testall(3, r, &flag, s);
+            while (result == MPI_SUCCESS && !flag);
+        } else {
+            /* The last one's message comes last. */
+            do
+                OK(MPI_Request_get_status(r[2], &flag, s));
+            while (!flag);
+            result = call == 2 ? MPI_Waitsome(3, r, &count, indices, s) : MPI_Testsome(3, r, &count, indices, s);
+            SAME(count, 3);
+        }
+        SAME(t_class(result), MPI_ERR_IN_STATUS);
+        for (int i = 0; i < 3; i++) {
+            SAME(t_class(s[i].MPI_ERROR), i == 1 ? MPI_ERR_TRUNCATE : MPI_SUCCESS);
+            CHECK(r[i] == MPI_REQUEST_NULL);
+        }
+    }
+    OK(MPI_Comm_free(&comm));
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+}
+
 int main(int argc, char **argv)
 {
     int level;
@@ -363,6 +542,9 @@ int main(int argc, char **argv)
     ends();
     turns();
     full();
+    disorder();
+    several();
+    several_wrong();
     order(MPI_COMM_WORLD);
     return t_done("p2p_short");
 }

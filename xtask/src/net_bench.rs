@@ -26,6 +26,9 @@ pub struct Args {
     /// drawings are below target/test/net-kacc
     #[arg(long)]
     kacc: bool,
+    /// What of it [default: what has a size in bytes]; --sizes are then what these sweep
+    #[arg(long, value_delimiter = ',', requires = "kacc")]
+    experiments: Vec<String>,
     /// Leave out other MPIs
     #[arg(long)]
     alone: bool,
@@ -102,7 +105,7 @@ pub fn run(args: &Args) -> Result {
     Ok(())
 }
 
-/// What of `yamabiko bench kacc` has a size and takes the network's part.
+/// What of `yamabiko bench kacc` has a size in bytes and takes the network's part.
 const KACC: [&str; 4] = ["kacc-lost", "kacc-time", "kacc-chain", "kacc-allreduce"];
 
 /// `yamabiko bench kacc` on the first of three hosts, over one kind of link.
@@ -116,10 +119,11 @@ fn kacc(args: &Args, mbit: u32) -> Result {
     let folder = build::target().join("test/net-kacc");
     build::make_folder(&folder)?;
     let mut command = lab.command(1, build::prefix(false).join("bin/yamabiko"));
-    command
-        .arg("bench")
-        .args(KACC)
-        .args(["--hosts", "h1,h2,h3"]);
+    command.arg("bench").args(["--hosts", "h1,h2,h3"]);
+    match &args.experiments[..] {
+        [] => command.args(KACC),
+        some => command.args(some),
+    };
     command.arg("--shell").arg(lab.shell());
     command.args(["--rounds", &args.rounds.to_string()]);
     if !args.alone {

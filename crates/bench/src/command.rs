@@ -37,7 +37,7 @@ way in which it can be made to progress, by name: yamabiko-EXECUTOR with each ex
 here, cad-EXECUTOR the same without MPI, others -calls (only in calls) and -async (with their progress thread; Open MPI \
 has none). yamabiko, mpich ... without more have explicit messages there. Time lost is elapsed time less the number \
 of products times that of one alone, which is measured before and after; where it changed by more than 5 % each \
-of several times, there is no figure.
+of several times, there is no figure. The applications, kacc-cg and kacc-hpl, check each solution, and fail where it is wrong.
 
 Examples:
   yamabiko bench all --against mpich                     a tour of some minutes
@@ -46,6 +46,7 @@ Examples:
   yamabiko bench fmpl --against mpich --base raw
   yamabiko bench kacc --against mpich,openmpi,impi       with their progress threads off (-calls) and on (-async)
   yamabiko bench kacc-time --base cad-inline             figure 6, related to CAD's graphs that progress in calls
+  yamabiko bench kacc-hpl --ranks 4 --only speedup       what a factorisation gains by broadcasts behind it
   yamabiko bench fmpl-latency --against scalapack-mpich=/  with the BLACS of Debian's libscalapack-mpich2.2
   yamabiko bench bandwidth --against yamabiko=/opt/old   another installation of Yamabiko
   yamabiko bench latency --env YAMABIKO_FABRICS=self,tcp --json tcp.json --svg tcp.svg";

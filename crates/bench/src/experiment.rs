@@ -189,6 +189,16 @@ pub const NANOSECONDS: Unit = Unit {
     name: "ns",
     ..MICROSECONDS
 };
+/// Iterations of a method that approaches a solution.
+pub const ITERATIONS: Unit = Unit {
+    name: "iterations",
+    ..MICROSECONDS
+};
+/// How many times as fast.
+pub const TIMES: Unit = Unit {
+    name: "times",
+    ..GIGABYTES
+};
 /// Gigabytes (10^9) in a second.
 pub const GIGABYTES: Unit = Unit {
     name: "GB/s",

@@ -273,6 +273,8 @@ pub static ALL: &[Experiment] = &[
     kacc::CHAIN,
     kacc::ALLREDUCE,
     kacc::CROWDED,
+    kacc::CG,
+    kacc::HPL,
 ];
 
 /// Names for several experiments: all whose name begins with this and `-`. With a sentence for the help.
@@ -284,7 +286,8 @@ pub static GROUPS: &[(&str, &str)] = &[
     (
         "kacc",
         "The experiments of the paper on KACC, and others on operations behind which the ranks compute, with each \
-         executor and with the others' progress threads on and off: all that follow here with that name",
+         executor and with the others' progress threads on and off, two applications among them: all that follow here \
+         with that name",
     ),
 ];
 

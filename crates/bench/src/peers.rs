@@ -236,7 +236,10 @@ fn scalapack(mpi: Kind, prefix: &Path, ours: &Path) -> Result<Vec<Implementation
         on.compiler.push("-abi=mpich".into());
         let paths = std::env::join_paths([&ours.join("lib"), folder]).map_err(|e| e.to_string())?;
         let on = on.with("LD_LIBRARY_PATH", paths);
-        found.push(with(on, "Debian's BLACS on Yamabiko's MPI"));
+        let mut on = with(on, "Debian's BLACS on Yamabiko's MPI");
+        // Debian's folder may have an MPI library of its own, by the same name.
+        on.libraries.splice(0..0, libraries(&ours.join("lib")));
+        found.push(on);
     }
     let name = format!("{}-blacs", mpi.name());
     let own = [prefix.join("usr"), prefix.to_path_buf()]
@@ -447,6 +450,8 @@ mod tests {
                 && compile.contains("lib/libscalapack-mpich.so.2.2"),
             "{compile}"
         );
+        let searched = |folder: &str| compile.find(&format!("-L{folder}"));
+        assert!(searched("/ours/lib") < searched(&folder.display().to_string()));
         let paths = ours.environment.iter().find(|v| v.0 == "LD_LIBRARY_PATH");
         assert_eq!(
             paths.unwrap().1,

@@ -224,6 +224,8 @@ mod tests {
         assert_eq!(lost.series(&all), series);
         assert!(lost.sets_progress() && !of("bench latency").sets_progress());
         assert_eq!(of("bench kacc-allreduce").series(&all), [(1, "iallreduce")]);
+        let gradients = [(1, "pipelined"), (1, "pipelined-blocking")];
+        assert_eq!(of("bench kacc-cg --only speedup").series(&all), gradients);
         let ranks = |words: &str| of(words).ranks;
         assert_eq!(ranks("bench kacc-lost --ranks 5"), Some(5));
         assert_eq!(ranks("bench kacc-chain"), Some(3));

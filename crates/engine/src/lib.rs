@@ -46,7 +46,7 @@ pub use group::Group;
 pub use info::Info;
 pub use ops::Op;
 pub use request::{Kind as RequestKind, Request};
-pub use short::{Over, Plain, Short, Sizes, short};
+pub use short::{Look, Over, Plain, Short, Sizes, short, wait_plain};
 pub use state::{AbiHooks, Engine, Guard, Phase, When, enter, threads_flag};
 pub use typeobj::TypeObj;
 pub use wait::Waiting;

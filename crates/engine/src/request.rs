@@ -20,7 +20,7 @@ use types::{Handle, Result, Status, consts, fault};
 use crate::api::bsend::PoolKey;
 use crate::coll::{Handed, Running, Small};
 use crate::comm::Comm;
-use crate::short::short;
+use crate::short::{Look, short};
 use crate::state::{Engine, out_of_objects};
 use crate::typeobj::TypeObj;
 
@@ -158,6 +158,16 @@ impl Request {
         found
             .release_if(self.post.state())
             .then(|| received(&self.post))
+    }
+
+    /// What is known of it, as it was found, by its first word alone.
+    #[inline(always)]
+    pub(crate) fn look(found: &sys::slab::Found<Request>) -> Look {
+        match found.word_if_live(found.value().post.state()) {
+            Some(0) => Look::Over,
+            Some(Post::PENDING) => Look::Pending,
+            _ => Look::Unknown,
+        }
     }
 
     /// Whether all parts are done (or it is inactive).

@@ -6,6 +6,7 @@
 //! allocation, no reference count and no `RefCell`.
 //! * [`short`] is the shorter: an entry point tries it before it enters the engine. It takes handles as the ABI writes them
 //!   ([`Plain`]) and compares: one communicator is known at a time ([`Short`]), the one used last whose ranks are a run of processes.
+//!   Of several requests [`Short::look`] says what they are before one is given back, and [`wait_plain`] waits for them.
 //! * [`Engine::send_short`] and its siblings are tried inside: with `MPI_THREAD_MULTIPLE`, where the lock has to be taken,
 //!   for the other communicators, and for messages without data.
 //!
@@ -21,6 +22,7 @@
 //! sends a call there now and then ([`Engine::every_so_often`]).
 
 mod inside;
+mod several;
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -41,6 +43,7 @@ use crate::request::Request;
 use crate::state::{Engine, Phase, lock};
 
 pub(crate) use inside::Started;
+pub use several::{Look, wait_plain};
 
 /// Of so many calls one goes the long way. It costs some 1,000 instructions, and it may move a ring's 64 messages to the
 /// unexpected ones, which are then received the long way too: together some 100 instructions for each call.

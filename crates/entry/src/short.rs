@@ -4,6 +4,8 @@
 //! done. A function that is named as one of them with `again` is tried first thing on the cold side of it.
 //! An argument that is wrong makes it say `None`: the long path finds the words.
 
+mod several;
+
 use boundary::UserBuf;
 pub use engine::Sizes;
 use engine::{Over, Plain};
@@ -11,6 +13,10 @@ use types::Status;
 use types::consts::SUCCESS;
 
 use crate::out::AbiHandle;
+pub use several::{
+    testall, testany, testsome, wait_again, waitall, waitall_again, waitany, waitany_again,
+    waitsome, waitsome_again,
+};
 
 /// A datatype of an ABI.
 pub trait AbiType: Copy {

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_void};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 use fmpl_table::{Builtin, Func, UserFunction, code};
@@ -48,11 +49,37 @@ pub fn find(function: Option<UserFunction>) -> Result<Func, i32> {
         .ok_or(code::ERR_FUNCTION)
 }
 
+type Known = HashMap<usize, Func, BuildHasherDefault<AddressHasher>>;
+
+/// Spreads addresses of functions, which nobody chooses to have them collide: it takes one multiplication, as this is on the way
+/// of each reduction.
+#[derive(Default)]
+struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes
+            .iter()
+            .for_each(|&byte| self.write_usize(usize::from(byte)));
+    }
+
+    #[inline]
+    fn write_usize(&mut self, address: usize) {
+        // Upper and lower bits of 2^64 / the golden ratio's product both count.
+        let product = (self.0 ^ address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = product ^ (product >> 32);
+    }
+}
+
 /// The predefined functions by all their addresses.
-fn predefined() -> &'static HashMap<usize, Func> {
-    static KNOWN: OnceLock<HashMap<usize, Func>> = OnceLock::new();
+fn predefined() -> &'static Known {
+    static KNOWN: OnceLock<Known> = OnceLock::new();
     KNOWN.get_or_init(|| {
-        let mut known = HashMap::new();
+        let mut known = Known::default();
         for &(name, own, func) in ALL {
             known.insert(own as usize, func);
             // SAFETY: the name ends with NUL, and the pseudo-handle is always valid.

@@ -32,7 +32,7 @@ const LOOKS: u32 = 64;
 const LOOKS_CROWDED: u32 = 2;
 
 /// Of all that a goal names.
-const ALL: Range<usize> = 0..usize::MAX;
+pub(crate) const ALL: Range<usize> = 0..usize::MAX;
 
 /// `fmpl_barrier`.
 #[inline]
@@ -114,6 +114,15 @@ pub(crate) fn of_each(list: &[u32], flag: Flag, value: u64) -> Goal<impl Fn(usiz
     }
 }
 
+/// A flag of one.
+pub(crate) fn of_one(peer: u32, flag: Flag, value: u64) -> Goal<impl Fn(usize) -> Option<u32>> {
+    Goal {
+        peers: move |i| (i == 0).then_some(peer),
+        flag,
+        value,
+    }
+}
+
 /// The flags of a flat barrier.
 #[inline]
 fn all(comm: &Comm, number: u64) -> Goal<impl Fn(usize) -> Option<u32>> {
@@ -129,7 +138,7 @@ fn all(comm: &Comm, number: u64) -> Goal<impl Fn(usize) -> Option<u32>> {
 
 /// Looks, so many times more than once. Flags only grow: those before `seen.start` have reached the value.
 #[inline(always)]
-fn look<B: Below, P: Fn(usize) -> Option<u32>>(
+pub(crate) fn look<B: Below, P: Fn(usize) -> Option<u32>>(
     below: &B,
     comm: &Comm,
     goal: &Goal<P>,

@@ -87,6 +87,13 @@ impl<T> Found<'_, T> {
         self.near.put_free(self.slot);
         true
     }
+
+    /// `word`, if the object is live. If that is its first, both are looked at with one load.
+    #[inline(always)]
+    pub fn word_if_live(&self, word: u32) -> Option<u32> {
+        let both = u64::from(self.slot.mark.get()) | u64::from(word) << 32;
+        (both as u32 == LIVE).then_some((both >> 32) as u32)
+    }
 }
 
 /// The object that is taken next, if one is.

@@ -208,10 +208,15 @@ fn entry(spec: &Spec, built: &Built, proc: &Proc, large: bool, abi: Abi) -> Resu
 }
 
 /// Procedures with a short path in `entry::short`.
-const SHORT: [&str; 6] = ["Send", "Isend", "Recv", "Irecv", "Wait", "Test"];
+const SHORT: [&str; 12] = [
+    "Send", "Isend", "Recv", "Irecv", "Wait", "Test", "Waitall", "Waitany", "Waitsome", "Testall",
+    "Testany", "Testsome",
+];
 
 /// Those of them that may be possible a moment later, or with what is out of the way there.
-const AGAIN: [&str; 3] = ["Send", "Isend", "Recv"];
+const AGAIN: [&str; 7] = [
+    "Send", "Isend", "Recv", "Wait", "Waitall", "Waitany", "Waitsome",
+];
 
 /// An argument of a short path: a buffer as the engine has it, others as they are.
 fn short_arg(param: &Converted) -> String {

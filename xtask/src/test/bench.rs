@@ -1,17 +1,30 @@
 //! Stage `bench`: every experiment of `yamabiko bench` runs to its end on our own library, hastily, and says so in
-//! all its forms. How fast anything is, is not asked.
+//! all its forms. The applications among them check their solutions, with each executor: `softirq` has a kaccd of this stage's, where
+//! the kernel lets it. How fast anything is, is not asked.
 
+use super::execs::kaccd::Kaccd;
 use super::job::Job;
 use super::{Options, Tally};
-use crate::{Result, build};
+use crate::{Result, build, process, spec};
 use std::path::Path;
+use std::process::Command;
+
+/// What finds and checks a solution. Each has every executor at every number of ranks, or the test fails.
+const APPLICATIONS: [&str; 2] = ["kacc-cg", "kacc-hpl"];
+/// Numbers of ranks for them.
+const RANKS: [u32; 5] = [1, 2, 3, 4, 5];
 
 /// Runs the stage.
 pub fn run(options: &Options, tally: &mut Tally) -> Result {
     let name = "bench/all, quick";
     if options.wants(name) {
         tally.test(name, || {
-            measure("all", &["all", "--limit", "60"], "latency: one way")
+            measure(
+                "all",
+                &["all", "--limit", "60"],
+                &["latency: one way"],
+                None,
+            )
         });
     }
     // `all` has as many ranks as there are processors.
@@ -30,30 +43,124 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
                 measure(
                     &format!("kacc-{ranks}"),
                     &[&words[..], &[ranks]].concat(),
-                    "cad-inline tree",
+                    &["cad-inline tree"],
+                    None,
                 )
             });
         }
     }
+    applications(options, tally)
+}
+
+/// The applications, and that they know when they have no solution.
+fn applications(options: &Options, tally: &mut Tally) -> Result {
+    let name = |ranks: u32| format!("bench/applications of kacc, quick, -n {ranks}");
+    if RANKS.iter().any(|&ranks| options.wants(&name(ranks))) {
+        let kaccd = Kaccd::start("bench")?;
+        for ranks in RANKS
+            .into_iter()
+            .filter(|&ranks| options.wants(&name(ranks)))
+        {
+            tally.test(&name(ranks), || with_each_executor(ranks, kaccd.as_ref()));
+        }
+    }
+    let name = "bench/kacc-cg without a solution";
+    if options.wants(name) {
+        tally.test(name, without_solution);
+    }
     Ok(())
 }
 
+/// The applications with each executor that an installation can have here.
+fn with_each_executor(ranks: u32, kaccd: Option<&Kaccd>) -> Result {
+    let executors = usable(kaccd)?;
+    let said = executors.iter().map(|name| format!("yamabiko-{name}"));
+    let said: Vec<_> = said.collect();
+    let said: Vec<_> = said.iter().map(String::as_str).collect();
+    let ranks = ranks.to_string();
+    let words = [
+        &APPLICATIONS[..],
+        &["--only", "time", "--limit", "60", "--ranks", &ranks],
+    ]
+    .concat();
+    measure(&format!("applications-{ranks}"), &words, &said, kaccd)
+}
+
+/// The executors that our installation calls usable here. Two always are, and one where there is a kaccd.
+fn usable(kaccd: Option<&Kaccd>) -> Result<Vec<String>> {
+    let info = with_kaccd(Job::new(build::prefix(false).join("bin/yamabiko")), kaccd);
+    let said = info
+        .args(["info"])
+        .passes(&["executors of libcad:".to_owned()])?
+        .output;
+    let section = said
+        .lines()
+        .skip_while(|line| *line != "executors of libcad:");
+    let lines = section.skip(1).take_while(|line| line.starts_with("  "));
+    let names = lines.filter(|line| line.ends_with(": usable"));
+    let names = names.filter_map(|line| line.split_whitespace().next());
+    let names: Vec<_> = names.map(str::to_owned).collect();
+    let mut wanted = vec!["inline", "thread"];
+    wanted.extend(kaccd.map(|_| "softirq"));
+    match wanted
+        .iter()
+        .find(|one| !names.iter().any(|name| name == *one))
+    {
+        None => Ok(names),
+        Some(one) => Err(format!("{one} is not usable here: {said}")),
+    }
+}
+
+fn with_kaccd(job: Job, kaccd: Option<&Kaccd>) -> Job {
+    match kaccd {
+        None => job,
+        Some(kaccd) => job.env("YAMABIKO_KACCD", kaccd.name()),
+    }
+}
+
+/// Iterations that are cut off are no solution, and are not taken for one.
+fn without_solution() -> Result {
+    let folder = build::target().join("test/bench");
+    build::make_folder(&folder)?;
+    let (bin, program) = (
+        build::prefix(false).join("bin"),
+        folder.join("kacc_cg-cut-off"),
+    );
+    let mut compile = Command::new(bin.join("mpicc"));
+    compile.args(["-O2", "-DITERATIONS_FOR_EACH=0"]);
+    compile.arg(spec::root().join("crates/bench/kernels/kacc_cg.c"));
+    process::run(compile.arg("-o").arg(&program))?;
+    let job = Job::new(bin.join("mpiexec")).args(["-n", "2"]);
+    let job = job.args([program]).args(["1", "time", "pipelined", "40"]);
+    job.fails(&["the iterations do not converge".to_owned()])
+        .map(drop)
+}
+
 /// Measures hastily; `said` is in what it says. The files have this name.
-fn measure(name: &str, words: &[&str], said: &str) -> Result {
+fn measure(name: &str, words: &[&str], said: &[&str], kaccd: Option<&Kaccd>) -> Result {
     let folder = build::target().join("test/bench").join(name);
     // What an earlier run has left must not pass for what this one writes.
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let json = folder.join("report.json");
     let prefix = build::prefix(false);
-    let job = Job::new(prefix.join("bin/yamabiko"))
+    // It takes nothing of ours from around it for its runs.
+    let kaccds = kaccd.map(|kaccd| {
+        [
+            "--env".to_owned(),
+            format!("YAMABIKO_KACCD={}", kaccd.name()),
+        ]
+    });
+    let job = with_kaccd(Job::new(prefix.join("bin/yamabiko")), kaccd)
         .args(["bench", "--quick", "--rounds", "1"])
+        .args(kaccds.into_iter().flatten())
         .args(words)
         .args(["--json".into(), json.clone().into_os_string()])
         .args(["--svg".into(), folder.join("drawn.svg").into_os_string()])
         .limit_s(600)
         .watches(&prefix.join("lib"));
-    job.passes(&[said.to_owned(), "Medians of the rounds".to_owned()])?;
+    let said = said.iter().chain(&["Medians of the rounds"]);
+    job.passes(&said.map(|word| (*word).to_owned()).collect::<Vec<_>>())?;
     let text = read(&json)?;
     let report: serde_json::Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
     let panels = report["panels"].as_array().map_or(&[][..], Vec::as_slice);
@@ -72,8 +179,8 @@ fn measure(name: &str, words: &[&str], said: &str) -> Result {
     Ok(())
 }
 
-/// A panel has a figure for every series at every value. Among KACC's one may be null: they give none where a product's time
-/// changed meanwhile, and a machine that tests has other things to do.
+/// A panel has a figure for every series at every value. Among KACC's one may be null, except the applications': they give none
+/// where a product's time changed meanwhile, and a machine that tests has other things to do.
 fn complete(panel: &serde_json::Value) -> Result {
     let length = |value: &serde_json::Value| value.as_array().map_or(0, Vec::len);
     let (series, values) = (length(&panel["series"]), length(&panel["values"]));
@@ -82,7 +189,7 @@ fn complete(panel: &serde_json::Value) -> Result {
     }
     let may_be_null = panel["experiment"]
         .as_str()
-        .is_some_and(|name| name.starts_with("kacc-"));
+        .is_some_and(|name| name.starts_with("kacc-") && !APPLICATIONS.contains(&name));
     let figures = &panel["rounds"][0]["figures"];
     for who in 0..series {
         let numbers = figures[who].as_array().into_iter().flatten();

@@ -6,7 +6,7 @@
 //! ([`kaccd`]); where the kernel refuses that what it needs, the tests with it are left out, and that is said. What the stage `c` runs
 //! with an executor is not run again.
 
-mod kaccd;
+pub(super) mod kaccd;
 mod left;
 mod refusals;
 

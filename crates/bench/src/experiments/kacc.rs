@@ -5,11 +5,13 @@
 //! broadcast after each product, and count the products. What it draws is not repeated here; it prints of figure 6 in how
 //! many times the time of LibNBC and of explicit MPI the broadcast is done at best. Its pairs are here: CAD's tree and the
 //! explicit tree on MPI, CAD's pipeline with an executor in the kernel and the same with one that is a thread (`--base`).
+//!
+//! Its chapter 6 announces whole applications, HPL among them. Here are two: conjugate gradients, and HPL's factorisation.
 
 use super::{BYTES, KI, MI};
 use crate::experiment::{
-    Axis, Experiment, Interface, MILLISECONDS, NANOSECONDS, PERCENT_GAINED, PERCENT_SPENT, Panel,
-    Printed, Ranks,
+    Axis, Experiment, ITERATIONS, Interface, MILLISECONDS, NANOSECONDS, PERCENT_GAINED,
+    PERCENT_SPENT, Panel, Printed, Ranks, TIMES,
 };
 
 /// Explicit progress, the libraries' own broadcast in all ways, and CAD's graphs.
@@ -213,5 +215,88 @@ pub const CROWDED: Experiment = Experiment {
             processors: Some(2),
             ..Panel::PLAIN
         },
+    ],
+};
+
+/// Conjugate gradients; the first waits for each of its reductions.
+const GRADIENTS: &[&str] = &["classical", "pipelined", "pipelined-blocking"];
+/// HPL's factorisation; the first waits for each of its broadcasts.
+const FACTORISATIONS: &[&str] = &["bcast", "ibcast", "ibcast-tested"];
+
+/// All ways of an application, each by itself.
+const fn whole(about: &'static str, variants: &'static [&'static str]) -> Panel {
+    Panel {
+        name: "time",
+        about,
+        unit: MILLISECONDS,
+        variants,
+        ..Panel::PLAIN
+    }
+}
+
+/// Those that the first way of an application is related to, in turns with it.
+const fn speedup(about: &'static str, variants: &'static [&'static str]) -> Panel {
+    Panel {
+        name: "speedup",
+        about,
+        unit: TIMES,
+        variants: variants.split_at(1).1,
+        ..Panel::PLAIN
+    }
+}
+
+/// Reductions behind products of matrix and vector.
+pub const CG: Experiment = Experiment {
+    name: "kacc-cg",
+    about: "Conjugate gradients: Poisson's equation on a square, MPI_Allreduce or MPI_Iallreduce behind the product",
+    kernels: &[(Interface::Progress, "kacc_cg.c")],
+    axis: Axis {
+        name: "edge",
+        values: &[32, 64, 128, 256],
+        tour: &[64],
+        quick: &[3, 40],
+        limits: (1, 4096),
+    },
+    ranks: Ranks::Free,
+    calibrated: true,
+    panels: &[
+        whole("until the slowest rank has the solution", GRADIENTS),
+        speedup(
+            "the time of classical conjugate gradients, times that of this",
+            GRADIENTS,
+        ),
+        Panel {
+            name: "iterations",
+            about: "until the residual is a millionth of what it was",
+            unit: ITERATIONS,
+            variants: GRADIENTS,
+            ..Panel::PLAIN
+        },
+    ],
+};
+
+/// Broadcasts of panels behind the update of the rest of a matrix.
+pub const HPL: Experiment = Experiment {
+    name: "kacc-hpl",
+    about: "HPL's factorisation of a matrix: MPI_Bcast of each panel, or MPI_Ibcast behind the update, look-ahead of 1",
+    kernels: &[(Interface::Progress, "kacc_hpl.c")],
+    axis: Axis {
+        name: "order",
+        values: &[128, 256, 512, 1024],
+        tour: &[256],
+        quick: &[32, 100],
+        limits: (1, 8192),
+    },
+    ranks: Ranks::Free,
+    calibrated: true,
+    panels: &[
+        whole(
+            "until the slowest rank has its part of the factored matrix",
+            FACTORISATIONS,
+        ),
+        speedup(
+            "the time with MPI_Bcast, times that of this",
+            FACTORISATIONS,
+        ),
     ],
 };

@@ -87,23 +87,29 @@ entry! { PMPI_Test_cancelled "MPI_Test_cancelled" Running []
     |e| api::status::test_cancelled(e, &status_in(status, "status")?, &mut *bool_out(flag, "flag")?) }
 entry! { PMPI_Testall "MPI_Testall" Running []
     (count: i32, array_of_requests: *mut Request, flag: *mut i32, array_of_statuses: *mut CStatus)
+    short { short::testall(count, array_of_requests, flag, array_of_statuses) }
     |e| api::completion::testall(e, non_negative(count, "count", consts::ERR_COUNT)?, handle_array(array_of_requests, count, "array_of_requests")?, &mut *bool_out(flag, "flag")?, status_array(array_of_statuses)) }
 entry! { PMPI_Testany "MPI_Testany" Running []
     (count: i32, array_of_requests: *mut Request, index: *mut i32, flag: *mut i32, status: *mut CStatus)
+    short { short::testany(count, array_of_requests, index, flag, status) }
     |e| api::completion::testany(e, non_negative(count, "count", consts::ERR_COUNT)?, handle_array(array_of_requests, count, "array_of_requests")?, int_out(index, "index")?, &mut *bool_out(flag, "flag")?, status_out(status).wanted()) }
 entry! { PMPI_Testsome "MPI_Testsome" Running []
     (incount: i32, array_of_requests: *mut Request, outcount: *mut i32, array_of_indices: *mut i32, array_of_statuses: *mut CStatus)
+    short { short::testsome(incount, array_of_requests, outcount, array_of_indices, array_of_statuses) }
     |e| api::completion::testsome(e, non_negative(incount, "incount", consts::ERR_COUNT)?, handle_array(array_of_requests, incount, "array_of_requests")?, int_out(outcount, "outcount")?, narrow(array_of_indices), status_array(array_of_statuses)) }
 entry! { PMPI_Wait "MPI_Wait" Running []
     (request: *mut Request, status: *mut CStatus)
-    short { short::wait(request, status) }
+    short { short::wait(request, status) } again { short::wait_again(request, status) }
     |e| api::completion::wait(e, &mut *handle_inout(request, "request")?, status_out(status).wanted()) }
 entry! { PMPI_Waitall "MPI_Waitall" Running []
     (count: i32, array_of_requests: *mut Request, array_of_statuses: *mut CStatus)
+    short { short::waitall(count, array_of_requests, array_of_statuses) } again { short::waitall_again(count, array_of_requests, array_of_statuses) }
     |e| api::completion::waitall(e, non_negative(count, "count", consts::ERR_COUNT)?, handle_array(array_of_requests, count, "array_of_requests")?, status_array(array_of_statuses)) }
 entry! { PMPI_Waitany "MPI_Waitany" Running []
     (count: i32, array_of_requests: *mut Request, index: *mut i32, status: *mut CStatus)
+    short { short::waitany(count, array_of_requests, index, status) } again { short::waitany_again(count, array_of_requests, index, status) }
     |e| api::completion::waitany(e, non_negative(count, "count", consts::ERR_COUNT)?, handle_array(array_of_requests, count, "array_of_requests")?, int_out(index, "index")?, status_out(status).wanted()) }
 entry! { PMPI_Waitsome "MPI_Waitsome" Running []
     (incount: i32, array_of_requests: *mut Request, outcount: *mut i32, array_of_indices: *mut i32, array_of_statuses: *mut CStatus)
+    short { short::waitsome(incount, array_of_requests, outcount, array_of_indices, array_of_statuses) } again { short::waitsome_again(incount, array_of_requests, outcount, array_of_indices, array_of_statuses) }
     |e| api::completion::waitsome(e, non_negative(incount, "incount", consts::ERR_COUNT)?, handle_array(array_of_requests, incount, "array_of_requests")?, int_out(outcount, "outcount")?, narrow(array_of_indices), status_array(array_of_statuses)) }

@@ -28,7 +28,7 @@ fn waiting(call: &'static str) -> impl Fn() -> Waiting {
 }
 
 /// What to say of a wait for one request.
-fn waiting_for(e: &Engine, call: &'static str, handle: Handle) -> Waiting {
+pub(crate) fn waiting_for(e: &Engine, call: &'static str, handle: Handle) -> Waiting {
     let mut w = waiting(call)();
     if let Ok(request) = e.request(handle) {
         (w.peer, w.tag) = request.awaited();

@@ -1,5 +1,6 @@
 //! Collectives that move data, and the barrier.
 
+use boundary::UserBuf;
 use cad::together::{CHUNK, CHUNK_MIN};
 use cad::{Part, allgather, alltoall, bcast, gather, scatter};
 use layout::{Data, transfer};
@@ -40,6 +41,46 @@ impl Chunks {
     pub fn part(&self, chunk: u64) -> (u64, usize) {
         let start = chunk * self.each;
         (start, self.each.min(self.bytes - start) as usize)
+    }
+}
+
+/// A block of so many bytes no longer fits into the caches together with its copy: each chunk is copied while it is there from being
+/// written for the others. 1 MiB takes 55 us so and 62 as a whole, 8 MiB 625 and 770; 256 KiB take 13.0 and 12.4 (two near cores of an
+/// EPYC of the fifth generation).
+const COPIED_BY_CHUNK: u64 = 1 << 20;
+
+/// A process's own block, on its way from the send buffer to the receive buffer. It is copied when a chunk is out: then the others have
+/// something to read meanwhile (8 KiB of each of two take 0.40 us so, and 0.47 if that comes first).
+struct OwnBlock {
+    from: Data,
+    to: Data,
+    /// Where both lie, if they go chunk by chunk.
+    by_chunk: Option<(UserBuf, UserBuf)>,
+}
+
+impl OwnBlock {
+    fn new(from: &Data, to: Data) -> OwnBlock {
+        let sides = || Some((from.contiguous()?.0, to.contiguous()?.0));
+        OwnBlock {
+            from: from.clone(),
+            by_chunk: sides().filter(|_| from.len() >= COPIED_BY_CHUNK),
+            to,
+        }
+    }
+
+    /// Copies what is due when `bytes` bytes from `start` on are out.
+    fn copy(&self, (start, bytes): (u64, usize)) {
+        match self.by_chunk {
+            Some((from, to)) => to
+                .offset(start as i64)
+                .copy_from(from.offset(start as i64), bytes),
+            None if start == 0 => self.copy_all(),
+            None => {}
+        }
+    }
+
+    fn copy_all(&self) {
+        transfer(&self.from, &self.to);
     }
 }
 
@@ -229,12 +270,13 @@ impl Way<'_> {
         let Some(mine) = mine else { return Ok(()) };
         let bytes = bytes_of(&p.recv).unwrap_or(0);
         self.check_own(&mine, bytes)?;
-        if !p.in_place
-            && let Some(block) = self.block_in(&p.recv, me)
-        {
-            transfer(&mine, &block);
-        }
+        let own = match p.in_place {
+            true => None,
+            false => self.block_in(&p.recv, me),
+        };
+        let own = own.map(|to| OwnBlock::new(&mine, to));
         if self.reads_blocks(bytes) {
+            own.iter().for_each(OwnBlock::copy_all);
             return self.allgather_direct(p, &mine);
         }
         let chunks = Chunks::new(bytes, CHUNK, 1);
@@ -243,6 +285,7 @@ impl Way<'_> {
             let page = self.page(round, bytes)?;
             page.write(0, &mine, from, bytes);
             page.publish();
+            own.iter().for_each(|own| own.copy((from, bytes)));
             Ok(())
         };
         let take = |chunk, round| {
@@ -259,13 +302,15 @@ impl Way<'_> {
             false => self.block_out(&p.send, rank),
         };
         let bytes = bytes_of(&p.recv).unwrap_or(0);
+        let mut own = None;
         if !p.in_place
             && let (Some(mine), Some(block)) = (out(me), self.block_in(&p.recv, me))
         {
             self.check_own(&mine, bytes)?;
-            transfer(&mine, &block);
+            own = Some(OwnBlock::new(&mine, block));
         }
         if self.reads_own_blocks(bytes) {
+            own.iter().for_each(OwnBlock::copy_all);
             return self.alltoall_direct(p);
         }
         let chunks = Chunks::new(bytes, CHUNK / size, 1);
@@ -278,6 +323,7 @@ impl Way<'_> {
                 }
             }
             page.publish();
+            own.iter().for_each(|own| own.copy((from, bytes)));
             Ok(())
         };
         let take = |chunk, round| {

@@ -118,6 +118,12 @@ pub(super) struct Nodes<T, const LINKS: usize> {
     pub len: usize,
 }
 
+impl<T, const LINKS: usize> Default for Nodes<T, LINKS> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T, const LINKS: usize> Nodes<T, LINKS> {
     pub const fn new() -> Self {
         Nodes {
@@ -127,6 +133,11 @@ impl<T, const LINKS: usize> Nodes<T, LINKS> {
             tail: NIL,
             len: 0,
         }
+    }
+
+    /// The entry at `index`; none, if that is [`NIL`].
+    pub fn get(&self, index: u32) -> Option<&Node<T, LINKS>> {
+        self.nodes.get(index as usize)
     }
 
     #[inline]
@@ -247,6 +258,12 @@ pub(super) struct Bins {
     bins: Vec<Bin>,
     free: u32,
     live: usize,
+}
+
+impl Default for Bins {
+    fn default() -> Bins {
+        Bins::new()
+    }
 }
 
 impl Bins {

@@ -5,22 +5,27 @@
 //! references. What is special about a source, so that a receive from it has to go the ordinary way, is one word
 //! beside the list ([`Row`]).
 //!
-//! Invariants: a list is in the order of posting and at most [`MOST`] long; a post is in one list at most, and none once it has
-//! ended; then it has no next one. Which of a post and an ordinary receive is the older one tells the number of ordinary ones posted before it. A row is
+//! A list is as long as it gets: messages mostly come in the order in which their receives were posted, so the first is the one. If
+//! a search would go beyond [`MOST`] of them, all go to [bins](super::binned), where none is searched for, and the row takes no other until
+//! these are gone. So each is moved once at most, and a search costs the same however many are posted.
+//!
+//! Invariants: a list is in the order of posting, and empty while posts of its source are in bins; a post is in one list or bin at most, and
+//! none once it has ended; then it has no next one. Which of a post and an ordinary receive is the older one tells the number of ordinary ones posted before it. A row is
 //! barred for a context and tag while a message of its source with these is unexpected (or with others that share
-//! a bit with them), for all while its list is full, and for all from when its source has failed.
+//! a bit with them), for all while posts of its source are in bins, and for all from when its source has failed.
 //!
 //! Who calls it: `Posted` and `Unexpected`, so fabrics see no difference; the engine's short paths, which post here and look at rows;
 //! and fabrics that end a post at once.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use boundary::UserBuf;
 
+use super::binned::Binned;
 use super::bins::Key;
 use crate::words::{Context, Cookie, Endpoint, TagSel};
 
-/// Longest list of a source. Searching one costs no more than a look into the bins.
+/// So many of a list a search looks at. That costs no more than a look into the bins.
 const MOST: u32 = 32;
 
 /// Where a post is linked in: a list's head, or the post before.
@@ -53,6 +58,9 @@ const TELLS: u32 = 1 << 31;
 const ANY_TAG: i32 = i32::MIN;
 
 impl Post {
+    /// The [state](Post::state) of one that is posted and of which no completion tells.
+    pub const PENDING: u32 = 1;
+
     /// Parts of its owner's request that have not ended; this receive is one. The owner may count others here, and use it when there is no
     /// receive.
     #[inline(always)]
@@ -78,7 +86,7 @@ impl Post {
         self.state() == 0
     }
 
-    /// 0 if it ended at once. It is the first word of a post.
+    /// 0 if it ended at once, and [`PENDING`](Post::PENDING) while it may. It is the first word of a post.
     #[inline(always)]
     pub fn state(&self) -> u32 {
         self.state.get()
@@ -172,9 +180,9 @@ impl Post {
 /// What there is of one source: posts, and what bars others.
 #[repr(C, align(32))]
 pub struct Row {
-    /// How many more posts the list may have.
-    room: Cell<u32>,
-    /// Reasons to go the ordinary way: unexpected messages, a failure, a full list.
+    /// How many posts are in bins.
+    binned: Cell<u32>,
+    /// Reasons to go the ordinary way: unexpected messages, a failure, posts in bins.
     bars: Cell<u32>,
     /// For which contexts and tags; all bits are clear when there is no reason.
     barred: Cell<u64>,
@@ -221,7 +229,7 @@ impl Row {
         (source, context, tag): (i32, Context, TagSel),
         ordinary: &Ordinary,
     ) {
-        post.state.set(1);
+        post.state.set(Post::PENDING);
         post.context.set(context.0);
         post.tag.set(match tag {
             TagSel::Exact(tag) => tag,
@@ -236,19 +244,9 @@ impl Row {
     fn append(&self, post: &'static Post) {
         self.end.get().set(Some(post));
         self.end.set(&post.next);
-        self.room.set(self.room.get() - 1);
-        if self.room.get() == 0 {
-            self.bar(!0);
-        }
     }
 
-    /// The first post that accepts a message, and where it is linked in.
-    #[inline(always)]
-    fn find(&'static self, context: Context, tag: i32) -> Option<(&'static Link, &'static Post)> {
-        self.find_where(|post| post.accepts(context, tag))
-    }
-
-    #[inline(always)]
+    /// The first post in the list that is `wanted`, and where it is linked in.
     fn find_where(
         &'static self,
         wanted: impl Fn(&Post) -> bool,
@@ -271,9 +269,34 @@ impl Row {
         if next.is_none() {
             self.end.set(link);
         }
-        let was_full = self.room.get() == 0;
-        self.room.set(self.room.get() + 1);
-        if was_full {
+    }
+
+    /// Whether there are posts of its source, in the list or in bins.
+    fn has_posts(&self) -> bool {
+        self.head.get().is_some() || self.binned.get() > 0
+    }
+
+    /// The posts in the list.
+    fn listed(&self) -> impl Iterator<Item = &'static Post> {
+        std::iter::successors(self.head.get(), |post| post.next.get())
+    }
+
+    /// Moves all posts of the list, which has some, to bins.
+    fn move_to(&'static self, binned: &mut Binned, source: Endpoint) {
+        if self.binned.get() == 0 {
+            self.bar(!0);
+        }
+        while let Some(post) = self.head.get() {
+            self.unlink(&self.head, post);
+            binned.push(source, post);
+            self.binned.set(self.binned.get() + 1);
+        }
+    }
+
+    /// A post of its source has left the bins.
+    fn left_bins(&self) {
+        self.binned.set(self.binned.get() - 1);
+        if self.binned.get() == 0 {
             self.unbar();
         }
     }
@@ -305,9 +328,22 @@ pub fn has_ordinary(ordinary: &Ordinary) -> bool {
     ordinary[1].get() != 0
 }
 
+/// Where a post is that was found.
+enum Place {
+    /// Linked in there.
+    Listed(&'static Link),
+    /// In bins, with that index.
+    Binned(u32),
+}
+
+/// A post that was found: its row, where it is, and itself.
+type Found = (&'static Row, Place, &'static Post);
+
 /// The rows of all sources, and what ordinary receives there are beside them.
 pub struct Light {
     rows: &'static [Row],
+    /// The posts of lists in which a search got long.
+    binned: RefCell<Binned>,
     /// What the rows were made with; kept, so that no tool for finding leaks takes it for lost.
     _nowhere: Option<&'static Link>,
     /// The ordinary receives, unless they are noted elsewhere.
@@ -320,6 +356,7 @@ impl Default for Light {
     fn default() -> Light {
         Light {
             rows: &[],
+            binned: RefCell::default(),
             _nowhere: None,
             own: Ordinary::default(),
             elsewhere: None,
@@ -332,7 +369,7 @@ impl Light {
     pub fn new(sources: usize) -> Light {
         let nowhere: &'static Link = Box::leak(Box::default());
         let row = |_| Row {
-            room: Cell::new(MOST),
+            binned: Cell::new(0),
             bars: Cell::new(0),
             barred: Cell::new(0),
             head: Cell::new(None),
@@ -368,6 +405,53 @@ impl Light {
         self.elsewhere.unwrap_or(&self.own)
     }
 
+    /// The first post that accepts this message.
+    #[inline(always)]
+    fn find(&self, key: Key) -> Option<Found> {
+        let row = self.rows.get(key.source as usize)?;
+        let mut link = &row.head;
+        for _ in 0..MOST {
+            match link.get() {
+                Some(post) if post.accepts(Context(key.context), key.tag) => {
+                    return Some((row, Place::Listed(link), post));
+                }
+                Some(post) => link = &post.next,
+                None if row.binned.get() == 0 => return None,
+                None => break,
+            }
+        }
+        self.find_binned(row, key)
+    }
+
+    /// The same where the posts are in bins, or should be.
+    #[cold]
+    #[inline(never)]
+    fn find_binned(&self, row: &'static Row, key: Key) -> Option<Found> {
+        let mut binned = self.binned.borrow_mut();
+        if row.head.get().is_some() {
+            row.move_to(&mut binned, Endpoint(key.source));
+        }
+        let (index, post) = binned.first(key)?;
+        Some((row, Place::Binned(index), post))
+    }
+
+    /// Takes out a post that was found.
+    #[inline(always)]
+    fn take_out(&self, (row, place, post): Found) -> &'static Post {
+        match place {
+            Place::Listed(link) => row.unlink(link, post),
+            Place::Binned(index) => self.take_out_of_bins(row, index),
+        }
+        post
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_out_of_bins(&self, row: &Row, index: u32) {
+        self.binned.borrow_mut().remove(index);
+        row.left_bins();
+    }
+
     /// Takes the first post that accepts this message, if that is what comes first, it fits, and nobody is to be told.
     #[inline(always)]
     pub(super) fn take_at_once(
@@ -377,71 +461,71 @@ impl Light {
         tag: i32,
         len: u64,
     ) -> Option<&'static Post> {
-        let row = self.rows.get(source.index())?;
-        let (link, post) = row.find(context, tag)?;
+        let found = self.find(Key::of_message(source, context, tag))?;
+        let (_, _, post) = found;
         let tells = post.state.get() & TELLS != 0;
         if has_ordinary(self.ordinary()) || len > post.capacity.get() || tells {
             return None;
         }
-        row.unlink(link, post);
-        Some(post)
+        Some(self.take_out(found))
     }
 
     /// Takes the first post that accepts this message, to be told by a completion, unless the ordinary receive numbered `older` comes before it.
     #[inline]
     pub(super) fn take(&self, key: Key, older: Option<u64>) -> Option<&'static Post> {
-        let row = self.rows.get(key.source as usize)?;
-        let (link, post) = row.find(Context(key.context), key.tag)?;
+        let found = self.find(key)?;
+        let (_, _, post) = found;
         if older.is_some_and(|number| number <= post.after.get()) {
             return None;
         }
-        row.unlink(link, post);
         post.tell();
-        Some(post)
+        Some(self.take_out(found))
     }
 
-    /// Takes the first post, source by source, that `wanted` accepts, to be told by a completion.
+    /// Takes the first post that `wanted` accepts, to be told by a completion. Of one source's the first is the oldest.
     pub(super) fn take_where(
         &self,
         wanted: impl Fn(Endpoint, &Post) -> bool,
     ) -> Option<(Endpoint, &'static Post)> {
-        self.rows.iter().zip(0..).find_map(|(row, source)| {
-            let source = Endpoint(source);
-            let (link, post) = row.find_where(|post| wanted(source, post))?;
-            row.unlink(link, post);
-            post.tell();
-            Some((source, post))
-        })
+        let listed = self.rows.iter().zip(0..).find_map(|(row, source)| {
+            let (link, post) = row.find_where(|post| wanted(Endpoint(source), post))?;
+            Some((Endpoint(source), (row, Place::Listed(link), post)))
+        });
+        let (source, found) = listed.or_else(|| {
+            let binned = self.binned.borrow();
+            let mut all = binned.all();
+            let (source, index, post) = all.find(|(source, _, post)| wanted(*source, post))?;
+            let row = &self.rows[source.index()];
+            Some((source, (row, Place::Binned(index), post)))
+        })?;
+        let post = self.take_out(found);
+        post.tell();
+        Some((source, post))
     }
 
-    /// The posts that accept this message, each with the number of the ordinary receive it follows.
-    pub(super) fn accepting(&self, key: Key) -> impl Iterator<Item = (u64, &'static Post)> {
-        let mut at = self
-            .rows
-            .get(key.source as usize)
-            .and_then(|r| r.head.get());
-        let posts = std::iter::from_fn(move || {
-            let post = at?;
-            at = post.next.get();
-            Some(post)
-        });
-        let accepting = posts.filter(move |post| post.accepts(Context(key.context), key.tag));
-        accepting.map(|post| (post.after.get(), post))
+    /// The posts that accept this message, in order, each with the number of the ordinary receive it follows.
+    pub(super) fn accepting(&self, key: Key) -> Vec<(u64, &'static Post)> {
+        let binned = self.binned.borrow();
+        let of_source = binned.all().filter(|(source, ..)| source.0 == key.source);
+        let row = self.rows.get(key.source as usize);
+        let all = of_source
+            .map(|(.., post)| post)
+            .chain(row.into_iter().flat_map(Row::listed));
+        let accepting = all.filter(|post| post.accepts(Context(key.context), key.tag));
+        accepting.map(|post| (post.after.get(), post)).collect()
     }
 
     /// The sources that receives are posted for.
     pub(super) fn sources(&self) -> impl Iterator<Item = Endpoint> {
         let rows = (0..).zip(self.rows);
-        rows.filter(|(_, row)| row.head.get().is_some())
+        rows.filter(|(_, row)| row.has_posts())
             .map(|(source, _)| Endpoint(source))
     }
 
     /// Number of posts.
     pub(super) fn len(&self) -> usize {
-        self.rows
-            .iter()
-            .map(|row| (MOST - row.room.get()) as usize)
-            .sum()
+        let listed: usize = self.rows.iter().map(|row| row.listed().count()).sum();
+        listed + self.binned.borrow().len()
     }
 
     /// An ordinary receive is posted: its number.

@@ -9,12 +9,14 @@
 //! was made.
 //!
 //! A receive of contiguous bytes from one source need not become an entry: it lies in its owner's request ([`Post`]), in a list of its
-//! source, and whoever takes a receive from [`Posted`] sees both kinds.
+//! source, and whoever takes a receive from [`Posted`] sees both kinds. Where such a list is long and what came first is not wanted first, its
+//! receives go to bins as they are.
 //!
 //! Invariants: entries lie in a slab linked by indices and slots are used again, so nothing is
 //! allocated once the largest depth was reached; a list and every bin are in order of arrival; bins
 //! are kept from the ninth entry until all entries are gone.
 
+mod binned;
 mod bins;
 mod light;
 mod posted;

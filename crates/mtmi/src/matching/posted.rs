@@ -151,7 +151,7 @@ impl<T> Posted<T> {
                 found.push((*number, ordinary(value)));
             }
         }
-        let posts = self.light.accepting(key);
+        let posts = self.light.accepting(key).into_iter();
         found.extend(posts.map(|(after, post)| (after, light(post))));
         // An ordinary receive goes before the light ones that have its number.
         found.sort_by_key(|(number, _)| *number);

@@ -60,6 +60,8 @@ enum Step {
     Receive(Selector),
     /// The same as a light receive, where it can be one.
     Light(Selector),
+    /// So many of these, more than a search goes along.
+    LightMany(Selector, usize),
     Arrive(Message),
     /// The same, with so many bytes, for whoever would end at once.
     ArriveShort(Message, u64),
@@ -94,6 +96,7 @@ fn step(bias: u32) -> impl Strategy<Value = Step> {
     prop_oneof![
         5 + bias => selector().prop_map(Step::Receive),
         5 + bias => selector().prop_map(Step::Light),
+        1 => (selector(), 25usize..50).prop_map(|(s, n)| Step::LightMany(s, n)),
         30 - bias => message().prop_map(Step::Arrive),
         15 => (message(), 0u64..12).prop_map(|(m, len)| Step::ArriveShort(m, len)),
         3 => selector().prop_map(Step::Probe),
@@ -109,8 +112,17 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             .into_iter()
             .map(|b| prop::collection::vec(step(b), 0..120))
             .collect();
-        parts.prop_map(|v| v.concat())
+        parts.prop_map(|v| spread(&v.concat()))
     })
+}
+
+/// One step for each receive.
+fn spread(steps: &[Step]) -> Vec<Step> {
+    let each = |step: &Step| match *step {
+        Step::LightMany(s, n) => vec![Step::Light(s); n],
+        ref other => vec![other.clone()],
+    };
+    steps.iter().flat_map(each).collect()
 }
 
 fn run(steps: &[Step]) -> Result<(), TestCaseError> {
@@ -122,6 +134,7 @@ fn run(steps: &[Step]) -> Result<(), TestCaseError> {
     let mut message_slots: Vec<(Slot, u64)> = Vec::new();
     for (id, step) in (0u64..).zip(steps) {
         match step.clone() {
+            Step::LightMany(..) => unreachable!("they were spread"),
             Step::Receive(s) | Step::Light(s) | Step::Mprobe(s) => {
                 let want = naive.unexpected.iter().position(|(m, _)| accepts(s, *m));
                 let want = want.map(|i| naive.unexpected.remove(i));
@@ -273,14 +286,42 @@ fn at_once_is_not_out_of_turn() {
     assert!(light.rows()[0].is_clear(context, TagSel::Any));
 }
 
-/// A list has an end: what is posted beyond goes where a search does not get longer.
+/// A list is as long as it gets while messages come in order. Where they don't it is moved to bins, its receives end as they would
+/// have, and the row is open again when they have.
 #[test]
-fn lists_are_short() {
+fn lists_are_kept_while_messages_come_in_order() {
+    const MANY: u64 = 1000;
     let light = Rc::new(Light::new(1));
-    let selector = (Source::From(Endpoint(0)), Context(0), TagSel::Exact(1));
-    let posted = (0..1000).map_while(|id| post_light(&light, selector, id));
-    assert_eq!(posted.count(), 32);
-    assert!(!light.rows()[0].is_open(Context(0), TagSel::Exact(1)));
+    let posted: Posted<u64> = Posted::with(light.clone());
+    let tag = |id: u64| id as i32;
+    let post = |ids: std::ops::Range<u64>| {
+        ids.map(|id| {
+            let selector = (
+                Source::From(Endpoint(0)),
+                Context(0),
+                TagSel::Exact(tag(id)),
+            );
+            post_light(&light, selector, id)
+        })
+        .filter(Option::is_some)
+        .count() as u64
+    };
+    let take = |id| {
+        let post = posted.take_at_once(Endpoint(0), Context(0), tag(id), 1);
+        assert_eq!(post.unwrap().cookie().0, id);
+    };
+    let is_open = || light.rows()[0].is_open(Context(0), TagSel::Exact(1));
+    assert_eq!(post(0..MANY), MANY);
+    (0..MANY - 1).for_each(take);
+    assert_eq!(post(0..MANY - 1), MANY - 1);
+    assert!(is_open());
+    (0..MANY - 1).rev().for_each(|id| {
+        take(id);
+        assert!(!is_open() && post(0..1) == 0);
+    });
+    take(MANY - 1);
+    assert!(is_open() && posted.is_empty());
+    assert_eq!(post(0..1), 1);
 }
 
 /// An unexpected message bars receives that might be for it, not others; a failed source bars all, for ever.
@@ -350,14 +391,18 @@ fn awaited_by_probes() {
 #[test]
 fn depth_costs_nothing() {
     let n = 100_000;
-    let mut posted = Posted::new();
+    let light = Rc::new(Light::new(1));
+    let mut posted: Posted<u64> = Posted::with(light.clone());
     let mut unexpected = Unexpected::new();
     for t in 0..n {
+        let selector = (Source::From(Endpoint(0)), Context(0), TagSel::Exact(t));
+        post_light(&light, selector, t as u64).unwrap();
         posted.post(Source::Any, Context(1), TagSel::Exact(t), t as u64);
         unexpected.arrive(Endpoint(3), Context(1), t, t);
     }
     for t in (0..n).rev() {
         assert_eq!(posted.take(Endpoint(7), Context(1), t), Some(t as u64));
+        assert_eq!(posted.take(Endpoint(0), Context(0), t), Some(t as u64));
         let got = unexpected.take(Source::Any, Context(1), TagSel::Exact(t));
         assert_eq!(got, Some((Endpoint(3), t, t)));
     }

@@ -24,7 +24,9 @@ impl Kaccd {
         let number = std::process::id();
         let name = format!("kaccd-of-test-{what}-{number}");
         let port = PORTS + (number % 4000) as u16 * 2 + what.len() as u16 % 2;
-        let log = build::target().join(format!("test/execs/{name}.log"));
+        let folder = build::target().join("test/execs");
+        build::make_folder(&folder)?;
+        let log = folder.join(format!("{name}.log"));
         let file = File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
         let mut command = Command::new(build::prefix(false).join("bin/yamabiko"));
         command.args(["kaccd", "--name", &name, "--port", &port.to_string()]);
