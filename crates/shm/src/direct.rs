@@ -88,6 +88,14 @@ pub(crate) struct Direct {
     trials: Option<Box<Trials>>,
 }
 
+impl Direct {
+    /// Whether the ways that long messages may go are measured.
+    #[inline]
+    pub fn is_measured(&self) -> bool {
+        self.trials.is_some()
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 impl Direct {
     /// From now on the peer's memory is that of a process that isn't there.
@@ -280,7 +288,7 @@ impl Shm {
         let entry = &self.peers[peer as usize];
         total >= SHORTEST
             && room >= Some(total)
-            && entry.direct.trials.is_some()
+            && entry.direct.is_measured()
             && entry.due == 0
             && entry.copies.is_empty()
     }

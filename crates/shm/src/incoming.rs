@@ -1,8 +1,9 @@
 //! Out of the ring: messages from other processes, to their receives or to the unexpected queue.
 
-use mtmi::{Context, Endpoint, Message, Outcome, Queues};
+use mtmi::{Context, Endpoint, Message, Outcome, Queues, Receive};
 
 use crate::Shm;
+use crate::early::Begun;
 use crate::lane::{Lane, WINDOW, drain};
 use crate::ring::Hostile;
 use crate::state::{Announced, Offer, Sending, Sink};
@@ -206,13 +207,14 @@ impl Shm {
             return Err(Hostile);
         }
         self.ports[peer].lane.prefetch_returned();
-        self.take_long(
-            queues,
-            peer,
-            header,
-            [send, total, early, synchronous],
-            None,
-        )
+        let words = [send, total, early, synchronous];
+        if early < total || synchronous != 0 || !self.comes_next(peer) {
+            return self.take_long(queues, peer, header, words, None);
+        }
+        if let Begun::At(receive, arrived) = self.take_early(queues, peer, header, total) {
+            self.enter(queues, peer, header, words, None, (receive, arrived));
+        }
+        Ok(())
     }
 
     /// A message of which the sender says where the data lie.
@@ -248,24 +250,42 @@ impl Shm {
         queues: &mut Queues,
         peer: u32,
         header: &Header,
-        [mut send, total, early, synchronous]: [u64; 4],
-        mut offer: Option<Offer>,
+        words: [u64; 4],
+        offer: Option<Offer>,
     ) -> Result<(), Hostile> {
-        if total > i64::MAX as u64 {
+        if words[1] > i64::MAX as u64 {
             return Err(Hostile);
         }
         let (source, context) = (Endpoint(peer), Context(header.context));
         let receive = queues.posted.take(source, context, header.tag);
+        self.enter(queues, peer, header, words, offer, (receive, 0));
+        Ok(())
+    }
+
+    /// Enters such a message, of which `arrived` bytes are in its receive.
+    fn enter(
+        &mut self,
+        queues: &mut Queues,
+        peer: u32,
+        header: &Header,
+        [mut send, total, early, synchronous]: [u64; 4],
+        mut offer: Option<Offer>,
+        (receive, arrived): (Option<Receive>, u64),
+    ) {
         let matched = receive.is_some();
         let room = receive.as_ref().map(|r| r.data.len());
         let since = self.measures(peer, total, room).then(sys::clock::cycles);
         let mut here = 0;
         let sink = match receive {
-            Some(receive) => Sink::User {
-                writer: receive.data.writer(),
-                capacity: receive.data.len(),
-                cookie: receive.cookie,
-            },
+            Some(receive) => {
+                let mut writer = receive.data.writer();
+                writer.seek(arrived);
+                Sink::User {
+                    writer,
+                    capacity: receive.data.len(),
+                    cookie: receive.cookie,
+                }
+            }
             None => {
                 let mut buffer = queues.buffer();
                 buffer.reserve(early as usize);
@@ -285,7 +305,7 @@ impl Shm {
             tag: header.tag,
             total,
             early: early + here,
-            arrived: here,
+            arrived: arrived + here,
             expected: early + here,
             synchronous: synchronous != 0,
             offer,
@@ -295,17 +315,17 @@ impl Shm {
         if early > 0 {
             let entry = &mut self.peers[peer as usize];
             entry.early.push_back(id);
-            entry.due = entry.due.saturating_add(early);
+            entry.due = entry.due.saturating_add(early - arrived);
             self.mark_busy(peer);
         }
         if matched {
             self.accept(queues, id);
         } else {
+            let (source, context) = (Endpoint(peer), Context(header.context));
             queues
                 .unexpected
                 .arrive(source, context, header.tag, Message::Partial(id));
         }
-        Ok(())
     }
 
     /// An announced message was matched: asks for the rest of its data, or tells the sender, and

@@ -32,6 +32,7 @@ mod connect;
 mod direct;
 #[cfg(all(test, not(loom)))]
 mod direct_tests;
+mod early;
 mod fabric;
 mod failure;
 mod foreign;

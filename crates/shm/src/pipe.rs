@@ -12,7 +12,7 @@ use crate::space::{Space, length};
 use crate::state::{Sending, Sink};
 
 /// The target of chunks that come with an announcement.
-const EARLY: u64 = u64::MAX;
+pub(crate) const EARLY: u64 = u64::MAX;
 /// Chunks moved for one peer before the next peer gets its turn.
 const TURN: u32 = 16;
 /// Looks for the next chunk of a message whose sender is copying it: about what it takes to copy one.
