@@ -93,7 +93,13 @@ impl Shm {
     }
 
     /// A control message, for which there is room.
-    pub(crate) fn push_words(
+    pub(crate) fn push_words(&mut self, to: u32, address: (Kind, Context, i32), words: Words) {
+        self.push_words_unrung(to, address, words);
+        self.ports[to].bell.get().ring();
+    }
+
+    /// The same without the bell, which something that follows at once will ring.
+    pub(crate) fn push_words_unrung(
         &mut self,
         to: u32,
         (kind, context, tag): (Kind, Context, i32),
@@ -112,7 +118,8 @@ impl Shm {
         // One cell holds it.
         let [head, _] = lane.payload_mut(number, WORDS);
         head.copy_from_slice(&encode(words));
-        self.publish(to, 1);
+        let out = &self.ports[to];
+        out.tx.publish(&out.lane, 1);
     }
 
     /// Sends a control message, now or behind what is queued.

@@ -5,7 +5,7 @@ use mtmi::{Outcome, Queues};
 
 use crate::Shm;
 use crate::chunking;
-use crate::lane::{ChunkHeader, drain};
+use crate::lane::{CHUNK, ChunkHeader, drain};
 use crate::port::Port;
 use crate::ring::Hostile;
 use crate::space::{Space, length};
@@ -18,7 +18,7 @@ const TURN: u32 = 16;
 /// Looks for the next chunk of a message whose sender is copying it: about what it takes to copy one.
 const LOOKS: u32 = 32;
 
-/// Copies the next bytes of `reader` into the next chunk and publishes it: how many. `left` are to be sent with this target, in chunks of
+/// Copies the next bytes of `reader` into the next chunk and publishes it, without the bell: how many. `left` are to be sent with this target, in chunks of
 /// `chunk` bytes. `None`: there is no room for it now.
 #[inline]
 fn push(
@@ -36,7 +36,6 @@ fn push(
     lane.fill_chunk(start, len, reader);
     lane.publish_chunk(space.next(), ChunkHeader { start, len, target });
     space.take(start, len);
-    port.bell.get().ring();
     Some(len as u64)
 }
 
@@ -83,18 +82,39 @@ impl Shm {
         let chunk = (until - send.sent, send.chunk, target);
         let pushed = push(&self.ports[to], &mut peer.space, reader, chunk);
         send.sent += pushed.unwrap_or(0);
+        if pushed.is_some() {
+            self.ports[to].bell.get().ring();
+        }
         pushed.is_some()
     }
 
-    /// Sends the `early` bytes that are next in `reader` through the idle pipe, where they fit, in chunks of `chunk` bytes.
+    /// Sends the `early` bytes that are next in `reader` through the pipe, which is idle if there are any, in chunks of `chunk` bytes, as far as
+    /// they fit, and rings for them and for their announcement.
     pub(crate) fn push_early(&mut self, to: u32, reader: &mut Reader, early: u64, chunk: u64) {
+        // Where processes share processors the peer may need this one, and what it would do first is wait for what is copied here: with 4 ranks on 2
+        // processors 4 KiB take 2.7 us in place of 3.4 so, 16 KiB 3.4 in place of 4.7.
+        let quiet = match self.shares_processors() {
+            true => early.min(CHUNK as u64),
+            false => 0,
+        };
         let (port, space) = (&self.ports[to], &mut self.peers[to as usize].space);
-        space.begin(early as usize);
-        let mut left = early;
-        while left > 0
-            && let Some(pushed) = push(port, space, reader, (left, chunk, EARLY))
+        if quiet == 0 {
+            port.bell.get().ring();
+        }
+        if early > 0 {
+            space.begin(early as usize);
+        }
+        let mut sent = 0;
+        while sent < early
+            && let Some(pushed) = push(port, space, reader, (early - sent, chunk, EARLY))
         {
-            left -= pushed;
+            sent += pushed;
+            if sent >= quiet {
+                port.bell.get().ring();
+            }
+        }
+        if sent < quiet {
+            port.bell.get().ring();
         }
     }
 

@@ -110,7 +110,7 @@ impl Shm {
         }
         // Nobody will ask for more of it, so it has no name.
         let words = [u64::MAX, total, total, 0];
-        self.push_words(to, (Kind::Announce, address.0, address.1), words);
+        self.push_words_unrung(to, (Kind::Announce, address.0, address.1), words);
         let mut reader = message.data.reader();
         self.push_early(to, &mut reader, total, chunking::here().chunk(total));
         self.own_ahead(to, total);
@@ -209,10 +209,8 @@ impl Shm {
         let (mut reader, chunk) = (send.data.reader(), send.chunk);
         send.sent = early;
         // First the announcement: the receiver can match while the first chunk is copied.
-        self.push_words(to, kind, words);
-        if early > 0 {
-            self.push_early(to, &mut reader, early, chunk);
-        }
+        self.push_words_unrung(to, kind, words);
+        self.push_early(to, &mut reader, early, chunk);
         if let Some(send) = self.sends.get(id) {
             send.reader = Some(reader);
         }
