@@ -32,6 +32,11 @@ pub enum Algorithm {
     Rabenseifner,
     /// Chunks round a ring twice: least traffic for any size. Commutative operations only.
     Ring,
+    /// Of two processes: both send all, and combine it segment by segment as it comes. Nobody waits for what the other has combined.
+    Pair {
+        /// Elements of a segment.
+        segment: u64,
+    },
 }
 
 /// Bytes up to which rounds count more than traffic: Thakur, Rabenseifner and Gropp (2005), 2 KiB.
@@ -45,12 +50,26 @@ pub const RING_CHUNK_MIN: u64 = 64 << 10;
 /// chunks, where halving needs a second vector, which at this size no cache holds any more.
 pub const RING_ALWAYS: u64 = 8 << 20;
 
+/// Bytes of a [pair](Algorithm::Pair)'s segment: combined while a level-2 cache holds them. (Two ranks that test between products of 15 us:
+/// 16 MiB in 3.3 ms in place of 4.3 in one piece, 4 MiB in 0.61 in place of 0.68; on an EPYC of the fifth generation.)
+pub const PAIR_SEGMENT: u64 = 128 << 10;
+
+/// Most segments of a pair: what there is to start and end of each must not count.
+const PAIR_SEGMENTS: u64 = 128;
+
+/// Segments of a pair that wait to be combined, where they have to wait elsewhere than in the receive buffer.
+const PAIR_TEMPS: u64 = 4;
+
 /// The algorithm for these parameters; the same on every process.
 pub fn choose(p: &Params) -> Algorithm {
     let (bytes, size) = (p.ty.bytes(p.count), u64::from(p.team.size));
     let long_chunks = bytes >= RING_CHUNK_MIN * size;
     let large = bytes >= RING_ALWAYS || !size.is_power_of_two();
-    if bytes <= DOUBLING_MAX || p.count < size || size <= 2 {
+    if size == 2 && bytes > 2 * PAIR_SEGMENT {
+        let most = p.count.div_ceil(PAIR_SEGMENTS);
+        let segment = most.max(PAIR_SEGMENT / p.ty.size.max(1)).max(1);
+        Algorithm::Pair { segment }
+    } else if bytes <= DOUBLING_MAX || p.count < size || size <= 2 {
         Algorithm::RecursiveDoubling
     } else if p.commutative && long_chunks && large {
         Algorithm::Ring
@@ -89,6 +108,7 @@ pub fn build(p: &Params, algorithm: Algorithm) -> Graph {
         Algorithm::RecursiveDoubling => butterfly(&mut b, p, own, false),
         Algorithm::Rabenseifner => butterfly(&mut b, p, own, true),
         Algorithm::Ring => ring(&mut b, p, own),
+        Algorithm::Pair { segment } => pair(&mut b, p, own, segment),
     }
     b.finish()
 }
@@ -142,6 +162,47 @@ fn butterfly(b: &mut Builder, p: &Params, own: BufId, halving: bool) {
     }
     if let Some(twin) = who.twin(v) {
         b.send(twin, FOLD_TAG + 1, all.of(BufId::Recv, ty), &complete);
+    }
+}
+
+/// Each segment of the other's is combined with the own one in the order of ranks: into itself, if the other is the higher one, and then lies in the
+/// receive buffer at once unless the own data do.
+fn pair(b: &mut Builder, p: &Params, own: BufId, segment: u64) {
+    let (partner, ty) = (1 - p.team.rank, &p.ty);
+    let is_lower = partner == 0;
+    let direct = !is_lower && !p.in_place;
+    let temps = match direct {
+        true => 0,
+        false => PAIR_TEMPS.min(p.count.div_ceil(segment)),
+    };
+    let temps: Vec<BufId> = (0..temps).map(|_| b.temp_elements(p.ty, segment)).collect();
+    // After which a temporary buffer is free again.
+    let mut free = vec![START; temps.len()];
+    for (i, start) in (0..p.count).step_by(segment as usize).enumerate() {
+        let len = segment.min(p.count - start);
+        let place = |buf| elements(buf, ty, start, len);
+        let tag = i as u32 & MAX_TAG;
+        let sent = b.send(partner, tag, place(own), &[]);
+        if direct {
+            let recv = b.recv(partner, tag, place(BufId::Recv), &[]);
+            b.calc(place(own), place(BufId::Recv), &[recv]);
+            continue;
+        }
+        let at = i % temps.len();
+        let temp = elements(temps[at], ty, 0, len);
+        let recv = b.recv(partner, tag, temp, &[free[at]]);
+        free[at] = match (is_lower, p.in_place) {
+            (true, true) => b.calc(temp, place(BufId::Recv), &[recv, sent]),
+            (true, false) => {
+                // Not before, so that it is in the cache for what follows.
+                let copied = b.copy(place(own), place(BufId::Recv), &[recv]);
+                b.calc(temp, place(BufId::Recv), &[copied])
+            }
+            (false, _) => {
+                let combined = b.calc(place(own), temp, &[recv]);
+                b.copy(temp, place(BufId::Recv), &[combined, sent])
+            }
+        };
     }
 }
 

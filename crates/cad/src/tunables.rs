@@ -8,7 +8,7 @@ use crate::{allgather, allreduce, alltoall, bcast, gather, reduce, reduce_scatte
 const PAPER: &str = "Thakur, Rabenseifner and Gropp, 2005";
 
 /// The tunables of this crate that choose an algorithm.
-pub const TUNABLES: [Tunable; 21] = [
+pub const TUNABLES: [Tunable; 22] = [
     bytes(
         "cad.bcast.whole_message_max",
         bcast::WHOLE_MESSAGE_MAX,
@@ -30,6 +30,11 @@ pub const TUNABLES: [Tunable; 21] = [
         "cad.allreduce.ring_always",
         allreduce::RING_ALWAYS,
         "a second vector no longer fits a cache",
+    ),
+    bytes(
+        "cad.allreduce.pair_segment",
+        allreduce::PAIR_SEGMENT,
+        "measured with two ranks that compute between tests",
     ),
     bytes(
         "cad.reduce_scatter.pairwise_min",

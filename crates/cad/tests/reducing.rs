@@ -123,8 +123,13 @@ fn reduce_combines_in_rank_order() {
 fn allreduce_combines_in_rank_order() {
     use allreduce::Algorithm::*;
     each_case(|rng, size, count, in_place, commutative| {
-        for algorithm in [RecursiveDoubling, Rabenseifner, Ring] {
-            if algorithm == Ring && !commutative {
+        let pairs = [1, 3, 100].map(|segment| Pair { segment });
+        for algorithm in [RecursiveDoubling, Rabenseifner, Ring]
+            .into_iter()
+            .chain(pairs)
+        {
+            let is_pair = matches!(algorithm, Pair { .. });
+            if (algorithm == Ring && !commutative) || (is_pair && size != 2) {
                 continue;
             }
             let data = vectors(rng, size, count);

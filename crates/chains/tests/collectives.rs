@@ -101,7 +101,9 @@ fn reductions() {
     each_size(&[1, 5, 100], |rng, size, count| {
         for in_place in [false, true] {
             use allreduce::Algorithm::*;
-            for algorithm in [RecursiveDoubling, Rabenseifner, Ring] {
+            let pair = (size == 2).then_some(Pair { segment: 7 });
+            let all = [RecursiveDoubling, Rabenseifner, Ring].into_iter();
+            for algorithm in all.chain(pair) {
                 check(rng, size, &format!("allreduce {algorithm:?}"), |team| {
                     let p = allreduce::Params {
                         team,

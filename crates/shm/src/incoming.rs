@@ -82,10 +82,11 @@ impl Shm {
     ) {
         let (source, context) = (Endpoint(peer), Context(header.context));
         let len = header.len as u64;
-        if header.len <= INLINE
-            && let Some(post) = queues.posted.take_at_once(source, context, header.tag, len)
-        {
-            lane.read_inline(number, post.buf(), header.len);
+        if let Some(post) = queues.posted.take_at_once(source, context, header.tag, len) {
+            match header.len <= INLINE {
+                true => lane.read_inline(number, post.buf(), header.len),
+                false => lane.read_lines(number, post.buf(), header.len),
+            }
             post.finish(header.tag, len);
             return;
         }

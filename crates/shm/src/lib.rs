@@ -3,7 +3,7 @@
 //! # How a message travels
 //! * Up to 48 bytes: one cache line of the pair's ring, header and data together.
 //! * Up to 2 KiB: a cell of the ring, and consecutive lines beside it for the data.
-//! * Above: announced in the ring; the data stream through the pair's pipe of 256 KiB in chunks of up to 32 KiB, with
+//! * Above: announced in the ring; the data stream through the pair's pipe of 512 KiB in chunks of up to 32 KiB, with
 //!   both sides copying at once. If the pipe is idle, what fits into it goes with the announcement;
 //!   the rest waits until the receiver has matched the message and asks for it. So whatever is in a
 //!   pipe can be drained at once (unmatched data go to the heap, at most one pipe's worth per

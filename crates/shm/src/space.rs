@@ -166,7 +166,7 @@ mod tests {
         let mut out: VecDeque<(usize, usize)> = VecDeque::new();
         let (mut refused, mut wrapped) = (0, 0);
         for _ in 0..200_000 {
-            if below(8) == 0 {
+            if below(16) == 0 {
                 out.drain(..below(out.len() + 1));
                 space
                     .refresh(space.produced.wrapping_sub(out.len() as u32))
