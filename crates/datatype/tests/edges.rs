@@ -23,7 +23,7 @@ fn huge_counts_are_cheap_and_overflow_is_an_error() {
     let v = Datatype::vector(true, n, 1, 3, &byte).unwrap();
     assert_eq!((v.size() as i64, v.extent()), (n, 3 * (n - 1) + 1));
     let program = v.commit().unwrap();
-    let mut cursor = Cursor::new(&program, 2);
+    let mut cursor = Cursor::new(program, 2);
     cursor.seek(n as u64 + 7);
     assert_eq!(cursor.next_run(5).unwrap().disp, v.extent() + 21);
     assert_eq!(v.elements_in(n as u64 - 1), Some(n as u64 - 1));
@@ -62,7 +62,7 @@ fn empty_types_have_no_say() {
         (spaced.elements_in(0), spaced.elements_in(3)),
         (Some(0), None)
     );
-    assert_eq!(Cursor::new(&spaced.commit().unwrap(), 1000).remaining(), 0);
+    assert_eq!(Cursor::new(spaced.commit().unwrap(), 1000).remaining(), 0);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn refused_arguments() {
 fn contents_give_the_arguments_back() {
     let int = named(consts::INT);
     let sorted = |t: Rc<Datatype>| {
-        let c = t.contents().clone();
+        let c = t.contents();
         (c.combiner, c.ints, c.aints, c.counts)
     };
     let small = sorted(Datatype::hindexed(false, &[1, 2], &[8, 0], &int).unwrap());

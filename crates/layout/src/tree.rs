@@ -38,6 +38,14 @@ pub(crate) enum Shape {
         len: u64,
         kind: Kind,
     },
+    /// A loop whose body is one block at 0.
+    Strided {
+        count: u64,
+        step: i64,
+        len: u64,
+        kind: Kind,
+    },
+    /// Any other loop.
     Loop {
         count: u64,
         step: i64,
@@ -173,26 +181,44 @@ impl Tree {
             })
         };
 
-        match &self.shape {
-            Shape::Block { len, kind } if i64::try_from(*len) == Ok(step) => over(Shape::Block {
-                len: size,
-                kind: *kind,
+        // Whether `inner` times `small` are one step, so that both loops are one.
+        let continues =
+            |inner: u64, small: i64| i128::from(small) * i128::from(inner) == i128::from(step);
+        match self.shape {
+            Shape::Block { len, kind } if i64::try_from(len) == Ok(step) => {
+                over(Shape::Block { len: size, kind })
+            }
+            Shape::Block { len, kind } => over(Shape::Strided {
+                count,
+                step,
+                len,
+                kind,
+            }),
+            Shape::Strided {
+                count: inner,
+                step: small,
+                len,
+                kind,
+            } if continues(inner, small) => over(Shape::Strided {
+                count: inner * count,
+                step: small,
+                len,
+                kind,
             }),
             Shape::Loop {
                 count: inner,
                 step: small,
-                body,
-            } if i128::from(*small) * i128::from(*inner) == i128::from(step) => over(Shape::Loop {
+                ref body,
+            } if continues(inner, small) => over(Shape::Loop {
                 count: inner * count,
-                step: *small,
+                step: small,
                 body: body.clone(),
             }),
             _ => {
                 let plain = self.body()?;
-                let unrolled = if count >= UNROLL_FROM {
-                    plain.unrolled()
-                } else {
-                    None
+                let unrolled = match count >= UNROLL_FROM {
+                    true => plain.unrolled(),
+                    false => None,
                 };
                 let body = unrolled.unwrap_or(plain);
                 over(Shape::Loop { count, step, body })
@@ -200,10 +226,10 @@ impl Tree {
         }
     }
 
-    /// The same layout as single blocks, if it is a few and more than one.
+    /// The same layout, which is more than one block, as single blocks if these are few.
     fn unrolled(&self) -> Option<Rc<Tree>> {
         let mut parts = Vec::new();
-        if matches!(self.shape, Shape::Block { .. }) || !self.list_blocks(0, &mut parts) {
+        if !self.list_blocks(0, &mut parts) {
             return None;
         }
         Some(Rc::new(Tree {
@@ -233,6 +259,12 @@ impl Tree {
             Shape::Empty => true,
             Shape::Block { len, kind } => one(0, *len, *kind),
             Shape::Blocks { spans, kind } => spans.iter().all(|&(disp, len)| one(disp, len, *kind)),
+            Shape::Strided {
+                count,
+                step,
+                len,
+                kind,
+            } => (0..*count).all(|i| one(step.wrapping_mul(i as i64), *len, *kind)),
             Shape::Loop { count, step, body } => (0..*count)
                 .all(|i| body.list_blocks(at.wrapping_add(step.wrapping_mul(i as i64)), out)),
             Shape::Each { disps, body } => disps

@@ -134,7 +134,10 @@ struct Verifier<'a> {
     used: usize,
     links: Vec<Link>,
     ends: Vec<u64>,
-    stack: Vec<Body>,
+    /// The body being read,
+    body: Body,
+    /// and those around it, from the program itself on.
+    outer: Vec<Body>,
     depth: usize,
     converts: bool,
 }
@@ -149,20 +152,22 @@ pub(crate) fn verify(insns: &[Insn], table: &[i64]) -> Result<Verified, Error> {
         used: 0,
         links: vec![Link::default(); insns.len()],
         ends: Vec::new(),
-        stack: vec![Body::new(0)],
+        body: Body::new(0),
+        outer: Vec::new(),
         depth: 0,
         converts: false,
     };
     for at in 0..insns.len() {
-        if let Some(body) = v.insn(at)? {
-            return v.finish(at, &body);
+        if v.insn(at)? {
+            return v.finish(at);
         }
     }
     Err(Error::Malformed("no end"))
 }
 
 impl Verifier<'_> {
-    fn finish(self, at: usize, body: &Body) -> Result<Verified, Error> {
+    fn finish(self, at: usize) -> Result<Verified, Error> {
+        let body = &self.body;
         if at + 1 != self.insns.len() {
             return Err(Error::Malformed("instructions after the end"));
         }
@@ -182,44 +187,35 @@ impl Verifier<'_> {
         Ok((facts, self.links, self.ends))
     }
 
-    fn body(&mut self) -> Result<&mut Body, Error> {
-        self.stack
-            .last_mut()
-            .ok_or(Error::Malformed("end without a loop"))
-    }
-
-    /// Checks instruction `at`; returns the whole program's sums at its end.
-    fn insn(&mut self, at: usize) -> Result<Option<Body>, Error> {
+    /// Checks instruction `at`; says whether it ends the program, whose sums are then in `body`.
+    fn insn(&mut self, at: usize) -> Result<bool, Error> {
         let insn = self.insns[at];
         self.check_fields(insn)?;
         if !matches!(insn.op, Op::Blk | Op::End) {
-            self.body()?.flat = false;
+            self.body.flat = false;
         }
         let part = match insn.op {
             Op::Disp => {
-                let body = self.body()?;
-                body.cur = narrow(i128::from(body.cur) + i128::from(insn.b))?;
-                return Ok(None);
+                self.body.cur = narrow(i128::from(self.body.cur) + i128::from(insn.b))?;
+                return Ok(false);
             }
             Op::Loop | Op::Ixl => {
-                if self.stack.len() > MAX_DEPTH {
+                if self.outer.len() >= MAX_DEPTH {
                     return Err(Error::TooLarge);
                 }
                 if insn.op == Op::Ixl {
                     self.take(insn.b, insn.a as usize)?;
                 }
-                self.depth = self.depth.max(self.stack.len());
-                self.stack.push(Body::new(at));
-                return Ok(None);
+                self.outer
+                    .push(std::mem::replace(&mut self.body, Body::new(at)));
+                self.depth = self.depth.max(self.outer.len());
+                return Ok(false);
             }
             Op::End => {
-                let body = self
-                    .stack
-                    .pop()
-                    .ok_or(Error::Malformed("end without a loop"))?;
-                if self.stack.is_empty() {
-                    return Ok(Some(body));
-                }
+                let Some(outer) = self.outer.pop() else {
+                    return Ok(true);
+                };
+                let body = std::mem::replace(&mut self.body, outer);
                 self.close(at, &body)?
             }
             Op::Blk => {
@@ -250,8 +246,8 @@ impl Verifier<'_> {
             self.links[at].bytes = part.bytes;
             self.converts |= insn.kind != Kind::OPAQUE;
         }
-        self.body()?.add(part)?;
-        Ok(None)
+        self.body.add(part)?;
+        Ok(false)
     }
 
     fn check_fields(&self, insn: Insn) -> Result<(), Error> {

@@ -285,10 +285,9 @@ fn f90(e: &Engine, datatype: Rc<Datatype>, new: &mut Handle) -> Result<()> {
         let Some(object) = e.types.get(handle) else {
             continue;
         };
-        let found = object.datatype.contents();
-        if found.combiner == wanted.combiner
-            && found.ints == wanted.ints
-            && object.datatype.is_predefined()
+        if object.datatype.is_predefined()
+            && object.datatype.combiner() == wanted.combiner
+            && object.datatype.contents().ints == wanted.ints
         {
             *new = Handle(handle);
             return Ok(());
@@ -408,7 +407,7 @@ pub fn type_get_envelope(
 ) -> Result<()> {
     let object = e.type_of(datatype)?;
     let contents = object.datatype.contents();
-    answerable(contents, large, "MPI_Type_get_envelope")?;
+    answerable(&contents, large, "MPI_Type_get_envelope")?;
     *num_integers = contents.ints.len() as i64;
     *num_addresses = contents.aints.len() as i64;
     *num_large_counts = contents.counts.len() as i64;
@@ -434,7 +433,7 @@ pub fn type_get_contents(
 ) -> Result<()> {
     let object = e.type_of(datatype)?;
     let contents = object.datatype.contents();
-    answerable(contents, large, "MPI_Type_get_contents")?;
+    answerable(&contents, large, "MPI_Type_get_contents")?;
     if contents.combiner == consts::COMBINER_NAMED {
         return Err(fault(
             consts::ERR_TYPE,
@@ -493,7 +492,7 @@ fn copy_out(to: Ints, room: i64, values: &[i64], what: &str) -> Result<()> {
 fn part_handle(e: &Engine, part: &Rc<Datatype>) -> Result<Handle> {
     let mut handle = consts::DATATYPE_NULL;
     match part.basic_type() {
-        Some(basic) if part.contents().combiner == consts::COMBINER_NAMED => {
+        Some(basic) if part.combiner() == consts::COMBINER_NAMED => {
             return Ok(basic.handle);
         }
         Some(_) => f90(e, part.clone(), &mut handle)?,

@@ -4,6 +4,8 @@
 //!
 //! Whatever is not sent, received or posted here goes the long way, which does the call again from its first check.
 
+mod derived;
+
 use fabrics::Port;
 use layout::Data;
 use mtmi::matching::{Row, has_ordinary};
@@ -34,16 +36,33 @@ struct Brief {
     bytes: usize,
 }
 
+impl Brief {
+    /// Sends it in a cell, if there is room for one.
+    #[inline(always)]
+    fn send(&self, m: &Args) -> bool {
+        let send = || self.port.send(self.context, m.tag, m.buf, self.bytes);
+        send() || (self.port.look() && send())
+    }
+
+    /// Receives it from a cell that is there or comes within a moment.
+    #[inline(always)]
+    fn receive(&self, m: &Args, tag: TagSel) -> Option<Status> {
+        let passes = self.row.is_clear(self.context, tag) && !has_ordinary(&short().ordinary);
+        if !passes {
+            return None;
+        }
+        let (port, looks) = (self.port, || self.ways.ports.looks());
+        let taken = port.receive(self.context, tag, m.buf, self.bytes, looks)?;
+        Some(received(m.peer, taken))
+    }
+}
+
 /// The short path inside the engine.
 impl Engine {
     /// Sends at once, if that is possible: `true`.
     #[inline(always)]
     pub(crate) fn send_short(&self, m: &Args) -> bool {
-        let send = |b: Brief| {
-            let send = || b.port.send(b.context, m.tag, m.buf, b.bytes);
-            send() || (b.port.look() && send())
-        };
-        m.tag >= 0 && self.brief(m).is_some_and(send)
+        m.tag >= 0 && self.brief(m).is_some_and(|b| b.send(m))
     }
 
     /// Receives a message that is there or comes within a moment. `None`: nothing was done.
@@ -53,13 +72,10 @@ impl Engine {
         let was_turn = short().turns.get() == TURN;
         let is_turn = short().is_turn() || was_turn;
         let (tag, b) = (selector(m.tag, consts::ANY_TAG)?, self.brief(m)?);
-        let passes = b.row.is_clear(b.context, tag) && !has_ordinary(&short().ordinary);
-        if is_turn || !passes {
-            return None;
+        match is_turn {
+            true => None,
+            false => b.receive(m, tag),
         }
-        let looks = || b.ways.ports.looks();
-        let taken = b.port.receive(b.context, tag, m.buf, b.bytes, looks)?;
-        Some(received(m.peer, taken))
     }
 
     /// Receives a message that is here, or posts a receive that somebody will wait for. `None`: nothing was done.

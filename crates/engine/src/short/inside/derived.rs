@@ -1,0 +1,96 @@
+//! Messages of derived types, which the short paths leave, since they know predefined types only.
+//!
+//! Where the data are one run of bytes, the message is one of so many bytes from where they start, and goes any of the short ways. Other data
+//! that fit a cell are packed and unpacked beside it.
+//!
+//! As there, nothing was done where a message does not go this way, and the long way does the call again from its first check.
+
+use boundary::UserBuf;
+use fabrics::Port;
+use layout::Data;
+use types::{Handle, Status, consts};
+
+use super::super::{Args, MOST, TURN, selector, short};
+use super::Started;
+use crate::state::Engine;
+
+impl Engine {
+    /// Sends a message of a derived type at once, if that is possible: `true`.
+    pub(crate) fn send_derived(&self, m: &Args) -> bool {
+        let Some(data) = self.derived(m) else {
+            return false;
+        };
+        if let Some(bytes) = as_bytes(m, &data) {
+            return self.send_cell(&bytes) || self.send_at_once(&bytes);
+        }
+        let mut cell = [0; Port::MOST];
+        if data.len() > cell.len() as u64 {
+            return false;
+        }
+        let len = data.reader().read(&mut cell);
+        self.send_cell(&bytes_at(m, UserBuf::of_array(&mut cell), len as u64))
+    }
+
+    /// Receives a message into data of a derived type that is here or comes within a moment, or posts a receive that somebody will wait for.
+    pub(crate) fn recv_derived(&self, m: &Args) -> Option<Started> {
+        let data = self.derived(m)?;
+        if let Some(bytes) = as_bytes(m, &data) {
+            let over = self.recv_cell(&bytes).map(Started::Over);
+            return over.or_else(|| self.recv_light(&bytes));
+        }
+        let mut cell = [0; Port::MOST];
+        if data.len() > cell.len() as u64 {
+            return None;
+        }
+        let to = bytes_at(m, UserBuf::of_array(&mut cell), data.len());
+        let status = self.recv_cell(&to)?;
+        data.writer().write(&cell[..status.bytes as usize]);
+        Some(Started::Over(status))
+    }
+
+    /// The same of data that are one run of bytes, with a request, which may be over.
+    pub(crate) fn irecv_derived(&self, m: &Args) -> Option<Handle> {
+        let data = self.derived(m)?;
+        self.irecv_light(&as_bytes(m, &data)?)
+    }
+
+    /// The data of a message of a derived type.
+    fn derived(&self, m: &Args) -> Option<Data> {
+        let datatype = self.types.get(m.datatype.0)?;
+        let count = u64::try_from(m.count).ok()?;
+        let len = datatype.size().checked_mul(count)?;
+        let fits = len <= MOST as u64 && datatype.is_committed() && !m.buf.is_in_place();
+        fits.then(|| datatype.data(m.buf, count))
+    }
+
+    /// Sends bytes in a cell.
+    fn send_cell(&self, m: &Args) -> bool {
+        m.tag >= 0 && self.way_of_any(m).is_some_and(|b| b.send(m))
+    }
+
+    /// Receives bytes in a cell, from a message that is there or comes within a moment, unless it is this receive's turn to make progress.
+    fn recv_cell(&self, m: &Args) -> Option<Status> {
+        // [`Engine::recv_short`] was tried and has counted: after a receive whose turn it was all turns are left.
+        if short().turns.get() == TURN {
+            return None;
+        }
+        let tag = selector(m.tag, consts::ANY_TAG)?;
+        self.way_of_any(m)?.receive(m, tag)
+    }
+}
+
+/// The same message as bytes, if `data`, which it moves, are one run.
+fn as_bytes(m: &Args, data: &Data) -> Option<Args> {
+    let (at, len) = data.contiguous()?;
+    Some(bytes_at(m, at, len))
+}
+
+/// The same message with `len` bytes at `buf`, which are no more than [`MOST`].
+fn bytes_at(m: &Args, buf: UserBuf, len: u64) -> Args {
+    Args {
+        buf,
+        count: len as i64,
+        datatype: consts::BYTE,
+        ..*m
+    }
+}
