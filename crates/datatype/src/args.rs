@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::slice;
 
 use layout::Tree;
-use types::{Result, consts};
+use types::{List, Result, consts};
 
 use crate::bounds::{Bounds, plus, times};
 use crate::{Datatype, array, refused};
@@ -46,66 +46,36 @@ pub(crate) struct Call {
     pub(crate) combiner: i32,
     /// Whether it was the large-count form.
     large: bool,
-    args: Args,
+    args: List<3>,
     parts: Parts,
-}
-
-/// Values, of which a few take no allocation.
-#[derive(Debug)]
-enum Args {
-    Few([i64; 3], u8),
-    Many(Box<[i64]>),
-}
-
-impl Args {
-    /// The lists one after the other.
-    fn of(lists: &[&[i64]]) -> Args {
-        let mut few = [0; 3];
-        let mut count = 0;
-        for &value in lists.iter().copied().flatten() {
-            let Some(place) = few.get_mut(count) else {
-                return Args::Many(lists.concat().into());
-            };
-            *place = value;
-            count += 1;
-        }
-        Args::Few(few, count as u8)
-    }
 }
 
 /// What a type is made of.
 #[derive(Debug)]
-enum Parts {
+pub(crate) enum Parts {
     One(Rc<Datatype>),
     Many(Vec<Rc<Datatype>>),
+}
+
+impl Parts {
+    pub(crate) const NONE: Parts = Parts::Many(Vec::new());
 }
 
 impl Call {
     /// A call with the arguments in `lists`, which a constructor has checked, in the order of its C binding; where arrays have a count, it comes
     /// first.
-    pub(crate) fn new(
-        combiner: i32,
-        large: bool,
-        parts: &[Rc<Datatype>],
-        lists: &[&[i64]],
-    ) -> Call {
+    pub(crate) fn new(combiner: i32, large: bool, parts: Parts, lists: &[&[i64]]) -> Call {
         Call {
             combiner,
             large,
-            args: Args::of(lists),
-            parts: match parts {
-                [one] => Parts::One(one.clone()),
-                many => Parts::Many(many.to_vec()),
-            },
+            args: List::concat(lists),
+            parts,
         }
     }
 
     /// The arguments.
     pub(crate) fn args(&self) -> &[i64] {
-        match &self.args {
-            Args::Few(values, count) => &values[..usize::from(*count)],
-            Args::Many(values) => values,
-        }
+        &self.args
     }
 
     /// The datatypes among them.
@@ -118,7 +88,7 @@ impl Call {
 
     /// Lets go of the parts; those that nobody else has are appended to `last`.
     pub(crate) fn release_parts(&mut self, last: &mut Vec<Datatype>) {
-        match std::mem::replace(&mut self.parts, Parts::Many(Vec::new())) {
+        match std::mem::replace(&mut self.parts, Parts::NONE) {
             Parts::One(part) => last.extend(Rc::into_inner(part)),
             Parts::Many(parts) => last.extend(parts.into_iter().filter_map(Rc::into_inner)),
         }
@@ -274,8 +244,7 @@ impl<'a> Recipe<'a> {
                 .repeat(*len as u64, extent)
                 .and_then(|b| b.repeat(*count as u64, *stride)),
             Recipe::Listed { disps, unit, lens } => {
-                let blocks = blocks(disps, *unit, lens).collect::<Result<Vec<_>>>()?;
-                return listed_tree(&blocks, tree, extent);
+                return listed_tree(blocks(disps, *unit, lens), tree, extent);
             }
             Recipe::Blocks { disps, unit, len } => {
                 let disps = disps.iter().map(|&d| times(d, *unit));
@@ -402,20 +371,26 @@ fn members_tree<'a>(
     Tree::seq(&trees).map_err(refused)
 }
 
-fn listed_tree(blocks: &[(i64, i64)], tree: &Tree, extent: i64) -> Result<Tree> {
+fn listed_tree(
+    blocks: impl Iterator<Item = Result<(i64, i64)>>,
+    tree: &Tree,
+    extent: i64,
+) -> Result<Tree> {
     if let Some((disp, len, kind)) = tree.as_block()
         && i64::try_from(len) == Ok(extent)
     {
-        let spans = blocks
-            .iter()
-            .map(|&(d, n)| Ok((plus(d, disp)?, times(n, extent)? as u64)));
+        let spans = blocks.map(|block| {
+            let (d, n) = block?;
+            Ok((plus(d, disp)?, times(n, extent)? as u64))
+        });
         let spans = spans.collect::<Result<Vec<_>>>()?;
         return Tree::blocks(spans, kind).map_err(refused);
     }
     if tree.size() == 0 {
         return Ok(Tree::EMPTY);
     }
-    let used: Vec<_> = blocks.iter().copied().filter(|b| b.1 > 0).collect();
+    let mut used = blocks.collect::<Result<Vec<_>>>()?;
+    used.retain(|block| block.1 > 0);
     let groups: Vec<&[(i64, i64)]> = used.chunk_by(|a, b| a.1 == b.1).collect();
     let elements = used.iter().try_fold(0i64, |n, b| n.checked_add(b.1));
     // Lengths that keep changing would cost a few instructions each: list the elements instead,

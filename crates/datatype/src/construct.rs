@@ -5,13 +5,12 @@
 
 use std::cell::OnceCell;
 use std::rc::Rc;
-use std::slice;
 
 use layout::{Kind, Tree};
 use types::basic::{Basic, Class, basic};
 use types::{Handle, Result, consts, fault};
 
-use crate::args::{Call, Recipe};
+use crate::args::{Call, Parts, Recipe};
 use crate::bounds::Bounds;
 use crate::{Datatype, external, pairs};
 
@@ -74,7 +73,7 @@ impl Call {
 impl Datatype {
     /// The predefined type `basic`.
     pub fn basic(basic: &'static Basic) -> Rc<Datatype> {
-        let call = Call::new(consts::COMBINER_NAMED, false, &[], &[]);
+        let call = Call::new(consts::COMBINER_NAMED, false, Parts::NONE, &[]);
         Rc::new(Datatype::like(basic, call))
     }
 
@@ -102,7 +101,7 @@ impl Datatype {
 
     /// A type made of one other.
     fn made_of(old: &Rc<Datatype>, combiner: i32, large: bool, lists: &[&[i64]]) -> Made {
-        Call::new(combiner, large, slice::from_ref(old), lists).make()
+        Call::new(combiner, large, Parts::One(old.clone()), lists).make()
     }
 
     /// `MPI_Type_dup`.
@@ -171,7 +170,7 @@ impl Datatype {
     }
 
     /// `MPI_Type_create_struct`; as many lengths and displacements as types.
-    pub fn structure(large: bool, lens: &[i64], disps: &[i64], types: &[Rc<Datatype>]) -> Made {
+    pub fn structure(large: bool, lens: &[i64], disps: &[i64], types: Vec<Rc<Datatype>>) -> Made {
         let count = types.len() as i64;
         equal("block lengths", lens.len(), count)?;
         equal("displacements", disps.len(), count)?;
@@ -179,7 +178,7 @@ impl Datatype {
         Call::new(
             consts::COMBINER_STRUCT,
             large,
-            types,
+            Parts::Many(types),
             &[&[count], lens, disps],
         )
         .make()
@@ -300,7 +299,7 @@ impl Datatype {
             return Err(fault(consts::ERR_ARG, "this platform lacks the type"));
         };
         let args: Vec<i64> = args.iter().map(|&x| x.into()).collect();
-        let call = Call::new(combiner, false, &[], &[&args]);
+        let call = Call::new(combiner, false, Parts::NONE, &[&args]);
         Ok(Rc::new(Datatype::like(row, call)))
     }
 }

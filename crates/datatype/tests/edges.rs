@@ -53,7 +53,7 @@ fn empty_types_have_no_say() {
     let huge = Datatype::contiguous(true, i64::MAX, &empty).unwrap();
     assert_eq!((huge.size(), huge.extent()), (0, 0));
     let int = named(consts::INT);
-    let with = Datatype::structure(false, &[1, 1], &[500, 4], &[empty.clone(), int]).unwrap();
+    let with = Datatype::structure(false, &[1, 1], &[500, 4], vec![empty.clone(), int]).unwrap();
     assert_eq!((with.lb(), with.ub(), with.true_lb()), (4, 8, 4));
     let spaced = Datatype::resized(false, -8, 24, &empty).unwrap();
     assert_eq!((spaced.extent(), spaced.true_extent()), (24, 0));
@@ -69,13 +69,13 @@ fn empty_types_have_no_say() {
 fn structures_are_padded_like_c() {
     let (int, double) = (named(consts::INT), named(consts::DOUBLE));
     let types = [double.clone(), int.clone()];
-    let t = Datatype::structure(false, &[1, 1], &[0, 8], &types).unwrap();
+    let t = Datatype::structure(false, &[1, 1], &[0, 8], types.to_vec()).unwrap();
     assert_eq!((t.size(), t.extent(), t.true_extent()), (12, 16, 12));
     // Only constructors of structures pad.
     let h = Datatype::hindexed(false, &[1, 1], &[0, 9], &int).unwrap();
     assert_eq!(h.extent(), 13);
     // A zero block takes no part in the alignment.
-    let t = Datatype::structure(false, &[0, 1], &[0, 1], &types).unwrap();
+    let t = Datatype::structure(false, &[0, 1], &[0, 1], types.to_vec()).unwrap();
     assert_eq!((t.lb(), t.extent()), (1, 4));
     let pair = named(consts::DOUBLE_INT);
     assert_eq!((pair.size(), pair.extent(), pair.elements()), (12, 16, 2));

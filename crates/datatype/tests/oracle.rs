@@ -184,7 +184,7 @@ fn structure(parts: Vec<(Pair, i64, i64)>, large: bool) -> Pair {
         }
     }
     Pair {
-        real: Datatype::structure(large, &lens, &disps, &types).unwrap(),
+        real: Datatype::structure(large, &lens, &disps, types).unwrap(),
         naive,
     }
 }

@@ -25,10 +25,10 @@ pub(crate) struct Facts {
     pub(crate) flat: bool,
 }
 
-/// What the executor needs to know about an instruction besides the instruction.
+/// What the executor needs to know about an instruction besides the instruction, if that is a loop, an `End` or an `Ixv`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Link {
-    /// Bytes: of a leaf, of one iteration of a loop's body.
+    /// Bytes of one iteration of a loop's body.
     pub(crate) bytes: u64,
     /// Of a loop, the index of its `End`; of an `End`, of its loop; of an `Ixv`, of its first entry
     /// in `ends`.
@@ -132,6 +132,7 @@ struct Verifier<'a> {
     table: &'a [i64],
     /// Table words used so far.
     used: usize,
+    /// One for each instruction, or none as long as none needs one.
     links: Vec<Link>,
     ends: Vec<u64>,
     /// The body being read,
@@ -150,7 +151,7 @@ pub(crate) fn verify(insns: &[Insn], table: &[i64]) -> Result<Verified, Error> {
         insns,
         table,
         used: 0,
-        links: vec![Link::default(); insns.len()],
+        links: Vec::new(),
         ends: Vec::new(),
         body: Body::new(0),
         outer: Vec::new(),
@@ -243,7 +244,6 @@ impl Verifier<'_> {
             Op::Ixv => self.indexed(at, insn)?,
         };
         if insn.op != Op::End {
-            self.links[at].bytes = part.bytes;
             self.converts |= insn.kind != Kind::OPAQUE;
         }
         self.body.add(part)?;
@@ -304,7 +304,14 @@ impl Verifier<'_> {
     fn indexed(&mut self, at: usize, insn: Insn) -> Result<Part, Error> {
         let from = self.used;
         self.take(insn.b, insn.a as usize * 2)?;
-        self.links[at].to = self.ends.len() as u32;
+        let to = self.ends.len() as u32;
+        self.set_link(
+            at,
+            Link {
+                to,
+                ..Link::default()
+            },
+        );
         let mut body = Body::new(at);
         for &[disp, len] in self.table[from..self.used].as_chunks::<2>().0 {
             let bytes = u64::try_from(len).unwrap_or(0);
@@ -324,6 +331,13 @@ impl Verifier<'_> {
         body.times(1, 0, 0, true)
     }
 
+    fn set_link(&mut self, at: usize, link: Link) {
+        if self.links.is_empty() {
+            self.links = vec![Link::default(); self.insns.len()];
+        }
+        self.links[at] = link;
+    }
+
     /// Closes the loop whose body is `body` with the `End` at `at`.
     fn close(&mut self, at: usize, body: &Body) -> Result<Part, Error> {
         let start = body.start;
@@ -331,16 +345,13 @@ impl Verifier<'_> {
         if body.bytes == 0 {
             return Err(Error::Malformed("a loop that emits nothing"));
         }
-        self.links[start] = Link {
+        let link = |to: usize| Link {
             bytes: body.bytes,
-            to: at as u32,
+            to: to as u32,
             flat: body.flat,
         };
-        self.links[at] = Link {
-            bytes: body.bytes,
-            to: start as u32,
-            flat: body.flat,
-        };
+        self.set_link(start, link(at));
+        self.set_link(at, link(start));
         let run_len = body.bytes as i64;
         if insn.op == Op::Loop {
             let (low, high) = span(insn.a, insn.b)?;

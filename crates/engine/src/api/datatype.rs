@@ -6,14 +6,17 @@ use std::rc::Rc;
 use boundary::{Handles, Ints, Text, TextOut, UserBuf};
 use datatype::{Contents, Datatype, match_size, value_index};
 use types::basic::ABSENT;
-use types::{Handle, Result, consts, fault};
+use types::{Handle, List, Result, consts, fault};
 
 use crate::attr;
 use crate::state::{Engine, out_of_objects};
 use crate::typeobj::TypeObj;
 
+/// Arrays of so many elements take no allocation while a call runs.
+const SHORT: usize = 8;
+
 /// Elements `0..n` of a caller's array.
-fn list(array: Ints, n: i64, what: &str) -> Result<Vec<i64>> {
+fn list(array: Ints, n: i64, what: &str) -> Result<List<SHORT>> {
     let n = usize::try_from(n)
         .map_err(|_| fault(consts::ERR_COUNT, format!("the count {n} is negative")))?;
     if array.is_null() && n > 0 {
@@ -22,7 +25,7 @@ fn list(array: Ints, n: i64, what: &str) -> Result<Vec<i64>> {
             format!("the array of {what} is NULL"),
         ));
     }
-    Ok((0..n).map(|i| array.get(i)).collect())
+    Ok(List::from_fn(n, |i| array.get(i)))
 }
 
 fn old(e: &Engine, handle: Handle) -> Result<Rc<Datatype>> {
@@ -175,7 +178,7 @@ pub fn type_create_struct(
     let large = array_of_blocklengths.is_wide();
     give(
         e,
-        Datatype::structure(large, &lens, &disps, &types)?,
+        Datatype::structure(large, &lens, &disps, types)?,
         newtype,
     )
 }
