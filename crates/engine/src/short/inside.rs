@@ -44,7 +44,7 @@ impl Brief {
         send() || (self.port.look() && send())
     }
 
-    /// Receives it from a cell that is there or comes within a moment.
+    /// Receives it, if it is short and there or comes within a moment.
     #[inline(always)]
     fn receive(&self, m: &Args, tag: TagSel) -> Option<Status> {
         let passes = self.row.is_clear(self.context, tag) && !has_ordinary(&short().ordinary);
@@ -52,7 +52,9 @@ impl Brief {
             return None;
         }
         let (port, looks) = (self.port, || self.ways.ports.looks());
-        let taken = port.receive(self.context, tag, m.buf, self.bytes, looks)?;
+        let taken = port
+            .receive(self.context, tag, m.buf, self.bytes, looks)
+            .or_else(|| port.receive_lines(self.context, tag, m.buf, self.bytes))?;
         Some(received(m.peer, taken))
     }
 }
@@ -138,6 +140,11 @@ impl Engine {
 
     /// Sends a message at once that is too long for a cell or goes over the network, if that is possible: `true`.
     pub(crate) fn send_at_once(&self, m: &Args) -> bool {
+        self.send_data_at_once(m, |b| Data::bytes(m.buf, b.bytes as u64))
+    }
+
+    /// The same of a message of as many bytes that moves `data`.
+    fn send_data_at_once(&self, m: &Args, data: impl FnOnce(&Brief) -> Data) -> bool {
         // Threads that sleep would have to be woken.
         if m.tag < 0 || self.sleeping.get() > 0 {
             return false;
@@ -148,7 +155,7 @@ impl Engine {
         if b.bytes <= Port::MOST && !short().has_network() {
             return false;
         }
-        let data = Data::bytes(m.buf, b.bytes as u64);
+        let data = data(&b);
         self.transport(|t| t.send_at_once(b.peer, b.context, m.tag, data))
     }
 

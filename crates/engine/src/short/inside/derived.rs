@@ -1,7 +1,7 @@
 //! Messages of derived types, which the short paths leave, since they know predefined types only.
 //!
 //! Where the data are one run of bytes, the message is one of so many bytes from where they start, and goes any of the short ways. Other data
-//! that fit a cell are packed and unpacked beside it.
+//! are packed as they are sent; short ones are received packed and unpacked then.
 //!
 //! As there, nothing was done where a message does not go this way, and the long way does the call again from its first check.
 
@@ -14,6 +14,9 @@ use super::super::{Args, MOST, TURN, selector, short};
 use super::Started;
 use crate::state::Engine;
 
+/// Bytes of the longest data that are received packed: the memory for them is cleared first.
+const PACKED: usize = 512;
+
 impl Engine {
     /// Sends a message of a derived type at once, if that is possible: `true`.
     pub(crate) fn send_derived(&self, m: &Args) -> bool {
@@ -23,28 +26,29 @@ impl Engine {
         if let Some(bytes) = as_bytes(m, &data) {
             return self.send_cell(&bytes) || self.send_at_once(&bytes);
         }
-        let mut cell = [0; Port::MOST];
-        if data.len() > cell.len() as u64 {
-            return false;
+        let mut packed = [0; Port::MOST];
+        let bytes = |buf| bytes_at(m, buf, data.len());
+        if data.len() > packed.len() as u64 {
+            return self.send_data_at_once(&bytes(m.buf), |_| data.clone());
         }
-        let len = data.reader().read(&mut cell);
-        self.send_cell(&bytes_at(m, UserBuf::of_array(&mut cell), len as u64))
+        data.reader().read(&mut packed);
+        self.send_cell(&bytes(UserBuf::of_array(&mut packed)))
     }
 
     /// Receives a message into data of a derived type that is here or comes within a moment, or posts a receive that somebody will wait for.
     pub(crate) fn recv_derived(&self, m: &Args) -> Option<Started> {
         let data = self.derived(m)?;
         if let Some(bytes) = as_bytes(m, &data) {
-            let over = self.recv_cell(&bytes).map(Started::Over);
+            let over = self.recv_bytes(&bytes).map(Started::Over);
             return over.or_else(|| self.recv_light(&bytes));
         }
-        let mut cell = [0; Port::MOST];
-        if data.len() > cell.len() as u64 {
+        let mut packed = [0; PACKED];
+        if data.len() > packed.len() as u64 {
             return None;
         }
-        let to = bytes_at(m, UserBuf::of_array(&mut cell), data.len());
-        let status = self.recv_cell(&to)?;
-        data.writer().write(&cell[..status.bytes as usize]);
+        let to = bytes_at(m, UserBuf::of_array(&mut packed), data.len());
+        let status = self.recv_bytes(&to)?;
+        data.writer().write(&packed[..status.bytes as usize]);
         Some(Started::Over(status))
     }
 
@@ -68,8 +72,8 @@ impl Engine {
         m.tag >= 0 && self.way_of_any(m).is_some_and(|b| b.send(m))
     }
 
-    /// Receives bytes in a cell, from a message that is there or comes within a moment, unless it is this receive's turn to make progress.
-    fn recv_cell(&self, m: &Args) -> Option<Status> {
+    /// Receives bytes from a short message that is there or comes within a moment, unless it is this receive's turn to make progress.
+    fn recv_bytes(&self, m: &Args) -> Option<Status> {
         // [`Engine::recv_short`] was tried and has counted: after a receive whose turn it was all turns are left.
         if short().turns.get() == TURN {
             return None;
