@@ -24,7 +24,7 @@ impl Engine {
             return false;
         };
         if let Some(bytes) = as_bytes(m, &data) {
-            return self.send_cell(&bytes) || self.send_at_once(&bytes);
+            return self.send_bytes(&bytes);
         }
         let mut packed = [0; Port::MOST];
         let bytes = |buf| bytes_at(m, buf, data.len());
@@ -32,7 +32,7 @@ impl Engine {
             return self.send_data_at_once(&bytes(m.buf), |_| data.clone());
         }
         data.reader().read(&mut packed);
-        self.send_cell(&bytes(UserBuf::of_array(&mut packed)))
+        self.send_bytes(&bytes(UserBuf::of_array(&mut packed)))
     }
 
     /// Receives a message into data of a derived type that is here or comes within a moment, or posts a receive that somebody will wait for.
@@ -67,9 +67,10 @@ impl Engine {
         fits.then(|| datatype.data(m.buf, count))
     }
 
-    /// Sends bytes in a cell.
-    fn send_cell(&self, m: &Args) -> bool {
-        m.tag >= 0 && self.way_of_any(m).is_some_and(|b| b.send(m))
+    /// Sends bytes at once, in a cell or else.
+    fn send_bytes(&self, m: &Args) -> bool {
+        let in_cell = m.tag >= 0 && self.way_of_any(m).is_some_and(|b| b.send(m));
+        in_cell || self.send_at_once(m)
     }
 
     /// Receives bytes from a short message that is there or comes within a moment, unless it is this receive's turn to make progress.
