@@ -44,7 +44,7 @@ const BATCH: u32 = 16;
 const ATTEMPTS: u32 = 3;
 
 /// What is counted: the name for people, the word of `icount.c`, its function.
-const CALLS: [(&str, &str, &str); 8] = [
+const CALLS: [(&str, &str, &str); 10] = [
     ("Isend", "isend", "counted_isend"),
     ("Irecv", "irecv", "counted_irecv"),
     ("Irecv, unexpected", "irecv_unexpected", "counted_irecv"),
@@ -53,6 +53,8 @@ const CALLS: [(&str, &str, &str); 8] = [
     ("Send", "send", "counted_send"),
     ("Recv, message there", "recv", "counted_recv"),
     ("Isend, 64 KiB", "isend_long", "counted_isend_long"),
+    ("Type, made to freed", "type", "counted_type"),
+    ("Send, derived type", "send_type", "counted_send_type"),
 ];
 
 /// Instructions of one call.

@@ -16,6 +16,7 @@ static char data[BATCH][64];
 static char long_data[BATCH][LONG];
 static MPI_Request requests[BATCH];
 static MPI_Status status;
+static MPI_Datatype vector;
 
 #define COUNTED __attribute__((noinline, noclone, used)) void
 
@@ -47,6 +48,25 @@ COUNTED counted_send(void) {
 COUNTED counted_recv(void) {
     for (int i = 0; i < BATCH; i++)
         MPI_Recv(data[i], 4, MPI_CHAR, 1, TAG, MPI_COMM_WORLD, &status);
+}
+
+/* A vector of two blocks, with a gap between them, as a program makes one for a message. */
+static void make(MPI_Datatype *type) {
+    MPI_Type_vector(2, 2, 3, MPI_INT, type);
+    MPI_Type_commit(type);
+}
+
+COUNTED counted_type(void) {
+    for (int i = 0; i < BATCH; i++) {
+        MPI_Datatype type;
+        make(&type);
+        MPI_Type_free(&type);
+    }
+}
+
+COUNTED counted_send_type(void) {
+    for (int i = 0; i < BATCH; i++)
+        MPI_Send(data[i], 1, vector, 1, TAG, MPI_COMM_WORLD);
 }
 
 /* Lets the other rank go on, and waits until it has. */
@@ -89,6 +109,13 @@ static void counted_side(const char *call) {
     } else if (!strcmp(call, "send")) {
         counted_send();
         go(1);
+    } else if (!strcmp(call, "type")) {
+        counted_type();
+    } else if (!strcmp(call, "send_type")) {
+        make(&vector);
+        counted_send_type();
+        MPI_Type_free(&vector);
+        go(1);
     } else if (!strcmp(call, "irecv") || !strcmp(call, "wait_recv")) {
         counted_irecv();
         go(1);
@@ -106,15 +133,17 @@ static void counted_side(const char *call) {
 
 static void other_side(const char *call) {
     int is_long = !strcmp(call, "isend_long");
-    int receives =
-        is_long || !strcmp(call, "isend") || !strcmp(call, "wait_send") || !strcmp(call, "send");
+    int receives = is_long || !strcmp(call, "isend") || !strcmp(call, "wait_send") ||
+                   !strcmp(call, "send") || !strcmp(call, "send_type");
+    if (!strcmp(call, "type"))
+        return;
     if (!receives)
         go(0);
     usleep(ARRIVAL_MICROSECONDS);
     for (int i = 0; i < BATCH; i++)
         if (receives)
-            MPI_Recv(is_long ? long_data[i] : data[i], is_long ? LONG : 4, MPI_CHAR, 0, TAG,
-                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Recv(is_long ? long_data[i] : data[i], is_long ? LONG : sizeof data[i], MPI_CHAR, 0,
+                     TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         else
             MPI_Send(data[i], 4, MPI_CHAR, 0, TAG, MPI_COMM_WORLD);
     if (receives)

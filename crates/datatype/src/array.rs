@@ -6,7 +6,6 @@
 use layout::Tree;
 use types::{DARG_NUMBER, Result, consts, fault};
 
-use crate::args::Contents;
 use crate::bounds::{Bounds, plus, times};
 use crate::refused;
 
@@ -33,13 +32,10 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// The piece that checked subarray arguments describe.
-    pub(crate) fn subarray(c: &Contents, extent: i64) -> Result<Piece> {
-        let n = c.ints[0] as usize;
-        let (v, order) = match c.counts.is_empty() {
-            true => (&c.ints[1..1 + 3 * n], c.ints[1 + 3 * n]),
-            false => (&c.counts[..3 * n], c.ints[1]),
-        };
+    /// The piece that a subarray's arguments describe: the number of dimensions, sizes, sizes of the piece, starts, order.
+    pub(crate) fn subarray(v: &[i64], extent: i64) -> Piece {
+        let n = v[0] as usize;
+        let (v, order) = (&v[1..1 + 3 * n], v[1 + 3 * n]);
         let mut dimensions: Vec<Dimension> = (0..n)
             .map(|d| Dimension {
                 whole: v[d],
@@ -53,21 +49,18 @@ impl Piece {
         if order == i64::from(consts::ORDER_C) {
             dimensions.reverse();
         }
-        Ok(Piece { extent, dimensions })
+        Piece { extent, dimensions }
     }
 
-    /// The piece that darray arguments describe.
-    pub(crate) fn darray(c: &Contents, extent: i64) -> Result<Piece> {
-        let n = c.ints[2] as usize;
-        // The large-count form has the global sizes among the counts.
-        let (gsizes, rest) = match c.counts.is_empty() {
-            true => c.ints[3..].split_at(n),
-            false => (&c.counts[..n], &c.ints[3..]),
-        };
-        let (distribs, dargs, psizes) = (&rest[..n], &rest[n..2 * n], &rest[2 * n..3 * n]);
-        let order = rest[3 * n];
+    /// The piece that a darray's arguments describe: processes, rank, the number of dimensions, global sizes, distributions, their arguments,
+    /// sizes of the process grid, order.
+    pub(crate) fn darray(v: &[i64], extent: i64) -> Result<Piece> {
+        let n = v[2] as usize;
+        let list = |i: usize| &v[3 + i * n..3 + (i + 1) * n];
+        let (gsizes, distribs, dargs, psizes) = (list(0), list(1), list(2), list(3));
+        let order = v[3 + 4 * n];
         // Process coordinates are row-major whatever the array's order is.
-        let (mut procs, mut left) = (c.ints[0], c.ints[1]);
+        let (mut procs, mut left) = (v[0], v[1]);
         let mut dimensions = Vec::with_capacity(n);
         for d in 0..n {
             procs /= psizes[d];

@@ -5,14 +5,13 @@
 
 use std::cell::OnceCell;
 use std::rc::Rc;
-use std::slice;
 
 use layout::{Kind, Tree};
 use types::basic::{Basic, Class, basic};
 use types::{Handle, Result, consts, fault};
 
-use crate::args::{Contents, Recipe};
-use crate::bounds::{Bounds, plus, times};
+use crate::args::{Call, Parts, Recipe};
+use crate::bounds::Bounds;
 use crate::{Datatype, external, pairs};
 
 type Made = Result<Rc<Datatype>>;
@@ -45,97 +44,28 @@ fn equal(what: &str, have: usize, need: i64) -> Result<()> {
     Ok(())
 }
 
-/// The arguments of one call, sorted as the envelope wants them.
-struct Call {
-    large: bool,
-    contents: Contents,
-}
-
 impl Call {
-    fn new(combiner: i32, large: bool, types: &[Rc<Datatype>]) -> Call {
-        let contents = Contents {
-            combiner,
-            ints: Vec::new(),
-            aints: Vec::new(),
-            counts: Vec::new(),
-            types: types.to_vec(),
-        };
-        Call { large, contents }
-    }
-
-    /// Arguments that are `int` in the small-count form and `MPI_Count` in the large-count one.
-    fn counts(mut self, values: &[i64]) -> Call {
-        let c = &mut self.contents;
-        if self.large {
-            &mut c.counts
-        } else {
-            &mut c.ints
-        }
-        .extend_from_slice(values);
-        self
-    }
-
-    /// Arguments that are `MPI_Aint` in the small-count form.
-    fn far(mut self, values: &[i64]) -> Call {
-        let c = &mut self.contents;
-        if self.large {
-            &mut c.counts
-        } else {
-            &mut c.aints
-        }
-        .extend_from_slice(values);
-        self
-    }
-
-    /// Arguments that are `int` in both forms.
-    fn ints(mut self, values: &[i64]) -> Call {
-        self.contents.ints.extend_from_slice(values);
-        self
-    }
-
-    /// The type that the call describes, with bounds by the standard's rules.
+    /// The type that the call describes.
     fn make(self) -> Made {
-        let recipe = Recipe::of(&self.contents)?;
-        let bounds = match &recipe {
-            Recipe::Array(piece) => piece.bounds()?,
-            _ => recipe.bounds(&self.contents.types, self.align(&recipe)?)?,
+        let (recipe, types) = (Recipe::of(&self)?, self.parts());
+        let totals = recipe.totals(types)?;
+        let bounds = match (self.combiner, self.args()) {
+            (consts::COMBINER_RESIZED, &[lb, extent]) => Bounds::explicit(lb, extent)?,
+            _ => recipe.bounds(types, totals.align)?,
         };
-        self.with_bounds(&recipe, bounds)
-    }
-
-    /// Strictest alignment of the parts that occur.
-    fn align(&self, recipe: &Recipe) -> Result<i64> {
-        let lengths = recipe.lengths()?;
-        let used = self
-            .contents
-            .types
-            .iter()
-            .zip(lengths)
-            .filter(|(t, n)| *n > 0 && t.size > 0);
-        Ok(used.map(|(t, _)| t.align).max().unwrap_or(1))
-    }
-
-    fn with_bounds(self, recipe: &Recipe, bounds: Bounds) -> Made {
-        let types = &self.contents.types;
         let tree = recipe.tree(types, |t| &t.tree)?;
-        let (mut elements, mut external_size) = (0, 0);
-        for (t, n) in types.iter().zip(recipe.lengths()?) {
-            elements = plus(elements, times(t.elements as i64, n)?)?;
-            external_size = plus(external_size, times(t.external_size as i64, n)?)?;
-        }
-        let align = self.align(recipe)?;
         Ok(Rc::new(Datatype {
             basic: None,
             size: tree.size(),
             bounds,
-            align,
-            elements: elements as u64,
-            external_size: external_size as u64,
+            align: totals.align,
+            elements: totals.elements,
+            external_size: totals.external_size,
             tree,
             kinds: OnceCell::new(),
             program: OnceCell::new(),
             converter: OnceCell::new(),
-            contents: self.contents,
+            call: self,
         }))
     }
 }
@@ -143,12 +73,12 @@ impl Call {
 impl Datatype {
     /// The predefined type `basic`.
     pub fn basic(basic: &'static Basic) -> Rc<Datatype> {
-        let call = Call::new(consts::COMBINER_NAMED, false, &[]);
-        Rc::new(Datatype::like(basic, call.contents))
+        let call = Call::new(consts::COMBINER_NAMED, false, Parts::NONE, &[]);
+        Rc::new(Datatype::like(basic, call))
     }
 
-    /// A type represented as `basic` that says `contents` of itself.
-    fn like(basic: &'static Basic, contents: Contents) -> Datatype {
+    /// A type represented as `basic`, made by `call`.
+    fn like(basic: &'static Basic, call: Call) -> Datatype {
         let parts = pairs::parts(basic);
         let elements = if basic.class == Class::Pair { 2 } else { 1 };
         let blocks = parts.iter().map(|p| (p.disp, p.size)).collect();
@@ -165,90 +95,98 @@ impl Datatype {
             kinds: OnceCell::new(),
             program: OnceCell::new(),
             converter: OnceCell::new(),
-            contents,
+            call,
         }
+    }
+
+    /// A type made of one other.
+    fn made_of(old: &Rc<Datatype>, combiner: i32, large: bool, lists: &[&[i64]]) -> Made {
+        Call::new(combiner, large, Parts::One(old.clone()), lists).make()
     }
 
     /// `MPI_Type_dup`.
     pub fn dup(old: &Rc<Datatype>) -> Made {
-        Call::new(consts::COMBINER_DUP, false, slice::from_ref(old)).make()
+        Datatype::made_of(old, consts::COMBINER_DUP, false, &[])
     }
 
     /// `MPI_Type_contiguous`.
     pub fn contiguous(large: bool, count: i64, old: &Rc<Datatype>) -> Made {
         count_of(count)?;
-        Call::new(consts::COMBINER_CONTIGUOUS, large, slice::from_ref(old))
-            .counts(&[count])
-            .make()
+        Datatype::made_of(old, consts::COMBINER_CONTIGUOUS, large, &[&[count]])
     }
 
     /// `MPI_Type_vector`.
     pub fn vector(large: bool, count: i64, len: i64, stride: i64, old: &Rc<Datatype>) -> Made {
         count_of(count)?;
         length(len)?;
-        let call = Call::new(consts::COMBINER_VECTOR, large, slice::from_ref(old));
-        call.counts(&[count, len, stride]).make()
+        Datatype::made_of(
+            old,
+            consts::COMBINER_VECTOR,
+            large,
+            &[&[count, len, stride]],
+        )
     }
 
     /// `MPI_Type_create_hvector`.
     pub fn hvector(large: bool, count: i64, len: i64, stride: i64, old: &Rc<Datatype>) -> Made {
         count_of(count)?;
         length(len)?;
-        let call = Call::new(consts::COMBINER_HVECTOR, large, slice::from_ref(old));
-        call.counts(&[count, len]).far(&[stride]).make()
+        Datatype::made_of(
+            old,
+            consts::COMBINER_HVECTOR,
+            large,
+            &[&[count, len, stride]],
+        )
     }
 
     /// `MPI_Type_indexed`; as many displacements as lengths.
     pub fn indexed(large: bool, lens: &[i64], disps: &[i64], old: &Rc<Datatype>) -> Made {
-        equal("displacements", disps.len(), lens.len() as i64)?;
-        lens.iter().try_for_each(|&n| length(n))?;
-        let call = Call::new(consts::COMBINER_INDEXED, large, slice::from_ref(old));
-        call.counts(&[lens.len() as i64])
-            .counts(lens)
-            .counts(disps)
-            .make()
+        Datatype::listed(old, consts::COMBINER_INDEXED, large, lens, disps)
     }
 
     /// `MPI_Type_create_hindexed`; as many displacements as lengths.
     pub fn hindexed(large: bool, lens: &[i64], disps: &[i64], old: &Rc<Datatype>) -> Made {
+        Datatype::listed(old, consts::COMBINER_HINDEXED, large, lens, disps)
+    }
+
+    fn listed(old: &Rc<Datatype>, combiner: i32, large: bool, lens: &[i64], disps: &[i64]) -> Made {
         equal("displacements", disps.len(), lens.len() as i64)?;
         lens.iter().try_for_each(|&n| length(n))?;
-        let call = Call::new(consts::COMBINER_HINDEXED, large, slice::from_ref(old));
-        call.counts(&[lens.len() as i64])
-            .counts(lens)
-            .far(disps)
-            .make()
+        Datatype::made_of(old, combiner, large, &[&[lens.len() as i64], lens, disps])
     }
 
     /// `MPI_Type_create_indexed_block`.
     pub fn indexed_block(large: bool, len: i64, disps: &[i64], old: &Rc<Datatype>) -> Made {
         length(len)?;
-        let call = Call::new(consts::COMBINER_INDEXED_BLOCK, large, slice::from_ref(old));
-        call.counts(&[disps.len() as i64, len]).counts(disps).make()
+        let lists: [&[i64]; 2] = [&[disps.len() as i64, len], disps];
+        Datatype::made_of(old, consts::COMBINER_INDEXED_BLOCK, large, &lists)
     }
 
     /// `MPI_Type_create_hindexed_block`.
     pub fn hindexed_block(large: bool, len: i64, disps: &[i64], old: &Rc<Datatype>) -> Made {
         length(len)?;
-        let call = Call::new(consts::COMBINER_HINDEXED_BLOCK, large, slice::from_ref(old));
-        call.counts(&[disps.len() as i64, len]).far(disps).make()
+        let lists: [&[i64]; 2] = [&[disps.len() as i64, len], disps];
+        Datatype::made_of(old, consts::COMBINER_HINDEXED_BLOCK, large, &lists)
     }
 
     /// `MPI_Type_create_struct`; as many lengths and displacements as types.
-    pub fn structure(large: bool, lens: &[i64], disps: &[i64], types: &[Rc<Datatype>]) -> Made {
+    pub fn structure(large: bool, lens: &[i64], disps: &[i64], types: Vec<Rc<Datatype>>) -> Made {
         let count = types.len() as i64;
         equal("block lengths", lens.len(), count)?;
         equal("displacements", disps.len(), count)?;
         lens.iter().try_for_each(|&n| length(n))?;
-        let call = Call::new(consts::COMBINER_STRUCT, large, types);
-        call.counts(&[count]).counts(lens).far(disps).make()
+        Call::new(
+            consts::COMBINER_STRUCT,
+            large,
+            Parts::Many(types),
+            &[&[count], lens, disps],
+        )
+        .make()
     }
 
     /// `MPI_Type_create_resized`.
     pub fn resized(large: bool, lb: i64, extent: i64, old: &Rc<Datatype>) -> Made {
-        let call = Call::new(consts::COMBINER_RESIZED, large, slice::from_ref(old));
-        call.far(&[lb, extent])
-            .with_bounds(&Recipe::Same, Bounds::explicit(lb, extent)?)
+        Datatype::made_of(old, consts::COMBINER_RESIZED, large, &[&[lb, extent]])
     }
 
     /// `MPI_Type_create_subarray`.
@@ -272,13 +210,8 @@ impl Datatype {
                 return Err(fault(consts::ERR_ARG, why));
             }
         }
-        let call = Call::new(consts::COMBINER_SUBARRAY, large, slice::from_ref(old));
-        let call = call
-            .ints(&[n])
-            .counts(sizes)
-            .counts(subsizes)
-            .counts(starts);
-        call.ints(&[order.into()]).make()
+        let lists = [&[n], sizes, subsizes, starts, &[order.into()]];
+        Datatype::made_of(old, consts::COMBINER_SUBARRAY, large, &lists)
     }
 
     /// `MPI_Type_create_darray`.
@@ -313,9 +246,15 @@ impl Datatype {
             let why = format!("the process grid {psizes:?} does not have {size} processes");
             return Err(fault(consts::ERR_ARG, why));
         }
-        let call = Call::new(consts::COMBINER_DARRAY, large, slice::from_ref(old));
-        let call = call.ints(&[size, rank, n]).counts(gsizes).ints(distribs);
-        call.ints(dargs).ints(psizes).ints(&[order.into()]).make()
+        let lists: [&[i64]; 6] = [
+            &[size, rank, n],
+            gsizes,
+            distribs,
+            dargs,
+            psizes,
+            &[order.into()],
+        ];
+        Datatype::made_of(old, consts::COMBINER_DARRAY, large, &lists)
     }
 
     /// `MPI_Type_create_f90_real`: the type for `selected_real_kind(p, r)`.
@@ -360,8 +299,8 @@ impl Datatype {
             return Err(fault(consts::ERR_ARG, "this platform lacks the type"));
         };
         let args: Vec<i64> = args.iter().map(|&x| x.into()).collect();
-        let call = Call::new(combiner, false, &[]).ints(&args);
-        Ok(Rc::new(Datatype::like(row, call.contents)))
+        let call = Call::new(combiner, false, Parts::NONE, &[&args]);
+        Ok(Rc::new(Datatype::like(row, call)))
     }
 }
 

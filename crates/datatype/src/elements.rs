@@ -2,7 +2,6 @@
 
 use types::basic::Basic;
 
-use crate::args::Recipe;
 use crate::{Datatype, pairs};
 
 impl Datatype {
@@ -73,7 +72,17 @@ impl Datatype {
     /// and basic elements before that part. `None` for a basic type.
     fn part_at(&self, at: u64, weight: impl Fn(&Datatype) -> u64) -> Option<(&Datatype, u64, u64)> {
         let (mut passed, mut bytes, mut elements) = (0, 0, 0);
-        for (part, n) in self.contents.types.iter().zip(self.part_lengths()) {
+        // Of one part there are as many as fill the size, whatever their places.
+        let one;
+        let lengths = match self.call.parts() {
+            [only] => {
+                one = [self.size.checked_div(only.size).unwrap_or(0) as i64];
+                &one
+            }
+            _ => self.call.member_lengths(),
+        };
+        for (part, &n) in self.call.parts().iter().zip(lengths) {
+            let n = n as u64;
             passed += n * weight(part);
             if at < passed {
                 return Some((part, bytes, elements));
@@ -82,19 +91,6 @@ impl Datatype {
             elements += n * part.elements;
         }
         None
-    }
-
-    /// How many elements of each part there are.
-    fn part_lengths(&self) -> impl Iterator<Item = u64> {
-        // The arguments were checked when the type was made, so they can be read again.
-        let lengths = match self.contents.types.as_slice() {
-            // Of one part there are as many as fill the size, whatever their places.
-            [one] => vec![self.size.checked_div(one.size).unwrap_or(0) as i64],
-            _ => Recipe::of(&self.contents)
-                .and_then(|r| r.lengths())
-                .unwrap_or_default(),
-        };
-        lengths.into_iter().map(|n| n as u64)
     }
 }
 

@@ -75,7 +75,7 @@ pub fn size(t: &Datatype, count: u64) -> Option<u64> {
 /// Converts `count` elements of `t` at `from` and puts them at `to`, which has room for [`size`]
 /// bytes. Returns how many bytes were written.
 pub fn pack(t: &Datatype, count: u64, from: UserBuf, to: UserBuf) -> Result<u64> {
-    let mut cursor = Cursor::new(&t.converter()?, count);
+    let mut cursor = Cursor::new(t.converter()?, count);
     let (mut native, mut foreign) = ([0; CHUNK], [0; CHUNK]);
     let mut done = 0;
     while let Some(run) = cursor.next_run(CHUNK) {
@@ -91,7 +91,7 @@ pub fn pack(t: &Datatype, count: u64, from: UserBuf, to: UserBuf) -> Result<u64>
 /// Converts `count` elements of `t`, [`size`] bytes at `from`, and puts them at `to`. Returns how
 /// many bytes were read.
 pub fn unpack(t: &Datatype, count: u64, from: UserBuf, to: UserBuf) -> Result<u64> {
-    let mut cursor = Cursor::new(&t.converter()?, count);
+    let mut cursor = Cursor::new(t.converter()?, count);
     let (mut native, mut foreign) = ([0; CHUNK], [0; CHUNK]);
     let mut done = 0;
     while let Some(run) = cursor.next_run(CHUNK) {

@@ -32,14 +32,14 @@ use types::basic::Basic;
 use types::{Result, consts, fault};
 
 pub use args::Contents;
-use args::Recipe;
+use args::{Call, Recipe};
 use bounds::Bounds;
 pub use matching::{match_size, value_index};
 
 /// A datatype, predefined or derived.
 #[derive(Debug)]
 pub struct Datatype {
-    contents: Contents,
+    call: Call,
     /// The predefined type that it is, or (made by `MPI_Type_create_f90_*`) that it equals.
     basic: Option<&'static Basic>,
     size: u64,
@@ -53,7 +53,7 @@ pub struct Datatype {
     /// Its bytes, all opaque.
     tree: Tree,
     /// Its bytes with element kinds, for conversion.
-    kinds: OnceCell<Tree>,
+    kinds: OnceCell<Box<Tree>>,
     program: OnceCell<Rc<Program>>,
     converter: OnceCell<Rc<Program>>,
 }
@@ -106,9 +106,14 @@ impl Datatype {
         self.elements
     }
 
+    /// The constructor that made it (`COMBINER_*`).
+    pub fn combiner(&self) -> i32 {
+        self.call.combiner
+    }
+
     /// The constructor call that made it.
-    pub fn contents(&self) -> &Contents {
-        &self.contents
+    pub fn contents(&self) -> Contents<'_> {
+        self.call.contents()
     }
 
     /// The predefined type that it is, or, for one made by `MPI_Type_create_f90_*`, that has its
@@ -122,13 +127,28 @@ impl Datatype {
         self.basic.is_some()
     }
 
+    /// If its data are contiguous, start at 0 and repeat at their size: that size.
+    pub fn dense_size(&self) -> Option<u64> {
+        let starts_at_0 = match self.tree.as_block() {
+            Some((disp, _, _)) => disp == 0,
+            None => self.size == 0,
+        };
+        (starts_at_0 && self.extent() == self.size as i64).then_some(self.size)
+    }
+
     /// The program that moves its bytes, compiled at the first call.
-    pub fn commit(&self) -> Result<Rc<Program>> {
+    pub fn commit(&self) -> Result<&Rc<Program>> {
         compile(&self.program, &self.tree, self.bounds)
     }
 
+    /// The same, if it was called before.
+    #[inline]
+    pub fn program(&self) -> Option<&Rc<Program>> {
+        self.program.get()
+    }
+
     /// The program whose fragments carry element kinds, for conversion.
-    pub(crate) fn converter(&self) -> Result<Rc<Program>> {
+    pub(crate) fn converter(&self) -> Result<&Rc<Program>> {
         compile(&self.converter, self.kinds()?, self.bounds)
     }
 
@@ -136,42 +156,49 @@ impl Datatype {
     fn kinds(&self) -> Result<&Tree> {
         let mut stack = vec![self];
         while let Some(&top) = stack.last() {
-            let missing = top.contents.types.iter().find(|t| t.kinds.get().is_none());
+            let missing = top.call.parts().iter().find(|t| t.kinds.get().is_none());
             match missing {
                 Some(part) if top.kinds.get().is_none() => stack.push(part),
                 _ => {
                     if top.kinds.get().is_none() {
                         let tree = top.kinds_of_parts()?;
-                        top.kinds.get_or_init(|| tree);
+                        top.kinds.get_or_init(|| Box::new(tree));
                     }
                     stack.pop();
                 }
             }
         }
-        Ok(self.kinds.get().unwrap_or(&Tree::EMPTY))
+        Ok(self.known_kinds())
+    }
+
+    /// The same, if it was asked for before.
+    fn known_kinds(&self) -> &Tree {
+        self.kinds.get().map_or(&Tree::EMPTY, |tree| tree)
     }
 
     fn kinds_of_parts(&self) -> Result<Tree> {
         if let Some(basic) = self.basic {
             return external::basic_tree(basic).map_err(refused);
         }
-        let recipe = Recipe::of(&self.contents)?;
-        recipe.tree(&self.contents.types, |t| {
-            t.kinds.get().unwrap_or(&Tree::EMPTY)
-        })
+        let recipe = Recipe::of(&self.call)?;
+        recipe.tree(self.call.parts(), |t| t.known_kinds())
     }
 }
 
-fn compile(cell: &OnceCell<Rc<Program>>, tree: &Tree, bounds: Bounds) -> Result<Rc<Program>> {
+fn compile<'a>(
+    cell: &'a OnceCell<Rc<Program>>,
+    tree: &Tree,
+    bounds: Bounds,
+) -> Result<&'a Rc<Program>> {
     if let Some(program) = cell.get() {
-        return Ok(program.clone());
+        return Ok(program);
     }
     let bounds = layout::Bounds {
         lb: bounds.lb,
         extent: bounds.extent(),
     };
     let program = Rc::new(tree.compile(bounds).map_err(refused)?);
-    Ok(cell.get_or_init(|| program).clone())
+    Ok(cell.get_or_init(|| program))
 }
 
 /// A layout that can't be.
@@ -185,11 +212,10 @@ fn refused(error: layout::Error) -> Box<types::Fault> {
 impl Drop for Datatype {
     /// Lets go of a long chain of types one by one instead of by recursion.
     fn drop(&mut self) {
-        let mut parts = std::mem::take(&mut self.contents.types);
-        while let Some(part) = parts.pop() {
-            if let Some(mut last) = Rc::into_inner(part) {
-                parts.append(&mut last.contents.types);
-            }
+        let mut last = Vec::new();
+        self.call.release_parts(&mut last);
+        while let Some(mut part) = last.pop() {
+            part.call.release_parts(&mut last);
         }
     }
 }

@@ -23,7 +23,7 @@ fn huge_counts_are_cheap_and_overflow_is_an_error() {
     let v = Datatype::vector(true, n, 1, 3, &byte).unwrap();
     assert_eq!((v.size() as i64, v.extent()), (n, 3 * (n - 1) + 1));
     let program = v.commit().unwrap();
-    let mut cursor = Cursor::new(&program, 2);
+    let mut cursor = Cursor::new(program, 2);
     cursor.seek(n as u64 + 7);
     assert_eq!(cursor.next_run(5).unwrap().disp, v.extent() + 21);
     assert_eq!(v.elements_in(n as u64 - 1), Some(n as u64 - 1));
@@ -53,7 +53,7 @@ fn empty_types_have_no_say() {
     let huge = Datatype::contiguous(true, i64::MAX, &empty).unwrap();
     assert_eq!((huge.size(), huge.extent()), (0, 0));
     let int = named(consts::INT);
-    let with = Datatype::structure(false, &[1, 1], &[500, 4], &[empty.clone(), int]).unwrap();
+    let with = Datatype::structure(false, &[1, 1], &[500, 4], vec![empty.clone(), int]).unwrap();
     assert_eq!((with.lb(), with.ub(), with.true_lb()), (4, 8, 4));
     let spaced = Datatype::resized(false, -8, 24, &empty).unwrap();
     assert_eq!((spaced.extent(), spaced.true_extent()), (24, 0));
@@ -62,20 +62,20 @@ fn empty_types_have_no_say() {
         (spaced.elements_in(0), spaced.elements_in(3)),
         (Some(0), None)
     );
-    assert_eq!(Cursor::new(&spaced.commit().unwrap(), 1000).remaining(), 0);
+    assert_eq!(Cursor::new(spaced.commit().unwrap(), 1000).remaining(), 0);
 }
 
 #[test]
 fn structures_are_padded_like_c() {
     let (int, double) = (named(consts::INT), named(consts::DOUBLE));
     let types = [double.clone(), int.clone()];
-    let t = Datatype::structure(false, &[1, 1], &[0, 8], &types).unwrap();
+    let t = Datatype::structure(false, &[1, 1], &[0, 8], types.to_vec()).unwrap();
     assert_eq!((t.size(), t.extent(), t.true_extent()), (12, 16, 12));
     // Only constructors of structures pad.
     let h = Datatype::hindexed(false, &[1, 1], &[0, 9], &int).unwrap();
     assert_eq!(h.extent(), 13);
     // A zero block takes no part in the alignment.
-    let t = Datatype::structure(false, &[0, 1], &[0, 1], &types).unwrap();
+    let t = Datatype::structure(false, &[0, 1], &[0, 1], types.to_vec()).unwrap();
     assert_eq!((t.lb(), t.extent()), (1, 4));
     let pair = named(consts::DOUBLE_INT);
     assert_eq!((pair.size(), pair.extent(), pair.elements()), (12, 16, 2));
@@ -155,7 +155,7 @@ fn refused_arguments() {
 fn contents_give_the_arguments_back() {
     let int = named(consts::INT);
     let sorted = |t: Rc<Datatype>| {
-        let c = t.contents().clone();
+        let c = t.contents();
         (c.combiner, c.ints, c.aints, c.counts)
     };
     let small = sorted(Datatype::hindexed(false, &[1, 2], &[8, 0], &int).unwrap());

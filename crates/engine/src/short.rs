@@ -11,7 +11,8 @@
 //!   for the other communicators, and for messages without data.
 //!
 //! What they leave costs no request of its own where it need not: a short message that the network takes at once is sent by
-//! [`Engine::send_at_once`], and a receive that has to wait is posted light.
+//! [`Engine::send_at_once`], and a receive that has to wait is posted light. Messages of derived types go these ways as bytes, where that is
+//! possible ([`Engine::send_derived`], [`Engine::recv_derived`]).
 //!
 //! # Why the shorter one needs no check of these
 //! The [door](sys::door) is open only while MPI runs in this very process, threads don't call at the same time, and no persistent

@@ -1,4 +1,4 @@
-//! Datatype objects: a description, its compiled layout program once committed, and what hangs on
+//! Datatype objects: a description, what communication needs to know of it once it is committed, and what hangs on
 //! it.
 
 use std::cell::{Cell, RefCell};
@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use boundary::UserBuf;
 use datatype::Datatype;
-use layout::{Data, Program};
+use layout::Data;
 use types::basic::{BASICS, Basic};
 use types::{Handle, consts};
 
@@ -22,9 +22,18 @@ pub struct TypeObj {
     pub name: RefCell<String>,
     /// Its cached attributes.
     pub attributes: Attributes,
-    program: RefCell<Option<Rc<Program>>>,
-    /// Bytes of one element, where the data is contiguous, starts at 0 and repeats at its size.
-    dense: Cell<Option<u64>>,
+    form: Cell<Form>,
+}
+
+/// How its data are communicated.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Not at all: it is not committed.
+    Uncommitted,
+    /// As so many bytes for each element: the data are contiguous, start at 0 and repeat at their size. That takes no layout program.
+    Dense(u64),
+    /// By the description's layout program.
+    Program,
 }
 
 impl TypeObj {
@@ -35,27 +44,25 @@ impl TypeObj {
             datatype,
             name: RefCell::default(),
             attributes: Attributes::default(),
-            program: RefCell::new(None),
-            dense: Cell::new(None),
+            form: Cell::new(Form::Uncommitted),
         }
     }
 
     /// Whether it may be used to communicate.
     #[inline]
     pub fn is_committed(&self) -> bool {
-        self.dense.get().is_some() || self.program.borrow().is_some()
+        self.form.get() != Form::Uncommitted
     }
 
-    /// Compiles it for communication; a second time changes nothing.
+    /// Makes it ready for communication; a second time changes nothing.
     pub fn commit(&self) -> types::Result<()> {
-        if self.is_committed() {
-            return Ok(());
-        }
-        let program = self.datatype.commit()?;
-        if program.is_contiguous() {
-            self.dense.set(Some(program.size()));
-        }
-        *self.program.borrow_mut() = Some(program);
+        self.form.set(match self.datatype.dense_size() {
+            Some(size) => Form::Dense(size),
+            None => {
+                self.datatype.commit()?;
+                Form::Program
+            }
+        });
         Ok(())
     }
 
@@ -67,18 +74,27 @@ impl TypeObj {
     /// `count` elements of it at `buf`, for communication. It must be committed.
     #[inline]
     pub fn data(&self, buf: UserBuf, count: u64) -> Data {
-        match self.dense.get() {
-            Some(size) => Data::bytes(buf, size * count),
-            None => {
-                let program = self.program.borrow();
-                Data::typed(buf, program.as_ref().expect("committed before use"), count)
+        match self.form.get() {
+            Form::Dense(size) => Data::bytes(buf, size * count),
+            _ => {
+                let program = self.datatype.program();
+                Data::typed(buf, program.expect("committed before use"), count)
             }
         }
     }
 
-    /// Whether `count` elements are `count * size` bytes from the buffer's address on.
+    /// If `count` elements are `count` times so many bytes from the buffer's address on, and it is committed: their number.
+    #[inline]
+    pub fn dense_size(&self) -> Option<u64> {
+        match self.form.get() {
+            Form::Dense(size) => Some(size),
+            _ => None,
+        }
+    }
+
+    /// Whether that is so.
     pub fn is_dense(&self) -> bool {
-        self.dense.get().is_some()
+        self.dense_size().is_some()
     }
 
     /// Bytes of data in one element.
@@ -103,7 +119,7 @@ impl Predefined {
         for row in &BASICS {
             let object = predefined(row);
             let place = (row.handle.0 & 0xff) as usize;
-            dense[place] = object.dense.get().map_or(0, |size| size as u8);
+            dense[place] = object.dense_size().map_or(0, |size| size as u8);
             table[place] = Some(Rc::new(object));
         }
         Predefined { table, dense }

@@ -175,10 +175,11 @@ impl Position {
             return;
         }
         loop {
-            let (insn, link) = (&program.insns[self.pc], &program.links[self.pc]);
+            let insn = &program.insns[self.pc];
             match insn.op {
                 Op::Disp => self.cur = self.cur.wrapping_add(insn.b),
                 Op::Loop | Op::Ixl => {
+                    let link = &program.links[self.pc];
                     let i = rest / link.bytes;
                     if i >= u64::from(insn.a) {
                         rest -= link.bytes * u64::from(insn.a);
@@ -194,10 +195,21 @@ impl Position {
                     }
                 }
                 Op::End => return,
-                _ if rest >= link.bytes => rest -= link.bytes,
-                _ => return self.seek_leaf(program, insn, rest),
+                _ => match rest.checked_sub(self.leaf_bytes(program, insn)) {
+                    Some(further) => rest = further,
+                    None => return self.seek_leaf(program, insn, rest),
+                },
             }
             self.pc += 1;
+        }
+    }
+
+    /// Bytes of the leaf `insn`, which the position is at.
+    fn leaf_bytes(&self, program: &Program, insn: &Insn) -> u64 {
+        match insn.op {
+            Op::Blk => insn.a.into(),
+            Op::Ixv => program.ixv_ends(self.pc).last().copied().unwrap_or(0),
+            _ => u64::from(insn.a) * u64::from(insn.c),
         }
     }
 
@@ -205,8 +217,7 @@ impl Position {
         match insn.op {
             Op::Blk => self.off = rest,
             Op::Ixv => {
-                let from = program.links[self.pc].to as usize;
-                let ends = &program.ends[from..from + insn.a as usize];
+                let ends = program.ixv_ends(self.pc);
                 let i = ends.partition_point(|&end| end <= rest);
                 self.idx = i as u32;
                 self.off = rest - if i == 0 { 0 } else { ends[i - 1] };

@@ -18,11 +18,26 @@ struct Emitter {
 impl Tree {
     /// Compiles the layout of a type with the given bounds.
     pub fn compile(&self, bounds: Bounds) -> Result<Program, Error> {
-        let mut e = Emitter::default();
-        let unrolled = self.unrolled_program();
-        e.tree(unrolled.as_deref().unwrap_or(self), 0)?;
+        let blocks = self.unrolled_program();
+        let mut e = Emitter {
+            insns: Vec::with_capacity(blocks.map_or_else(|| self.insns_if_simple(), |n| n + 1)),
+            ..Emitter::default()
+        };
+        match blocks {
+            Some(_) => e.each_block(self)?,
+            None => e.tree(self, 0)?,
+        }
         e.push(Insn::END)?;
         Program::new(e.insns, e.table, bounds)
+    }
+
+    /// Of the simplest layouts, which programs make again and again, so many instructions: they are allocated once.
+    fn insns_if_simple(&self) -> usize {
+        match self.shape {
+            Shape::Block { .. } => 2,
+            Shape::Strided { .. } => 2 + usize::from(self.disp != 0),
+            _ => 0,
+        }
     }
 }
 
@@ -65,6 +80,12 @@ impl Emitter {
         match &tree.shape {
             Shape::Empty => Ok(()),
             Shape::Block { len, kind } => self.block(at, *len, *kind),
+            Shape::Strided {
+                count,
+                step,
+                len,
+                kind,
+            } => self.repeat(at, *count, *step, &Tree::block(0, *len, *kind)?),
             Shape::Loop { count, step, body } => self.repeat(at, *count, *step, body),
             Shape::Blocks { spans, kind } => self.blocks(at, spans, *kind),
             Shape::Each { disps, body } => {
@@ -76,6 +97,17 @@ impl Emitter {
             }
             Shape::Seq(parts) => parts.iter().try_for_each(|p| self.tree(p, at)),
         }
+    }
+
+    /// Emits the blocks of `tree` one by one.
+    fn each_block(&mut self, tree: &Tree) -> Result<(), Error> {
+        let mut end = Ok(());
+        let mut emit = |at, len, kind| {
+            end = self.block(at, len, kind);
+            end.is_ok()
+        };
+        tree.each_block(0, &mut emit);
+        end
     }
 
     fn block(&mut self, at: i64, len: u64, kind: Kind) -> Result<(), Error> {

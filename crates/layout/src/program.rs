@@ -36,7 +36,7 @@ pub struct Bounds {
 pub struct Program {
     pub(crate) insns: Box<[Insn]>,
     pub(crate) table: Box<[i64]>,
-    /// Per instruction, what the executor needs to know about it.
+    /// Per instruction, what the executor needs to know about it; empty where it needs nothing of any.
     pub(crate) links: Box<[Link]>,
     /// For each `Ixv` entry, bytes up to and including it.
     pub(crate) ends: Box<[u64]>,
@@ -105,6 +105,12 @@ impl Program {
     /// The instructions.
     pub fn insns(&self) -> &[Insn] {
         &self.insns
+    }
+
+    /// For each entry of the `Ixv` at `pc`, bytes up to and including it.
+    pub(crate) fn ixv_ends(&self, pc: usize) -> &[u64] {
+        let from = self.links[pc].to as usize;
+        &self.ends[from..from + self.insns[pc].a as usize]
     }
 
     /// Whether `count` repetitions are the bytes from displacement 0 to `count * size`, in order.

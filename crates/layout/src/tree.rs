@@ -38,6 +38,14 @@ pub(crate) enum Shape {
         len: u64,
         kind: Kind,
     },
+    /// A loop whose body is one block at 0.
+    Strided {
+        count: u64,
+        step: i64,
+        len: u64,
+        kind: Kind,
+    },
+    /// Any other loop.
     Loop {
         count: u64,
         step: i64,
@@ -173,26 +181,44 @@ impl Tree {
             })
         };
 
-        match &self.shape {
-            Shape::Block { len, kind } if i64::try_from(*len) == Ok(step) => over(Shape::Block {
-                len: size,
-                kind: *kind,
+        // Whether `inner` times `small` are one step, so that both loops are one.
+        let continues =
+            |inner: u64, small: i64| i128::from(small) * i128::from(inner) == i128::from(step);
+        match self.shape {
+            Shape::Block { len, kind } if i64::try_from(len) == Ok(step) => {
+                over(Shape::Block { len: size, kind })
+            }
+            Shape::Block { len, kind } => over(Shape::Strided {
+                count,
+                step,
+                len,
+                kind,
+            }),
+            Shape::Strided {
+                count: inner,
+                step: small,
+                len,
+                kind,
+            } if continues(inner, small) => over(Shape::Strided {
+                count: inner * count,
+                step: small,
+                len,
+                kind,
             }),
             Shape::Loop {
                 count: inner,
                 step: small,
-                body,
-            } if i128::from(*small) * i128::from(*inner) == i128::from(step) => over(Shape::Loop {
+                ref body,
+            } if continues(inner, small) => over(Shape::Loop {
                 count: inner * count,
-                step: *small,
+                step: small,
                 body: body.clone(),
             }),
             _ => {
                 let plain = self.body()?;
-                let unrolled = if count >= UNROLL_FROM {
-                    plain.unrolled()
-                } else {
-                    None
+                let unrolled = match count >= UNROLL_FROM {
+                    true => plain.unrolled(),
+                    false => None,
                 };
                 let body = unrolled.unwrap_or(plain);
                 over(Shape::Loop { count, step, body })
@@ -200,59 +226,83 @@ impl Tree {
         }
     }
 
-    /// The same layout as single blocks, if it is a few and more than one.
+    /// The same layout, which is more than one block, as single blocks if these are few.
     fn unrolled(&self) -> Option<Rc<Tree>> {
-        let mut parts = Vec::new();
-        if matches!(self.shape, Shape::Block { .. }) || !self.list_blocks(0, &mut parts) {
-            return None;
-        }
-        Some(Rc::new(Tree {
-            shape: Shape::Seq(parts.into()),
-            disp: 0,
-            ..*self
-        }))
+        let mut parts = Vec::with_capacity(self.few_blocks()?);
+        let mut push = |disp, len, kind| {
+            let block = Tree::block(disp, len, kind);
+            block.map(|b| parts.push(b)).is_ok()
+        };
+        self.each_block(0, &mut push).then(|| {
+            Rc::new(Tree {
+                shape: Shape::Seq(parts.into()),
+                disp: 0,
+                ..*self
+            })
+        })
     }
 
-    /// As `unrolled`, for the whole of a program, where a lone loop is as good already.
-    pub(crate) fn unrolled_program(&self) -> Option<Rc<Tree>> {
+    /// As `unrolled`, for the whole of a program, where a lone loop is as good already: how many blocks.
+    pub(crate) fn unrolled_program(&self) -> Option<usize> {
         match self.shape {
-            Shape::Seq(_) | Shape::Blocks { .. } => self.unrolled(),
+            Shape::Seq(_) | Shape::Blocks { .. } => self.few_blocks(),
             _ => None,
         }
     }
 
-    /// Appends the fragments, displaced by `at`, to `out` as long as they are few; says whether they
-    /// were.
-    fn list_blocks(&self, at: i64, out: &mut Vec<Tree>) -> bool {
-        let at = at.wrapping_add(self.disp);
-        let mut one = |disp: i64, len: u64, kind: Kind| {
-            let block = Tree::block(at.wrapping_add(disp), len, kind);
-            out.len() < UNROLL && block.map(|b| out.push(b)).is_ok()
+    /// How many fragments there are, if these are few.
+    fn few_blocks(&self) -> Option<usize> {
+        let mut count = 0;
+        let mut one = |_, _, _| {
+            count += 1;
+            count <= UNROLL
         };
+        self.each_block(0, &mut one).then_some(count)
+    }
+
+    /// Hands the displacement, length and kind of each fragment, displaced by `at`, to `take` as long as that says yes; says whether it
+    /// always did.
+    pub(crate) fn each_block(
+        &self,
+        at: i64,
+        take: &mut impl FnMut(i64, u64, Kind) -> bool,
+    ) -> bool {
+        let at = at.wrapping_add(self.disp);
         match &self.shape {
             Shape::Empty => true,
-            Shape::Block { len, kind } => one(0, *len, *kind),
-            Shape::Blocks { spans, kind } => spans.iter().all(|&(disp, len)| one(disp, len, *kind)),
+            Shape::Block { len, kind } => take(at, *len, *kind),
+            Shape::Blocks { spans, kind } => spans
+                .iter()
+                .all(|&(disp, len)| take(at.wrapping_add(disp), len, *kind)),
+            Shape::Strided {
+                count,
+                step,
+                len,
+                kind,
+            } => (0..*count).all(|i| {
+                let far = step.wrapping_mul(i as i64);
+                take(at.wrapping_add(far), *len, *kind)
+            }),
             Shape::Loop { count, step, body } => (0..*count)
-                .all(|i| body.list_blocks(at.wrapping_add(step.wrapping_mul(i as i64)), out)),
+                .all(|i| body.each_block(at.wrapping_add(step.wrapping_mul(i as i64)), take)),
             Shape::Each { disps, body } => disps
                 .iter()
-                .all(|d| body.list_blocks(at.wrapping_add(*d), out)),
-            Shape::Seq(parts) => parts.iter().all(|p| p.list_blocks(at, out)),
+                .all(|d| body.each_block(at.wrapping_add(*d), take)),
+            Shape::Seq(parts) => parts.iter().all(|p| p.each_block(at, take)),
         }
     }
 
     /// The layout once at each of `disps`, in that order.
     pub fn scatter(&self, disps: &[i64]) -> Result<Tree, Error> {
+        if let [only] = disps {
+            return self.shifted(*only);
+        }
         if let Some((disp, len, kind)) = self.as_block() {
             let spans = disps.iter().map(|&d| Ok((plus(disp, d)?, len)));
             return Tree::blocks(spans.collect::<Result<Vec<_>, Error>>()?, kind);
         }
         if self.size == 0 || disps.is_empty() {
             return Ok(Tree::EMPTY);
-        }
-        if let [only] = disps {
-            return self.shifted(*only);
         }
         if let Some(step) = progression(disps.iter().copied()) {
             return self.shifted(disps[0])?.repeat(disps.len() as u64, step);

@@ -25,10 +25,10 @@ pub(crate) struct Facts {
     pub(crate) flat: bool,
 }
 
-/// What the executor needs to know about an instruction besides the instruction.
+/// What the executor needs to know about an instruction besides the instruction, if that is a loop, an `End` or an `Ixv`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Link {
-    /// Bytes: of a leaf, of one iteration of a loop's body.
+    /// Bytes of one iteration of a loop's body.
     pub(crate) bytes: u64,
     /// Of a loop, the index of its `End`; of an `End`, of its loop; of an `Ixv`, of its first entry
     /// in `ends`.
@@ -132,9 +132,13 @@ struct Verifier<'a> {
     table: &'a [i64],
     /// Table words used so far.
     used: usize,
+    /// One for each instruction, or none as long as none needs one.
     links: Vec<Link>,
     ends: Vec<u64>,
-    stack: Vec<Body>,
+    /// The body being read,
+    body: Body,
+    /// and those around it, from the program itself on.
+    outer: Vec<Body>,
     depth: usize,
     converts: bool,
 }
@@ -147,22 +151,24 @@ pub(crate) fn verify(insns: &[Insn], table: &[i64]) -> Result<Verified, Error> {
         insns,
         table,
         used: 0,
-        links: vec![Link::default(); insns.len()],
+        links: Vec::new(),
         ends: Vec::new(),
-        stack: vec![Body::new(0)],
+        body: Body::new(0),
+        outer: Vec::new(),
         depth: 0,
         converts: false,
     };
     for at in 0..insns.len() {
-        if let Some(body) = v.insn(at)? {
-            return v.finish(at, &body);
+        if v.insn(at)? {
+            return v.finish(at);
         }
     }
     Err(Error::Malformed("no end"))
 }
 
 impl Verifier<'_> {
-    fn finish(self, at: usize, body: &Body) -> Result<Verified, Error> {
+    fn finish(self, at: usize) -> Result<Verified, Error> {
+        let body = &self.body;
         if at + 1 != self.insns.len() {
             return Err(Error::Malformed("instructions after the end"));
         }
@@ -182,44 +188,35 @@ impl Verifier<'_> {
         Ok((facts, self.links, self.ends))
     }
 
-    fn body(&mut self) -> Result<&mut Body, Error> {
-        self.stack
-            .last_mut()
-            .ok_or(Error::Malformed("end without a loop"))
-    }
-
-    /// Checks instruction `at`; returns the whole program's sums at its end.
-    fn insn(&mut self, at: usize) -> Result<Option<Body>, Error> {
+    /// Checks instruction `at`; says whether it ends the program, whose sums are then in `body`.
+    fn insn(&mut self, at: usize) -> Result<bool, Error> {
         let insn = self.insns[at];
         self.check_fields(insn)?;
         if !matches!(insn.op, Op::Blk | Op::End) {
-            self.body()?.flat = false;
+            self.body.flat = false;
         }
         let part = match insn.op {
             Op::Disp => {
-                let body = self.body()?;
-                body.cur = narrow(i128::from(body.cur) + i128::from(insn.b))?;
-                return Ok(None);
+                self.body.cur = narrow(i128::from(self.body.cur) + i128::from(insn.b))?;
+                return Ok(false);
             }
             Op::Loop | Op::Ixl => {
-                if self.stack.len() > MAX_DEPTH {
+                if self.outer.len() >= MAX_DEPTH {
                     return Err(Error::TooLarge);
                 }
                 if insn.op == Op::Ixl {
                     self.take(insn.b, insn.a as usize)?;
                 }
-                self.depth = self.depth.max(self.stack.len());
-                self.stack.push(Body::new(at));
-                return Ok(None);
+                self.outer
+                    .push(std::mem::replace(&mut self.body, Body::new(at)));
+                self.depth = self.depth.max(self.outer.len());
+                return Ok(false);
             }
             Op::End => {
-                let body = self
-                    .stack
-                    .pop()
-                    .ok_or(Error::Malformed("end without a loop"))?;
-                if self.stack.is_empty() {
-                    return Ok(Some(body));
-                }
+                let Some(outer) = self.outer.pop() else {
+                    return Ok(true);
+                };
+                let body = std::mem::replace(&mut self.body, outer);
                 self.close(at, &body)?
             }
             Op::Blk => {
@@ -247,11 +244,10 @@ impl Verifier<'_> {
             Op::Ixv => self.indexed(at, insn)?,
         };
         if insn.op != Op::End {
-            self.links[at].bytes = part.bytes;
             self.converts |= insn.kind != Kind::OPAQUE;
         }
-        self.body()?.add(part)?;
-        Ok(None)
+        self.body.add(part)?;
+        Ok(false)
     }
 
     fn check_fields(&self, insn: Insn) -> Result<(), Error> {
@@ -308,7 +304,14 @@ impl Verifier<'_> {
     fn indexed(&mut self, at: usize, insn: Insn) -> Result<Part, Error> {
         let from = self.used;
         self.take(insn.b, insn.a as usize * 2)?;
-        self.links[at].to = self.ends.len() as u32;
+        let to = self.ends.len() as u32;
+        self.set_link(
+            at,
+            Link {
+                to,
+                ..Link::default()
+            },
+        );
         let mut body = Body::new(at);
         for &[disp, len] in self.table[from..self.used].as_chunks::<2>().0 {
             let bytes = u64::try_from(len).unwrap_or(0);
@@ -328,6 +331,13 @@ impl Verifier<'_> {
         body.times(1, 0, 0, true)
     }
 
+    fn set_link(&mut self, at: usize, link: Link) {
+        if self.links.is_empty() {
+            self.links = vec![Link::default(); self.insns.len()];
+        }
+        self.links[at] = link;
+    }
+
     /// Closes the loop whose body is `body` with the `End` at `at`.
     fn close(&mut self, at: usize, body: &Body) -> Result<Part, Error> {
         let start = body.start;
@@ -335,16 +345,13 @@ impl Verifier<'_> {
         if body.bytes == 0 {
             return Err(Error::Malformed("a loop that emits nothing"));
         }
-        self.links[start] = Link {
+        let link = |to: usize| Link {
             bytes: body.bytes,
-            to: at as u32,
+            to: to as u32,
             flat: body.flat,
         };
-        self.links[at] = Link {
-            bytes: body.bytes,
-            to: start as u32,
-            flat: body.flat,
-        };
+        self.set_link(start, link(at));
+        self.set_link(at, link(start));
         let run_len = body.bytes as i64;
         if insn.op == Op::Loop {
             let (low, high) = span(insn.a, insn.b)?;

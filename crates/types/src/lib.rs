@@ -1,4 +1,4 @@
-//! Words every other crate uses: handles, statuses, faults and the predefined basic types.
+//! Words every other crate uses: handles, statuses, faults, short lists and the predefined basic types.
 //!
 //! Nothing here is unsafe and nothing here does anything; the crate sits at the bottom of every
 //! dependency arrow. Values are those of the MPI-5.0 standard ABI, which the engine uses as its
@@ -10,9 +10,11 @@ pub mod basic;
 #[path = "gen/consts.rs"]
 pub mod consts;
 mod fault;
+mod list;
 mod tunable;
 
 pub use fault::{Fault, Result, fault};
+pub use list::List;
 pub use tunable::Tunable;
 
 /// Added to an argument of a distribution (`MPI_Type_create_darray`) that is a number, where an ABI tells

@@ -6,14 +6,17 @@ use std::rc::Rc;
 use boundary::{Handles, Ints, Text, TextOut, UserBuf};
 use datatype::{Contents, Datatype, match_size, value_index};
 use types::basic::ABSENT;
-use types::{Handle, Result, consts, fault};
+use types::{Handle, List, Result, consts, fault};
 
 use crate::attr;
 use crate::state::{Engine, out_of_objects};
 use crate::typeobj::TypeObj;
 
+/// Arrays of so many elements take no allocation while a call runs.
+const SHORT: usize = 8;
+
 /// Elements `0..n` of a caller's array.
-fn list(array: Ints, n: i64, what: &str) -> Result<Vec<i64>> {
+fn list(array: Ints, n: i64, what: &str) -> Result<List<SHORT>> {
     let n = usize::try_from(n)
         .map_err(|_| fault(consts::ERR_COUNT, format!("the count {n} is negative")))?;
     if array.is_null() && n > 0 {
@@ -22,7 +25,7 @@ fn list(array: Ints, n: i64, what: &str) -> Result<Vec<i64>> {
             format!("the array of {what} is NULL"),
         ));
     }
-    Ok((0..n).map(|i| array.get(i)).collect())
+    Ok(List::from_fn(n, |i| array.get(i)))
 }
 
 fn old(e: &Engine, handle: Handle) -> Result<Rc<Datatype>> {
@@ -175,7 +178,7 @@ pub fn type_create_struct(
     let large = array_of_blocklengths.is_wide();
     give(
         e,
-        Datatype::structure(large, &lens, &disps, &types)?,
+        Datatype::structure(large, &lens, &disps, types)?,
         newtype,
     )
 }
@@ -285,10 +288,9 @@ fn f90(e: &Engine, datatype: Rc<Datatype>, new: &mut Handle) -> Result<()> {
         let Some(object) = e.types.get(handle) else {
             continue;
         };
-        let found = object.datatype.contents();
-        if found.combiner == wanted.combiner
-            && found.ints == wanted.ints
-            && object.datatype.is_predefined()
+        if object.datatype.is_predefined()
+            && object.datatype.combiner() == wanted.combiner
+            && object.datatype.contents().ints == wanted.ints
         {
             *new = Handle(handle);
             return Ok(());
@@ -408,7 +410,7 @@ pub fn type_get_envelope(
 ) -> Result<()> {
     let object = e.type_of(datatype)?;
     let contents = object.datatype.contents();
-    answerable(contents, large, "MPI_Type_get_envelope")?;
+    answerable(&contents, large, "MPI_Type_get_envelope")?;
     *num_integers = contents.ints.len() as i64;
     *num_addresses = contents.aints.len() as i64;
     *num_large_counts = contents.counts.len() as i64;
@@ -434,7 +436,7 @@ pub fn type_get_contents(
 ) -> Result<()> {
     let object = e.type_of(datatype)?;
     let contents = object.datatype.contents();
-    answerable(contents, large, "MPI_Type_get_contents")?;
+    answerable(&contents, large, "MPI_Type_get_contents")?;
     if contents.combiner == consts::COMBINER_NAMED {
         return Err(fault(
             consts::ERR_TYPE,
@@ -493,7 +495,7 @@ fn copy_out(to: Ints, room: i64, values: &[i64], what: &str) -> Result<()> {
 fn part_handle(e: &Engine, part: &Rc<Datatype>) -> Result<Handle> {
     let mut handle = consts::DATATYPE_NULL;
     match part.basic_type() {
-        Some(basic) if part.contents().combiner == consts::COMBINER_NAMED => {
+        Some(basic) if part.combiner() == consts::COMBINER_NAMED => {
             return Ok(basic.handle);
         }
         Some(_) => f90(e, part.clone(), &mut handle)?,

@@ -338,7 +338,7 @@ pub fn send(
         return Ok(());
     }
     e.every_so_often();
-    if e.send_at_once(&m) {
+    if e.send_at_once(&m) || e.send_derived(&m) {
         return Ok(());
     }
     let t = check_send(e, &m)?;
@@ -443,7 +443,7 @@ pub fn isend(
         return Ok(());
     }
     e.every_so_often();
-    if e.send_at_once(&m) {
+    if e.send_at_once(&m) || e.send_derived(&m) {
         *request = over;
         return Ok(());
     }
@@ -565,7 +565,7 @@ pub fn recv(
         give(done);
         return Ok(());
     }
-    let mut handle = match e.recv_light(&m) {
+    let mut handle = match e.recv_light(&m).or_else(|| e.recv_derived(&m)) {
         Some(Started::Over(done)) => {
             give(done);
             return Ok(());
@@ -602,7 +602,7 @@ pub fn irecv(
         tag,
         comm,
     };
-    *request = match e.irecv_light(&m) {
+    *request = match e.irecv_light(&m).or_else(|| e.irecv_derived(&m)) {
         Some(started) => started,
         None => e.start_recv(&check_recv(e, &m)?)?,
     };

@@ -4,6 +4,8 @@
 //!
 //! Whatever is not sent, received or posted here goes the long way, which does the call again from its first check.
 
+mod derived;
+
 use fabrics::Port;
 use layout::Data;
 use mtmi::matching::{Row, has_ordinary};
@@ -34,16 +36,35 @@ struct Brief {
     bytes: usize,
 }
 
+impl Brief {
+    /// Sends it in a cell, if there is room for one.
+    #[inline(always)]
+    fn send(&self, m: &Args) -> bool {
+        let send = || self.port.send(self.context, m.tag, m.buf, self.bytes);
+        send() || (self.port.look() && send())
+    }
+
+    /// Receives it, if it is short and there or comes within a moment.
+    #[inline(always)]
+    fn receive(&self, m: &Args, tag: TagSel) -> Option<Status> {
+        let passes = self.row.is_clear(self.context, tag) && !has_ordinary(&short().ordinary);
+        if !passes {
+            return None;
+        }
+        let (port, looks) = (self.port, || self.ways.ports.looks());
+        let taken = port
+            .receive(self.context, tag, m.buf, self.bytes, looks)
+            .or_else(|| port.receive_lines(self.context, tag, m.buf, self.bytes))?;
+        Some(received(m.peer, taken))
+    }
+}
+
 /// The short path inside the engine.
 impl Engine {
     /// Sends at once, if that is possible: `true`.
     #[inline(always)]
     pub(crate) fn send_short(&self, m: &Args) -> bool {
-        let send = |b: Brief| {
-            let send = || b.port.send(b.context, m.tag, m.buf, b.bytes);
-            send() || (b.port.look() && send())
-        };
-        m.tag >= 0 && self.brief(m).is_some_and(send)
+        m.tag >= 0 && self.brief(m).is_some_and(|b| b.send(m))
     }
 
     /// Receives a message that is there or comes within a moment. `None`: nothing was done.
@@ -53,13 +74,10 @@ impl Engine {
         let was_turn = short().turns.get() == TURN;
         let is_turn = short().is_turn() || was_turn;
         let (tag, b) = (selector(m.tag, consts::ANY_TAG)?, self.brief(m)?);
-        let passes = b.row.is_clear(b.context, tag) && !has_ordinary(&short().ordinary);
-        if is_turn || !passes {
-            return None;
+        match is_turn {
+            true => None,
+            false => b.receive(m, tag),
         }
-        let looks = || b.ways.ports.looks();
-        let taken = b.port.receive(b.context, tag, m.buf, b.bytes, looks)?;
-        Some(received(m.peer, taken))
     }
 
     /// Receives a message that is here, or posts a receive that somebody will wait for. `None`: nothing was done.
@@ -122,6 +140,11 @@ impl Engine {
 
     /// Sends a message at once that is too long for a cell or goes over the network, if that is possible: `true`.
     pub(crate) fn send_at_once(&self, m: &Args) -> bool {
+        self.send_data_at_once(m, |b| Data::bytes(m.buf, b.bytes as u64))
+    }
+
+    /// The same of a message of as many bytes that moves `data`.
+    fn send_data_at_once(&self, m: &Args, data: impl FnOnce(&Brief) -> Data) -> bool {
         // Threads that sleep would have to be woken.
         if m.tag < 0 || self.sleeping.get() > 0 {
             return false;
@@ -132,7 +155,7 @@ impl Engine {
         if b.bytes <= Port::MOST && !short().has_network() {
             return false;
         }
-        let data = Data::bytes(m.buf, b.bytes as u64);
+        let data = data(&b);
         self.transport(|t| t.send_at_once(b.peer, b.context, m.tag, data))
     }
 
