@@ -34,13 +34,15 @@ void Cblacs_gridinit(int *context, const char *order, int nprow, int npcol);
 void Cblacs_gridmap(int *context, const int *usermap, int ldumap, int nprow, int npcol);
 void Cblacs_gridinfo(int context, int *nprow, int *npcol, int *myrow, int *mycol);
 void Cblacs_gridexit(int context);
+/* Processes by number: row by row of the grid, however that was mapped. */
 int Cblacs_pnum(int context, int prow, int pcol);
 void Cblacs_pcoord(int context, int pnum, int *prow, int *pcol);
 
 void Cblacs_barrier(int context, const char *scope);
 void Cblacs_freebuff(int context, int wait);
 void Cblacs_abort(int context, int error);
-/* Waits until all that was sent has been received. Ends MPI as well, unless not_done isn't 0. */
+/* Waits until all that was sent has been received. Ends MPI as well, whoever has started it, unless not_done isn't 0: then that is left to
+ * MPI_Finalize. A program that uses FMPL too calls fmpl_finalize before. */
 void Cblacs_exit(int not_done);
 
 void Cfree_blacs_system_handle(int handle);

@@ -63,11 +63,12 @@ const char *fmpl_strerror(int code);
 
 /* --- Start and end.
  * fmpl_init: all processes call it with the same count (1 to FMPL_COUNT_MAX), else all get FMPL_ERR_COUNT and FMPL can't
- * be used: after an fmpl_init that failed fmpl_finalize is all that is left, and ends MPI as it always does. ma and fa, the memory of the matching area and of the completion flags, may be NULL: what peers write lies in
+ * be used: after that fmpl_finalize is all that is left, and ends MPI as it always does. (Another error of fmpl_init changes nothing: it may be
+ * called again.) ma and fa, the memory of the matching area and of the completion flags, may be NULL: what peers write lies in
  * mapped memory of the library, so memory given here is left alone.
  * fmpl_finalize: all processes call it. It returns when everything spooled anywhere was received; receives that are still
  * posted are taken back, and an fmpl_isend that met no receive and that nobody waited for is dropped. It ends MPI if fmpl_init started it
- * and the program has not called MPI_Init since; MPI_Finalize without it waits for what is spooled, too. Where a process
+ * and neither MPI_Init nor BLACS has been called since (Cblacs_exit(0) ends it then, after this); MPI_Finalize without it waits for what is spooled, too. Where a process
  * has died (below) nobody waits for all any more, and what was spooled for the dead is lost; that is no error. */
 int fmpl_init(void *ma, void *fa, int count, int *ier);
 int fmpl_finalize(int *ier);
@@ -85,13 +86,13 @@ double fmpl_wtime(void);                   /* seconds */
  *
  * FMPL_TAG_ANY as the index of a receive takes a message of any index of that process. There is no order between such
  * receives and others: a send takes a receive for its very index if one is posted, else the oldest FMPL_TAG_ANY receive.
- * Up to FMPL_ANY_MAX may be in flight, and are filled in the order posted. A wait or test with FMPL_TAG_ANY means the oldest
+ * Up to FMPL_ANY_MAX may be in flight, one more is FMPL_ERR_BUSY, and they are filled in the order posted. A wait or test with FMPL_TAG_ANY means the oldest
  * for which none has returned.
  *
  * A message longer than its receive: the receive ends with FMPL_ERR_TRUNCATE, its buffer full and nothing written beyond.
  * The send ends with the same code if it had not been spooled. fmpl_irecv_wait_status tells the message's length then, not the buffer's.
  *
- * A process that has died: what it sent before can still be received. Then a receive from it is refused with FMPL_ERR_PEER, by fmpl_irecv
+ * A process that has died: what it sent before can still be received, but for what it had spooled (below), which died with it. Then a receive from it is refused with FMPL_ERR_PEER, by fmpl_irecv
  * already, so that there is nothing to wait for; an fmpl_isend to it may succeed, and its wait says so. */
 int fmpl_send(const void *buf, size_t size, int dst, int mai, int comm, int *ier);
 int fmpl_recv(void *buf, size_t size, int src, int mai, int comm, int *ier);

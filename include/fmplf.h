@@ -1,7 +1,8 @@
 ! fmplf.h: FMPL's constants and functions for Fortran; fits fixed and free form.
 ! What the calls do stands in fmpl.h. With INTEGER*8 sizes and counts there are fmpl_send8, recv8, isend8, irecv8, send_any8, recv_any8,
 ! bcast8, reduce8, allreduce8, sendbuf_set8, func_set8 and alloc8. The sizes of fmpl_irecv_wait_status and fmpl_recv_any_from are always
-! INTEGER*8. fmpl_alloc sets a TYPE(C_PTR), which fmpl_free takes; call fmpl_strerror(code, text) sets a CHARACTER*(*).
+! INTEGER*8. Where a file passes several types to the same call, gfortran from 10 on wants -fallow-argument-mismatch; POINTER
+! arrays have to be CONTIGUOUS. fmpl_alloc sets a TYPE(C_PTR), which fmpl_free takes; call fmpl_strerror(code, text) sets a CHARACTER*(*).
 ! FMPL_COLLECTIVES_SOFTWARE is FMPL_SOFTWARE here, FMPL_COLLECTIVES_AUTO is FMPL_AUTO.
       integer FMPL_SUCCESS
       parameter (FMPL_SUCCESS=0)

@@ -3,8 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::build::{copy, link_shared, symlink, write};
-use crate::spec::root;
+use crate::build::{self, link_shared, symlink, write};
 use crate::{Result, process};
 
 /// The name that programs are linked with; the number is that of the ScaLAPACK whose BLACS it replaces.
@@ -75,13 +74,7 @@ pub fn lay_out(compiled: &Path, prefix: &Path) -> Result {
     link_shared(&archive, &script, &library, None)?;
     check(&names, &library)?;
     symlink(LIBRARY, &prefix.join("lib/libblacs.so"))?;
-    // Beside each mpi.h, so that whoever finds one finds the other.
-    for folder in ["include", "include/mpich"] {
-        copy(
-            &root().join("include/blacs.h"),
-            &prefix.join(folder).join("blacs.h"),
-        )?;
-    }
+    build::header("blacs.h", prefix)?;
     let version = env!("CARGO_PKG_VERSION");
     write(
         &prefix.join("lib/pkgconfig/yamabiko-blacs.pc"),

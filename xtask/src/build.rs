@@ -101,10 +101,7 @@ pub fn run(args: &Args) -> Result {
             )?;
         }
     }
-    for to in ["include", "include/mpich"] {
-        let header = root().join("include/yamabiko.h");
-        copy(&header, &prefix.join(to).join("yamabiko.h"))?;
-    }
+    header("yamabiko.h", &prefix)?;
     pkg_config(&prefix)?;
     blacs::lay_out(&compiled, &prefix)?;
     missing(&prefix)?;
@@ -113,6 +110,15 @@ pub fn run(args: &Args) -> Result {
         programs(&compiled, &prefix.join("bin"))?;
     }
     println!("{}", prefix.display());
+    Ok(())
+}
+
+/// Lays a header of ours out beside each `mpi.h`, so that whoever finds one finds the other.
+pub fn header(name: &str, prefix: &Path) -> Result {
+    let header = root().join("include").join(name);
+    for folder in ["include", "include/mpich"] {
+        copy(&header, &prefix.join(folder).join(name))?;
+    }
     Ok(())
 }
 

@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use crate::Result;
-use crate::build::{copy, link_shared, make_folder, symlink, target, write};
-use crate::spec::root;
+use crate::build::{self, link_shared, make_folder, symlink, target, write};
 
 /// File of the library; the number counts incompatible changes of its functions.
 const LIBRARY: &str = "libcad.so.0";
@@ -21,7 +20,7 @@ pub fn link(compiled: &Path, prefix: &Path) -> Result {
     let archive = compiled.join("libcad_lib.a");
     link_shared(&archive, &script, &lib.join(LIBRARY), None)?;
     symlink(LIBRARY, &lib.join("libcad.so"))?;
-    copy(&root().join("include/cad.h"), &prefix.join("include/cad.h"))?;
+    build::header("cad.h", prefix)?;
     let version = env!("CARGO_PKG_VERSION");
     let module = format!(
         "prefix=${{pcfiledir}}/../..\nlibdir=${{prefix}}/lib\nincludedir=${{prefix}}/include\n\n\

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::build::{copy, link_shared, make_folder, symlink, target, write};
+use crate::build::{self, link_shared, make_folder, symlink, target, write};
 use crate::spec::root;
 use crate::{Result, process};
 use std::process::Command;
@@ -24,10 +24,7 @@ pub fn link(compiled: &Path, prefix: &Path) -> Result {
     symlink(LIBRARY, &lib.join("libfmpl.so"))?;
     check(&lib.join(LIBRARY))?;
     for header in ["fmpl.h", "fmplf.h"] {
-        copy(
-            &root().join("include").join(header),
-            &prefix.join("include").join(header),
-        )?;
+        build::header(header, prefix)?;
     }
     let version = env!("CARGO_PKG_VERSION");
     let module = format!(

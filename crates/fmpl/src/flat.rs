@@ -20,7 +20,6 @@ use mtmi::{Boards, Endpoint};
 
 use crate::barrier::{Goal, raise, reached_some};
 use crate::comm::Offer;
-use crate::core::Core;
 use crate::face::{self, Flag, PIECE, PIECES};
 use crate::host::{Below, Host};
 use crate::ops::Func;
@@ -39,7 +38,8 @@ const LEVELS: usize = MEMBERS.ilog2() as usize;
 // Two members share the work, piece by piece; three have this much at most.
 const _: () = assert!(BYTES / 3 <= (PIECES / 2 * PIECE) as u64);
 
-/// What the root collects of members that have children, a step at a time.
+/// What the root collects of members that have children, a step at a time. The process keeps one for the next reduction; a reduction has it to
+/// itself, as others may be under way in other threads meanwhile.
 #[derive(Default)]
 pub(crate) struct Scratch(AlignedBuf);
 
@@ -134,6 +134,15 @@ fn offer<H: Host>(h: &H, reduction: &Reduction<'_>) -> Result<(), i32> {
 
 /// The root's part.
 fn gather<H: Host>(h: &H, reduction: &Reduction<'_>) -> Result<(), i32> {
+    let mut scratch = h.with(|core, _| std::mem::take(&mut core.scratch));
+    let gathered = scratch
+        .ready()
+        .and_then(|()| gather_in(h, reduction, &mut scratch));
+    h.with(|core, _| core.scratch = scratch);
+    gathered
+}
+
+fn gather_in<H: Host>(h: &H, reduction: &Reduction<'_>, scratch: &mut Scratch) -> Result<(), i32> {
     let (tree, args, bytes) = (&reduction.tree, reduction.args, reduction.bytes);
     let (comm, first) = (tree.comm, first_place(reduction.number, bytes));
     let offered = Goal {
@@ -145,7 +154,6 @@ fn gather<H: Host>(h: &H, reduction: &Reduction<'_>) -> Result<(), i32> {
         value: number(reduction.number, 0),
     };
     let length = length(reduction.number, bytes, true);
-    h.with(|core, _| core.scratch.ready())?;
     let element = args.func.size() as usize;
     let step = STEP / element * element;
     let mut steps = (0..(bytes as usize).max(1))
@@ -161,18 +169,18 @@ fn gather<H: Host>(h: &H, reduction: &Reduction<'_>) -> Result<(), i32> {
         let i = v as usize - 1;
         let what = reduction.waiting(tree.member(v));
         reached_some(h, comm, what, &offered, i..i + 1)?;
-        h.with(|core, below| {
+        h.with(|_, below| {
             if face::length(below, comm, tree.member(v), first) != length {
                 return Err(code::ERR_TRUNCATE);
             }
-            begin.iter().for_each(|step| step.take(core, below, v));
+            begin.iter().for_each(|step| step.take(scratch, below, v));
             Ok(())
         })?;
     }
     // All are there: nobody has to be let in any more.
-    h.with(|core, below| {
+    h.with(|_, below| {
         for step in steps {
-            (1..comm.size).for_each(|v| step.take(core, below, v));
+            (1..comm.size).for_each(|v| step.take(scratch, below, v));
         }
     });
     Ok(())
@@ -190,15 +198,15 @@ struct Step<'a> {
 
 impl Step<'_> {
     /// What `v` and those below it have is combined here.
-    fn own(&self, core: &mut Core, v: u32) -> UserBuf {
+    fn own(&self, scratch: &mut Scratch, v: u32) -> UserBuf {
         match v {
             0 => self.args.buf.offset(self.part.start as i64),
-            v => core.scratch.part(v.trailing_zeros()),
+            v => scratch.part(v.trailing_zeros()),
         }
     }
 
     /// Takes what member `v` has, when all before it have been taken.
-    fn take(&self, core: &mut Core, below: &mut impl Boards, v: u32) {
+    fn take(&self, scratch: &mut Scratch, below: &mut impl Boards, v: u32) {
         let (bytes, func) = (self.part.len(), &self.args.func);
         let count = bytes as u64 / u64::from(func.size());
         let member = Endpoint(self.tree.member(v));
@@ -206,15 +214,15 @@ impl Step<'_> {
         let mut own = v;
         match below.board_view(member, self.at, bytes) {
             Some(theirs) if self.last(v) == v => {
-                func.apply(self.own(core, parent(v)), theirs, count);
+                func.apply(self.own(scratch, parent(v)), theirs, count);
                 own = parent(v);
             }
-            _ => below.board_read(member, self.at, self.own(core, v), bytes),
+            _ => below.board_read(member, self.at, self.own(scratch, v), bytes),
         }
         below.board_hand_back(member, self.at, bytes);
         // Whose last child that was has all.
         while own > 0 && self.last(own) == v {
-            let (theirs, into) = (self.own(core, own), self.own(core, parent(own)));
+            let (theirs, into) = (self.own(scratch, own), self.own(scratch, parent(own)));
             func.apply(into, theirs, count);
             own = parent(own);
         }

@@ -1,6 +1,6 @@
 //! Stage `fmpl`: the programs of `tests/fmpl` over shared memory, over the network and over both.
 //!
-//! Most are linked with libfmpl alone, which finds the MPI library by itself; `mixed` and `table` are MPI programs, built
+//! Most are linked with libfmpl alone, which finds the MPI library by itself; `mixed`, `table` and `threads` are MPI programs, built
 //! for both ABIs; `fortran` needs a Fortran compiler, which is installed where it is missing. In `lost` and `forsaken` ranks die.
 
 use super::ground::{Ground, Over};
@@ -13,6 +13,8 @@ use std::process::Command;
 
 /// Programs without MPI.
 const ALONE: [&str; 3] = ["p2p", "stash", "coll"];
+/// MPI programs.
+const WITH_MPI: [&str; 3] = ["mixed", "table", "threads"];
 /// Those that run in ways of their own.
 const APART: [&str; 3] = ["lost", "forsaken", "refused"];
 /// The collectives that a rank dies in, and whether those are tried by messages as well.
@@ -66,6 +68,10 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
             }
             for ranks in [1, 2, 5] {
                 let program = format!("table-{abi}");
+                one(options, tally, &ground, &bin, &program, &[], ranks);
+            }
+            for ranks in [1, 3, 4, 8] {
+                let program = format!("threads-{abi}");
                 one(options, tally, &ground, &bin, &program, &[], ranks);
             }
         }
@@ -193,12 +199,8 @@ fn compile(bin: &Path) -> Result {
     let mut cc = Command::new("cc");
     cc.args(FLAGS).arg(root().join("examples/fmpl/ring.c"));
     process::run(cc.arg("-o").arg(bin.join("ring")).args(&fmpl))?;
-    for (abi, program) in [
-        ("standard", "mixed"),
-        ("standard", "table"),
-        ("mpich", "mixed"),
-        ("mpich", "table"),
-    ] {
+    let abis = ["standard", "mpich"].into_iter();
+    for (abi, program) in abis.flat_map(|abi| WITH_MPI.map(|program| (abi, program))) {
         let mut cc = Command::new(prefix.join("bin/mpicc"));
         cc.arg(format!("-abi={abi}")).args(FLAGS);
         // A handle is an integer in one ABI and a pointer in the other.
