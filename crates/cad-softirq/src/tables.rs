@@ -6,8 +6,9 @@
 
 use crate::asm::{Asm, Kind};
 use crate::context::Context;
+use crate::flat::Flat;
 use crate::kernel::{Link, Map, Prog, Refused, Shape};
-use crate::layout::{context, input, result, scratch};
+use crate::layout::{SLOTS, code, context, input, machine, result, scratch};
 use crate::program;
 use std::fmt;
 use std::io;
@@ -77,7 +78,9 @@ pub struct Tables {
     contexts: Map,
     inputs: Map,
     results: Map,
-    _scratch: Map,
+    codes: Map,
+    /// What only the program uses.
+    _own: [Map; 2],
     slots: Vec<Option<Slot>>,
 }
 
@@ -93,16 +96,19 @@ impl Tables {
             Map::new(Shape::Array, input::BYTES, inputs, None)?,
             Map::new(Shape::OfMaps, 4, contexts, Some(&page))?,
             Map::new(Shape::PerCpu, scratch::BYTES, 1, None)?,
+            Map::new(Shape::Array, code::BYTES, contexts * SLOTS, None)?,
+            Map::new(Shape::PerCpu, machine::BYTES, 1, None)?,
         ];
         let prog = Prog::load(&program::program(port), &maps.each_ref())?;
-        let [contexts, inputs, results, scratch] = maps;
+        let [contexts, inputs, results, scratch, codes, machine] = maps;
         Ok(Tables {
             prog,
             slots: (0..contexts.entries()).map(|_| None).collect(),
             contexts,
             inputs,
             results,
-            _scratch: scratch,
+            codes,
+            _own: [scratch, machine],
         })
     }
 
@@ -162,6 +168,7 @@ impl Tables {
         let page = Map::new(Shape::Mapped, result::BYTES, 1, None).map_err(NotOpened::Refused)?;
         // The kernel waits here until no processor is at a packet for what was there before: nobody is at the inputs after that.
         self.results.set_map(place.entry, &page).map_err(system)?;
+        clear(&self.codes, place).map_err(system)?;
         for number in 0..place.inputs {
             let bytes = opened.input(number as usize);
             inputs.set(place.base + number, &bytes).map_err(system)?;
@@ -171,6 +178,19 @@ impl Tables {
         contexts.set(place.entry, &entry).map_err(system)?;
         slot.page = Some(page);
         Ok(())
+    }
+
+    /// Puts byte code into a slot of the context at a place. While a collective is under way that uses what was there, what comes of that is
+    /// not defined.
+    ///
+    /// # Errors
+    /// There is no such slot, no context is open there, or the kernel's.
+    pub fn put(&self, place: Place, slot: u32, flat: &Flat) -> Result<(), NotOpened> {
+        if slot >= SLOTS || self.page(place).is_none() {
+            return Err(NotOpened::Place);
+        }
+        let put = self.codes.set(place.entry * SLOTS + slot, &flat.entry());
+        put.map_err(NotOpened::System)
     }
 
     /// What the processes of a context map to read its results; it can't write.
@@ -213,8 +233,15 @@ impl Tables {
         };
         self.contexts.set(place.entry, &vec![0; context::BYTES])?;
         *slot = None;
-        Ok(())
+        clear(&self.codes, place)
     }
+}
+
+/// Takes away all byte code at a place.
+fn clear(codes: &Map, place: Place) -> io::Result<()> {
+    let blank = vec![0; code::BYTES];
+    let mut all = 0..SLOTS;
+    all.try_for_each(|slot| codes.set(place.entry * SLOTS + slot, &blank))
 }
 
 /// Whether this process may do it, on this machine: the program is loaded, and attached to the loopback interface.

@@ -1,10 +1,10 @@
-//! Floating-point numbers by integer arithmetic, as eBPF has no other: sum, minimum and maximum of float and double.
+//! Floating-point numbers by integer arithmetic, as eBPF has no other: sum, minimum, maximum and order of float and double.
 //!
 //! The sum is IEEE 754's, rounded to nearest, ties to even, exact in every bit, also for subnormal numbers. NaNs are as on x86-64,
 //! on every machine: the first operand that is one, made quiet; the sum of opposite infinities is the negative quiet one. The minimum is
 //! C's `a < b ? a : b`, which is `b` if one is NaN or both are zeros.
 
-use crate::asm::{Alu, Asm, Cond, Reg, Reg::*};
+use crate::asm::{Alu, Asm, Cond, Label, Reg, Reg::*};
 use crate::layout::{Op, Type};
 
 /// How a format's bits are used.
@@ -56,14 +56,47 @@ pub(super) fn element(asm: &mut Asm, op: Op, ty: Type) {
     }
 }
 
+/// `R1 = R1 - R2`. Leaves `R3` and `R4` alone.
+pub(super) fn difference(asm: &mut Asm, ty: Type) {
+    negate(asm, ty, R2);
+    sum(asm, Format::of(ty));
+}
+
+/// Turns the sign of `reg`. Uses `R0`.
+pub(super) fn negate(asm: &mut Asm, ty: Type, reg: Reg) {
+    asm.wide(R0, Format::of(ty).sign());
+    asm.alu(Alu::Xor, reg, R0);
+}
+
+/// `reg` without its sign.
+pub(super) fn magnitude(asm: &mut Asm, ty: Type, reg: Reg) {
+    Format::of(ty).magnitude(asm, reg);
+}
+
+/// Goes to `holds` if `R1 cond R2`, with signs, and else to `not`, also where one is NaN. Leaves `R1` to `R4` alone.
+pub(super) fn compare(asm: &mut Asm, ty: Type, cond: Cond, holds: Label, not: Label) {
+    order(asm, Format::of(ty), not);
+    asm.jump_if(cond, R5, R6, holds);
+    asm.jump(not);
+}
+
 /// `R1 = R1 better R2 ? R1 : R2`.
 fn extreme(asm: &mut Asm, format: Format, better: Cond) {
     let (first, second) = (asm.label(), asm.label());
+    order(asm, format, second);
+    asm.jump_if(better, R5, R6, first);
+    asm.bind(second);
+    asm.mov(R1, R2);
+    asm.bind(first);
+}
+
+/// `R5` and `R6` = integers with signs in the order of `R1` and `R2`, unless one is NaN. Uses `R0` and `R7`.
+fn order(asm: &mut Asm, format: Format, unordered: Label) {
     asm.wide(R0, format.infinity());
     for (number, magnitude) in [(R1, R5), (R2, R6)] {
         asm.mov(magnitude, number);
         format.magnitude(asm, magnitude);
-        asm.jump_if(Cond::Gt, magnitude, R0, second);
+        asm.jump_if(Cond::Gt, magnitude, R0, unordered);
         // As a number with a sign, whose order is the same: there is one zero.
         let positive = asm.label();
         asm.mov(R7, number);
@@ -74,10 +107,6 @@ fn extreme(asm: &mut Asm, format: Format, better: Cond) {
         asm.mov(magnitude, R7);
         asm.bind(positive);
     }
-    asm.jump_if(better, R5, R6, first);
-    asm.bind(second);
-    asm.mov(R1, R2);
-    asm.bind(first);
 }
 
 /// `R1 = R1 + R2`: specials, then alignment, sum, normalisation and rounding. Three more bits are carried along: two that may
@@ -93,7 +122,7 @@ fn sum(asm: &mut Asm, format: Format) {
 }
 
 /// Falls through with finite numbers, the one of greater magnitude in `R1`, the magnitudes in `R5` and `R6`.
-fn specials(asm: &mut Asm, format: Format, done: crate::asm::Label) {
+fn specials(asm: &mut Asm, format: Format, done: Label) {
     let (second, ordered, finite) = (asm.label(), asm.label(), asm.label());
     asm.mov(R5, R1);
     format.magnitude(asm, R5);
@@ -169,7 +198,7 @@ fn align(asm: &mut Asm, format: Format) {
 }
 
 /// `R5` = the sum's significand. A zero is the end: positive, unless both are negative.
-fn add(asm: &mut Asm, done: crate::asm::Label) {
+fn add(asm: &mut Asm, done: Label) {
     let (subtract, sum, something) = (asm.label(), asm.label(), asm.label());
     asm.jump_if(Cond::Ne, R7, 0, subtract);
     asm.alu(Alu::Add, R5, R6);

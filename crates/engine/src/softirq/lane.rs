@@ -167,6 +167,13 @@ impl Lane {
     pub(super) fn start(&self, part: Part<'_>) -> Option<Result<(), NotStarted>> {
         let mut seat = self.seat.borrow_mut();
         let seat = seat.as_mut().filter(|_| self.open.get())?;
+        if let Part::Fold(flat, _) = part {
+            // If it can't be put there, and nobody else does, all are told so, and it runs in calls.
+            let put = |client: &Client, card: &Card, slot| client.put(card, slot, flat);
+            seat.member.hold(flat, |card, slot| {
+                self.daemon.ask(|client| put(client, card, slot)).is_some()
+            });
+        }
         let started = seat.member.start(part);
         self.asked.set(false);
         if !seat.member.is_over() {
