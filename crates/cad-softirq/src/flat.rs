@@ -17,7 +17,7 @@
 
 use crate::layout::{DATA_MAX, SLOTS, STEPS_MAX, WORDS_MAX, code};
 use bytecode::{Binary, Instruction, Kind, Program, Reg, Side, Type, Unary, Wide};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// What a word does. Widths are in bytes; what a sign makes no difference to is there for numbers without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -322,14 +322,14 @@ pub(crate) struct Slots {
 
 #[derive(Debug)]
 struct Held {
-    flat: Rc<Flat>,
+    flat: Arc<Flat>,
     /// Whether this process knows that it is there.
     placed: bool,
 }
 
 impl Slots {
     /// The slot of byte code that is to be used next, into which `put` puts it if it isn't known to be there.
-    pub fn hold(&mut self, flat: &Rc<Flat>, put: impl FnOnce(u32) -> bool) {
+    pub fn hold(&mut self, flat: &Arc<Flat>, put: impl FnOnce(u32) -> bool) {
         let known = self.slot(flat);
         let held = known.and_then(|slot| self.held[slot].as_ref());
         if held.is_some_and(|held| held.placed) {
@@ -346,8 +346,8 @@ impl Slots {
     }
 
     /// The slot that it has.
-    pub fn slot(&self, flat: &Rc<Flat>) -> Option<usize> {
-        let same = |held: &Held| Rc::ptr_eq(&held.flat, flat) || held.flat == *flat;
+    pub fn slot(&self, flat: &Arc<Flat>) -> Option<usize> {
+        let same = |held: &Held| Arc::ptr_eq(&held.flat, flat) || held.flat == *flat;
         let mut all = self.held.iter();
         all.position(|held| held.as_ref().is_some_and(same))
     }
@@ -456,10 +456,10 @@ mod tests {
     #[test]
     fn slots_are_taken_in_turn_and_kept() {
         let codes: Vec<_> = (1..=SLOTS as usize + 1)
-            .map(|n| Rc::new(sum(4, n).unwrap()))
+            .map(|n| Arc::new(sum(4, n).unwrap()))
             .collect();
         let (mut slots, mut put) = (Slots::default(), Vec::new());
-        let mut hold = |code: &Rc<Flat>| {
+        let mut hold = |code: &Arc<Flat>| {
             slots.hold(code, |slot| {
                 put.push(slot);
                 true
@@ -468,7 +468,7 @@ mod tests {
         };
         for (at, code) in codes[..SLOTS as usize].iter().enumerate() {
             assert_eq!(hold(code), Some(at));
-            assert_eq!(hold(&Rc::new((**code).clone())), Some(at));
+            assert_eq!(hold(&Arc::new((**code).clone())), Some(at));
         }
         assert_eq!(hold(&codes[SLOTS as usize]), Some(0));
         assert_eq!(hold(&codes[0]), Some(1));
@@ -477,7 +477,7 @@ mod tests {
 
     #[test]
     fn what_was_not_put_is_put_again_into_its_slot() {
-        let code = Rc::new(sum(4, 1).unwrap());
+        let code = Arc::new(sum(4, 1).unwrap());
         let (mut slots, mut put) = (Slots::default(), Vec::new());
         for there in [false, true, true] {
             slots.hold(&code, |slot| {

@@ -28,6 +28,7 @@
 //! waits has to give up by himself. What UDP loses is said again only when a process says its start again, which the kernel does for it
 //! while it computes ([`resend`]). A process that sleeps is woken ([`rank::Waker`]) where all are on one host.
 
+mod ahead;
 pub mod asm;
 mod btf;
 pub mod client;

@@ -12,7 +12,7 @@ use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Bytes of a start at most.
@@ -47,7 +47,7 @@ pub enum Part<'a> {
     /// Elements of this type, to be combined so.
     Reduce(Op, Type, &'a [u8]),
     /// Elements to be combined by byte code that this process [`holds`](Member::hold).
-    Fold(&'a Rc<Flat>, &'a [u8]),
+    Fold(&'a Arc<Flat>, &'a [u8]),
 }
 
 /// Why a process does not take part.
@@ -191,7 +191,7 @@ impl Member {
     /// Takes byte code for what comes next into one of the context's slots; unless it is known to be there `put` puts it into the one of this
     /// number, and says whether it could. All processes call this for the same byte code in the same order, and not while a
     /// collective is under way.
-    pub fn hold(&mut self, flat: &Rc<Flat>, put: impl FnOnce(&Card, u32) -> bool) {
+    pub fn hold(&mut self, flat: &Arc<Flat>, put: impl FnOnce(&Card, u32) -> bool) {
         let card = self.card;
         self.slots.hold(flat, |slot| put(&card, slot));
     }

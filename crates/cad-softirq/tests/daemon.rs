@@ -10,7 +10,7 @@ use cad_softirq::layout::{INPUTS_MAX, Op, Type, WORDS_MAX};
 use cad_softirq::rank::{Card, End, Member, Part};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::os::fd::AsFd;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use world::{LIMIT, PORT, apart};
@@ -233,6 +233,41 @@ fn what_a_connection_opened_ends_with_it() {
 }
 
 #[test]
+fn byte_code_ends_with_its_context() {
+    let limits = Limits {
+        contexts: 1,
+        ..LIMITS
+    };
+    beside(limits, || {
+        let flat = Arc::new(Flat::of(&adds(1)).unwrap());
+        // The first puts it there, the others believe that it is there: the place is the same each time.
+        for (round, wanted) in [End::Done, End::NoCode, End::NoCode]
+            .into_iter()
+            .enumerate()
+        {
+            let client = Client::new(NAME).unwrap();
+            let opened = soon(&client, 2);
+            let mut members = members(&opened);
+            for member in &mut members {
+                member.hold(&flat, |card, slot| {
+                    round > 0 || client.put(card, slot, &flat).is_ok()
+                });
+                member.start(Part::Fold(&flat, &[1; 8])).unwrap();
+            }
+            let begin = Instant::now();
+            while !members.iter().all(Member::is_over) {
+                assert!(begin.elapsed() < LIMIT, "it does not end");
+            }
+            assert_eq!(members[0].result(&mut [0; 8]), Some(wanted), "{round}");
+            // Whether it is closed or left makes no difference.
+            if round == 0 {
+                client.close(&opened.cards[0]).unwrap();
+            }
+        }
+    });
+}
+
+#[test]
 fn who_says_nonsense_is_not_listened_to() {
     beside(LIMITS, || {
         for words in [&b""[..], b"x", &[0; 12], &[7; 13], &[7; 1000], &[7; 10_000]] {
@@ -266,7 +301,7 @@ fn byte_code_is_put_by_who_has_a_card() {
         let opened = owner.open(3).unwrap();
         let mut members = members(&opened);
         let data = 5_u64.to_le_bytes();
-        let mut run = |flat: &Rc<Flat>, puts: bool| {
+        let mut run = |flat: &Arc<Flat>, puts: bool| {
             for member in &mut members {
                 member.hold(flat, |card, slot| {
                     puts && other.put(card, slot, flat).is_ok()
@@ -281,7 +316,7 @@ fn byte_code_is_put_by_who_has_a_card() {
             let end = members[2].result(&mut sum).unwrap();
             (end, u64::from_le_bytes(sum))
         };
-        let codes = [1, 2, 3].map(|n| Rc::new(Flat::of(&adds(n)).unwrap()));
+        let codes = [1, 2, 3].map(|n| Arc::new(Flat::of(&adds(n)).unwrap()));
         assert_eq!(run(&codes[0], true), (End::Done, 15));
         assert_eq!(run(&codes[1], true), (End::Done, 5 + 2 * (5 + 2 * 5)));
         assert_eq!(run(&codes[2], false).0, End::NoCode);

@@ -8,9 +8,10 @@ use cad_softirq::flat::Flat;
 use cad_softirq::kernel::{Map, Page, Shape};
 use cad_softirq::layout::{DATA_MAX, Op, Type};
 use cad_softirq::rank::{End, Member, NotStarted, Part, Waker};
+use cad_softirq::tables::NotOpened;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::UdpSocket;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use world::{PORT, World, apart, lossy, noise};
 
@@ -211,20 +212,35 @@ fn places_are_given_back() {
         let (first, second) = (world.places[0], world.places[1]);
         let contexts = world.contexts.clone();
         assert!(
-            world.tables.open(first, &contexts[1]).is_ok(),
-            "as many inputs"
+            world.tables.open(first, &contexts[1]).is_err(),
+            "it is open"
         );
         assert!(world.tables.reserve(254).is_err());
         world.tables.release(first).unwrap();
         assert!(world.tables.page(first).is_none());
         assert!(world.tables.open(first, &contexts[0]).is_err());
         let small = world.tables.reserve(3).unwrap();
-        assert_eq!(small, first);
-        let large = world.tables.reserve(4).unwrap();
-        assert!(large != first && large != second);
         let mut none = contexts[0].clone();
         none.tickets.clear();
         assert!(world.tables.open(small, &none).is_err());
+        world.tables.open(small, &contexts[0]).unwrap();
+        // More often than there are contexts, and with most of the inputs each time.
+        for round in 0..40 {
+            let large = world.tables.reserve(247).unwrap();
+            assert!(large != small && large != second, "{round}");
+            let full = world.tables.reserve(4);
+            assert!(matches!(full, Err(NotOpened::Full)), "{round}");
+            world.tables.release(large).unwrap();
+            assert!(world.tables.page(large).is_none());
+        }
+        let all: Vec<_> = (0..14).map(|_| world.tables.reserve(1).unwrap()).collect();
+        assert!(matches!(world.tables.reserve(1), Err(NotOpened::Full)));
+        for place in all {
+            world.tables.release(place).unwrap();
+            world.tables.release(place).unwrap();
+        }
+        // Between the others' inputs.
+        world.tables.reserve(247).unwrap();
     });
 }
 
@@ -384,7 +400,7 @@ fn byte_code_does_what_the_interpreter_does() {
                 let program = scripts::written(element, &script);
                 let bytes = element as usize * (1 + noise(&mut seed) as usize % 20);
                 let flat = Flat::of(&program).filter(|flat| flat.fits(bytes));
-                let Some(flat) = flat.map(Rc::new) else {
+                let Some(flat) = flat.map(Arc::new) else {
                     continue;
                 };
                 let small = noise(&mut seed) & 1 == 0;
@@ -415,7 +431,7 @@ fn byte_code_has_all_it_may_have() {
         // The most data, and the most words.
         for (times, bytes) in [(1, DATA_MAX), (29, DATA_MAX), (250, 128)] {
             let program = adds(times);
-            let flat = Rc::new(Flat::of(&program).unwrap());
+            let flat = Arc::new(Flat::of(&program).unwrap());
             assert!(flat.fits(bytes));
             let parts: Vec<_> = (0..3).map(|_| random(&mut seed, bytes)).collect();
             let told = world.fold(&flat, &parts);
@@ -426,7 +442,7 @@ fn byte_code_has_all_it_may_have() {
             );
         }
         // What is too much is not begun.
-        let flat = Rc::new(Flat::of(&adds(250)).unwrap());
+        let flat = Arc::new(Flat::of(&adds(250)).unwrap());
         let data = [0; 136];
         let refused = world.ranks[0].start(Part::Fold(&flat, &data));
         assert!(matches!(refused, Err(NotStarted::Unfit)));
@@ -438,7 +454,7 @@ fn byte_code_changes_slots_and_is_missed_where_it_is_not() {
     apart(|| {
         let mut world = World::new(&[5], 1);
         let codes: Vec<_> = (1..8)
-            .map(|n| Rc::new(Flat::of(&adds(n)).unwrap()))
+            .map(|n| Arc::new(Flat::of(&adds(n)).unwrap()))
             .collect();
         let parts: Vec<_> = (0..5_u64).map(|n| n.to_le_bytes().to_vec()).collect();
         for round in 0..4 {
@@ -450,7 +466,7 @@ fn byte_code_changes_slots_and_is_missed_where_it_is_not() {
             }
         }
         // Nobody has put it there, although all believe so.
-        let absent = Rc::new(Flat::of(&adds(9)).unwrap());
+        let absent = Arc::new(Flat::of(&adds(9)).unwrap());
         for rank in &mut world.ranks {
             rank.hold(&absent, |_, _| true);
         }
@@ -458,19 +474,20 @@ fn byte_code_changes_slots_and_is_missed_where_it_is_not() {
             assert_eq!(told.0, End::NoCode);
         }
         // The next one is not harmed; nor are those that were not held begun.
-        let unknown = Rc::new(Flat::of(&adds(10)).unwrap());
+        let unknown = Arc::new(Flat::of(&adds(10)).unwrap());
         let refused = world.ranks[0].start(Part::Fold(&unknown, &parts[0]));
         assert!(matches!(refused, Err(NotStarted::Unfit)));
         let told = world.fold(&codes[6], &parts);
         assert!(told.iter().all(|told| told.0 == End::Done));
-        // A context that is opened again has none.
+        // Only where one is open.
         let (place, context) = (world.places[0], world.contexts[0].clone());
         assert!(world.tables.put(place, 4, &codes[0]).is_err(), "no slot");
         world.tables.release(place).unwrap();
         assert!(world.tables.put(place, 0, &codes[0]).is_err(), "no place");
-        assert_eq!(world.tables.reserve(5).unwrap(), place);
+        let place = world.tables.reserve(5).unwrap();
         assert!(world.tables.put(place, 0, &codes[0]).is_err(), "not open");
         world.tables.open(place, &context).unwrap();
+        world.tables.put(place, 0, &codes[0]).unwrap();
     });
 }
 

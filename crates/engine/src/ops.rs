@@ -30,7 +30,7 @@ pub enum Op {
         /// The code, shared with reductions that a handler of a signal may do.
         program: Arc<Program>,
         /// The same for the kernel's receive path, if that can run it.
-        flat: Option<Rc<Flat>>,
+        flat: Option<Arc<Flat>>,
         /// Whether the order of operands may be changed.
         commute: bool,
     },

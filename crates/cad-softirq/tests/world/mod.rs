@@ -11,7 +11,7 @@ use cad_softirq::layout::{Op, Type};
 use cad_softirq::rank::{Card, End, Member, Part};
 use cad_softirq::tables::{Place, Tables};
 use std::io::Write;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long anything may take.
@@ -205,7 +205,7 @@ impl World {
     }
 
     /// The same with byte code, which is put where that is known to be needed.
-    pub fn fold(&mut self, flat: &Rc<Flat>, parts: &[Vec<u8>]) -> Vec<(End, Vec<u8>)> {
+    pub fn fold(&mut self, flat: &Arc<Flat>, parts: &[Vec<u8>]) -> Vec<(End, Vec<u8>)> {
         for rank in &mut self.ranks {
             let (tables, places) = (&self.tables, &self.places);
             let at = |entry| places.iter().find(|place| place.entry == entry).unwrap();

@@ -52,7 +52,7 @@ pub fn op_create_bytecode(
         Err(why) => return refused(format!("the byte code is wrong: {why}")),
     };
     let made = Op::Bytecode {
-        flat: Flat::of(&program).map(Rc::new),
+        flat: Flat::of(&program).map(Arc::new),
         program,
         commute,
     };

@@ -5,6 +5,7 @@
 //! Invariant: whether a call fits depends only on what is the same on all ranks of its communicator in a program that is right.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use boundary::UserBuf;
 use cad_softirq::flat::Flat;
@@ -49,7 +50,7 @@ enum Work {
         bytes: usize,
     },
     Fold {
-        flat: Rc<Flat>,
+        flat: Arc<Flat>,
         elements: Elements,
         from: UserBuf,
         to: Option<UserBuf>,
