@@ -175,7 +175,10 @@ impl Writer {
                 ..Word::new(Step::Store(ty.bytes()))
             },
             Instruction::Load { .. } | Instruction::Store { .. } => return None,
-            Instruction::Const { to, value, .. } => return Some(self.constant(to, value)),
+            Instruction::Const { to, value, .. } => {
+                self.constant(to, value);
+                return Some(());
+            }
             Instruction::Binary { op, wide, to, a, b } => Word {
                 to: Some(to),
                 a: Some(a),

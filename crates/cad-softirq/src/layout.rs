@@ -15,7 +15,8 @@ pub const CHILDREN_MAX: u32 = 16;
 pub const SLOTS: u32 = 4;
 /// Words of one at most.
 pub const WORDS_MAX: usize = 256;
-/// How many steps one is allowed for all elements of two contributions, as nothing else runs on the processor meanwhile: STEPS_TIME.
+/// How many steps one is allowed for all elements of two contributions, as nothing else runs on the processor meanwhile: measured, 50 µs if they
+/// add integers and 70 if they add doubles (12 ns a step, on a virtual machine; a sum of 128 integers that MPI has takes 5 µs there).
 pub const STEPS_MAX: u32 = 4096;
 /// How often a packet is passed on at most: twice the depth of any tree of hosts, with room.
 pub const HOPS_MAX: u8 = 64;

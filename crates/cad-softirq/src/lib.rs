@@ -11,7 +11,8 @@
 //! * Hosts of a communicator are a tree; the program sends what its host has to the one above, and results down. Within a host there are no
 //!   packets but those of the start.
 //! * Whoever holds the program needs `CAP_BPF` and `CAP_NET_ADMIN` ([`tables`]): the [`daemon`], which ranks, that need nothing, ask for a context
-//!   ([`client`]). It has contexts of one host only so far; those of several are made by tests, which know all keys.
+//!   ([`client`]). What a context needs is made `ahead`, as the kernel
+//!   takes its time for it. It has contexts of one host only so far; those of several are made by tests, which know all keys.
 //! * An operation of the program's own is byte code (crate `bytecode`), which the daemon verifies and writes into a map as words of one length ([`flat`]);
 //!   the program, which is always the same, has a machine that runs these. A context has [`SLOTS`](layout::SLOTS) of such operations at once, and who uses
 //!   one says which he means: where it isn't there, all are told so, and do it otherwise.
