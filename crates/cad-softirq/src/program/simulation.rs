@@ -146,7 +146,7 @@ impl World {
         self.run(what_of_code(slot, flat.mark(), parts[0].len()), &some)
     }
 
-    /// Puts byte code into a slot of a host.
+    /// Puts byte code into a slot of a host; behind those of the context come another's.
     pub fn put(&mut self, host: usize, slot: u32, entry: &[u8]) {
         let machine = &mut self.hosts[host].machine;
         let to = machine.entry(map::CODES, ENTRY * SLOTS + slot);
@@ -252,7 +252,8 @@ pub(super) fn envelope(data: usize) -> Vec<u8> {
 impl Host {
     fn new(context: Context) -> Host {
         let mut simulated = Machine::new();
-        let entries = ENTRY + 1;
+        // After its own comes another context's.
+        let entries = ENTRY + 2;
         let inputs = BASE + context.inputs() as u32;
         let maps = [
             simulated.map(context::BYTES, entries),
