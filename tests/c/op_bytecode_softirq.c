@@ -2,7 +2,7 @@
  * a context has at once, on integers of all lengths and signs, on numbers whose sum is exact, such as do not commute, on elements with gaps;
  * and such as are not for the kernel. MPI_T's counter says of each whether it ran there; what comes out is compared with what C does.
  *
- * Argument "killed": kaccd is killed in the middle. "many": there are more communicators than a user may have contexts.
+ * Argument "killed": kaccd is killed in the middle. "stopped": it answers no more. "many": there are more communicators than a user may have contexts.
  */
 #include "kaccd.h"
 #ifdef YAMABIKO
@@ -400,6 +400,33 @@ static void killed(void)
     all(MPI_COMM_WORLD);
 }
 
+/* kaccd does not answer any more, but its program is there: what that has goes on, and what it has not all ranks do in calls. */
+static void stopped(void)
+{
+    static Horner in[3], out[3];
+    MPI_Request kept;
+    one(&cases[6], ALLREDUCE, 5, MPI_COMM_WORLD, 0, 1);
+    OK(MPI_Allreduce_init(in, out, 3, cases[8].type, cases[8].op, MPI_COMM_WORLD, MPI_INFO_NULL, &kept));
+    for (int start = 0; start < 3; start++) {
+        fill(&cases[8], in, (unsigned)t_rank, 3);
+        OK(MPI_Start(&kept));
+        OK(MPI_Wait(&kept, MPI_STATUS_IGNORE));
+        see(&cases[8], (char *)out, t_size, 3, 0);
+        if (start == 0) {
+            OK(MPI_Barrier(MPI_COMM_WORLD));
+            if (kaccd > 0)
+                CHECK(kill(kaccd, SIGSTOP) == 0);
+            OK(MPI_Barrier(MPI_COMM_WORLD));
+        }
+    }
+    one(&cases[8], ALLREDUCE, 5, MPI_COMM_WORLD, 0, 0);
+    one(&cases[6], ALLREDUCE, 5, MPI_COMM_WORLD, 0, 1);
+    one(&cases[0], REDUCE, 5, MPI_COMM_WORLD, 0, 0);
+    one(&cases[8], IN_PLACE, 5, MPI_COMM_WORLD, 0, 0);
+    one(&cases[6], IN_PLACE, 5, MPI_COMM_WORLD, 0, 1);
+    OK(MPI_Request_free(&kept));
+}
+
 /* The last communicators have no context: there it runs in calls. */
 static void many(void)
 {
@@ -424,6 +451,8 @@ int main(int argc, char **argv)
     make_cases();
     if (here && strcmp(how, "killed") == 0) {
         killed();
+    } else if (strcmp(how, "stopped") == 0) {
+        stopped();
     } else if (strcmp(how, "many") == 0) {
         many();
     } else {
