@@ -7,7 +7,7 @@
 //! # What it takes
 //!
 //! Loads, stores, constants, selections and conversions between integers, all operations on integers, and of those on floating-point numbers
-//! what `program/float.rs` has: sum, difference, minimum, maximum, comparisons, sign. Fields lie at multiples of their size, in elements that are such
+//! what `program/float.rs` has: sum, difference, product, minimum, maximum, comparisons, sign. Fields lie at multiples of their size, in elements that are such
 //! multiples. [`Flat::of`] says of everything else that it is not for the kernel.
 //!
 //! Invariant: whether byte code is for the kernel, and what becomes of it, depends on it alone: so all processes, and the daemon,
@@ -73,12 +73,11 @@ fn is_float(wide: Wide) -> bool {
 
 /// The step that does it, if there is one.
 fn binary(op: Binary, wide: Wide) -> Option<Step> {
-    use Binary::{Add, Div, Eq, Le, Lt, Max, Min, Mul, Ne, Rem, Shr, Sub};
-    if !op.takes(wide) || is_float(wide) && matches!(op, Mul | Div) {
+    use Binary::{Div, Le, Lt, Max, Min, Rem, Shr};
+    if !op.takes(wide) || is_float(wide) && op == Div {
         return None;
     }
     let signless = !matches!(op, Div | Rem | Shr | Min | Max | Lt | Le);
-    debug_assert!(!signless || !is_float(wide) || matches!(op, Add | Sub | Eq | Ne));
     Some(match wide {
         Wide::I64 if signless => Step::Binary(op, Wide::U64),
         _ => Step::Binary(op, wide),
@@ -400,7 +399,7 @@ mod tests {
             })
         };
         assert!(float(Binary::Add).is_some() && float(Binary::Max).is_some());
-        assert!(float(Binary::Mul).is_none() && float(Binary::Div).is_none());
+        assert!(float(Binary::Mul).is_some() && float(Binary::Div).is_none());
         let root = flat(8, |b| {
             let a = b.load(Side::In, Type::F64, 0);
             b.unary(Unary::Sqrt, Wide::F64, a);

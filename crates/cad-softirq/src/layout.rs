@@ -269,7 +269,7 @@ impl Op {
     /// Whether elements of this type can be combined so here.
     pub fn supports(self, ty: Type) -> bool {
         match self {
-            Op::Barrier | Op::Bcast | Op::Sum | Op::Min | Op::Max => true,
+            Op::Barrier | Op::Bcast | Op::Sum | Op::Prod | Op::Min | Op::Max => true,
             _ => !ty.is_float(),
         }
     }

@@ -24,8 +24,8 @@
 //!
 //! # What it does not do
 //!
-//! All processes wait for all, also in a broadcast. One collective at a time is under way in a context. There are no products of floating-point
-//! numbers, in byte code neither; their sums, and the extremes, are exact in every bit (`program/float.rs`). Where a process does not come, nobody is told: whoever
+//! All processes wait for all, also in a broadcast. One collective at a time is under way in a context. Of floating-point
+//! numbers there are sums, products and the extremes, exact in every bit (`program/float.rs`), in byte code too, and no quotients and roots. Where a process does not come, nobody is told: whoever
 //! waits has to give up by himself. What UDP loses is said again only when a process says its start again, which the kernel does for it
 //! while it computes ([`resend`]). A process that sleeps is woken ([`rank::Waker`]) where all are on one host.
 

@@ -351,22 +351,19 @@ fn byte_code_is_verified_again() {
         register[8 + 2] = 16;
         let mut uneven = good.clone();
         uneven[8 + 6] = 4;
-        let mut product = Builder::new(8);
-        let a = product.load(Side::In, Field::F64, 0);
-        let a = product.binary(Binary::Mul, Wide::F64, a, a);
-        product.store(Field::F64, 0, a);
-        let product = product.code().unwrap();
-        assert!(
-            Program::verify(&product).is_ok(),
-            "byte code, but not for the kernel"
-        );
+        let mut quotient = Builder::new(8);
+        let a = quotient.load(Side::In, Field::F64, 0);
+        let a = quotient.binary(Binary::Div, Wide::F64, a, a);
+        quotient.store(Field::F64, 0, a);
+        let quotient = quotient.code().unwrap();
+        assert!(Program::verify(&quotient).is_ok(), "not for the kernel");
         for code in [
             &[][..],
             &good[..8],
             &good[..good.len() - 1],
             &register,
             &uneven,
-            &product,
+            &quotient,
             &wordy(WORDS_MAX / 2 + 1),
             &[0x55; CODE_MAX],
         ] {

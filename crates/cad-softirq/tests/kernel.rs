@@ -297,7 +297,7 @@ fn floats_are_the_processors_bit_by_bit() {
                 let numbers = p.iter().flat_map(|x| x.to_le_bytes());
                 numbers.collect::<Vec<_>>()
             });
-            for op in [Op::Sum, Op::Min, Op::Max] {
+            for op in [Op::Sum, Op::Prod, Op::Min, Op::Max] {
                 let told = world.reduce(op, Type::F64, &bytes);
                 for (i, told) in told.chunks(8).enumerate() {
                     let told = f64::from_le_bytes(told.try_into().unwrap());
@@ -306,6 +306,7 @@ fn floats_are_the_processors_bit_by_bit() {
                         Op::Min if a < b => a,
                         Op::Max if a > b => a,
                         Op::Sum => a + b,
+                        Op::Prod => a * b,
                         _ => b,
                     };
                     let both = told.is_nan() && right.is_nan();
@@ -377,7 +378,9 @@ fn adds(times: usize) -> Program {
 /// Whether a program computes what may be NaN, whose bits are left open.
 fn computes_floats(program: &Program) -> bool {
     let text = program.to_string();
-    text.contains("add f") || text.contains("sub f")
+    ["add f", "sub f", "mul f"]
+        .iter()
+        .any(|op| text.contains(op))
 }
 
 #[test]

@@ -312,6 +312,7 @@ fn float(asm: &mut Asm, op: Binary, ty: Type, store: Label) {
     let cond = match op {
         Binary::Add => return float::element(asm, Op::Sum, ty),
         Binary::Sub => return float::difference(asm, ty),
+        Binary::Mul => return float::element(asm, Op::Prod, ty),
         Binary::Min => return float::element(asm, Op::Min, ty),
         Binary::Max => return float::element(asm, Op::Max, ty),
         Binary::Lt => Cond::SLt,

@@ -57,8 +57,7 @@ pub fn written(element: u32, script: &[Line]) -> Program {
             }
             _ => {
                 let op = Binary::ALL[usize::from(what >> 3) % Binary::ALL.len()];
-                let exact =
-                    wide.kind() == Kind::Integer || !matches!(op, Binary::Mul | Binary::Div);
+                let exact = wide.kind() == Kind::Integer || op != Binary::Div;
                 let both = a.zip(b).filter(|_| op.takes(wide) && exact);
                 both.map(|(a, b)| (builder.binary(op, wide, a, b), op.gives(wide)))
             }
