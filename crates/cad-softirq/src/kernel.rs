@@ -22,6 +22,7 @@ const BTF_LOAD: libc::c_int = 18;
 const MAP_FREEZE: libc::c_int = 22;
 const MAP_UPDATE_BATCH: libc::c_int = 26;
 const LINK_CREATE: libc::c_int = 28;
+const OBJECT_INFO: libc::c_int = 15;
 
 const SCHED_CLS: u32 = 3;
 const TCX_INGRESS: u32 = 46;
@@ -312,6 +313,18 @@ struct ProgLoad {
     more: u32,
 }
 
+/// The kernel's `struct bpf_prog_info`, in words, as far as [`VERIFIED`] is in it.
+const INFO_WORDS: usize = 56;
+/// The word that says how many instructions the verifier went through.
+const VERIFIED: usize = 54;
+
+#[repr(C)]
+struct ObjectInfo {
+    object: u32,
+    bytes: u32,
+    info: u64,
+}
+
 #[repr(C)]
 struct LinkCreate {
     prog: u32,
@@ -394,6 +407,22 @@ impl Prog {
             refused.log = String::from_utf8_lossy(&log[..end]).into_owned();
         }
         Err(refused)
+    }
+
+    /// How many instructions the kernel's verifier went through, on all ways: it goes through a million at most.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn verified(&self) -> io::Result<u32> {
+        let mut info = [0_u32; INFO_WORDS];
+        let mut attributes = ObjectInfo {
+            object: self.0.as_raw_fd() as u32,
+            bytes: size_of_val(&info) as u32,
+            info: info.as_mut_ptr() as u64,
+        };
+        // SAFETY: the information is writable and as long as told; as it is zeros, nothing is asked for that would be written elsewhere.
+        unsafe { bpf(OBJECT_INFO, &mut attributes)? };
+        Ok(info[VERIFIED])
     }
 
     /// Has it look at what comes in through an interface of the caller's namespace, before the programs that

@@ -172,6 +172,14 @@ impl Tables {
         self.prog.attach(interface, false)
     }
 
+    /// How many instructions of the program the kernel's verifier went through, on all ways, of a million that it would.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn verified(&self) -> io::Result<u32> {
+        self.prog.verified()
+    }
+
     /// A place for a context with so many inputs, which is the caller's until it is released. Where no page is ready, or inputs are only just given
     /// up, this waits until the kernel has waited.
     ///

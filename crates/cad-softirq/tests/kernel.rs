@@ -45,6 +45,16 @@ fn random(seed: &mut u64, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|_| noise(seed) as u8).collect()
 }
 
+/// The kernel's verifier goes all ways through the program; a jump too many in the wrong place makes them forty times as many.
+#[test]
+fn the_verifier_has_little_to_do() {
+    apart(|| {
+        let world = World::new(&[1], 1);
+        let verified = world.tables.verified().unwrap();
+        assert!((5_000..60_000).contains(&verified), "{verified}");
+    });
+}
+
 #[test]
 fn collectives_are_right_for_any_number_of_ranks_and_hosts() {
     apart(|| {
