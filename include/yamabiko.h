@@ -2,7 +2,8 @@
  *
  * An operation made of a function of the program's, as MPI_Op_create makes it, is done when the program is in MPI, unless it vouches
  * that the function may run anywhere. One made of byte code is data that Yamabiko checks and runs itself, so it can be
- * done wherever MPI's own operations are: with YAMABIKO_CAD=ring also while the program computes.
+ * done wherever MPI's own operations are: with YAMABIKO_CAD=ring also while the program computes, and with YAMABIKO_CAD=softirq in the
+ * kernel's receive path, if it has no quotients or roots of floating-point numbers and converts nothing to or from them.
  *
  *     static const uint64_t code[] = {             // struct { double value; int32_t index; }: the greatest value, the first index of it
  *         YAMABIKO_BC_BEGIN(16),

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::code::{Binary, Kind, REGISTERS, Side, Type, Unary, Wide};
+use crate::code::{Binary, Kind, Opcode, REGISTERS, Side, Type, Unary, Wide, Word, head};
 
 /// The number of a register, below [`REGISTERS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +82,98 @@ impl Instruction {
             _ => None,
         }
     }
+
+    /// Its word, and that of a constant behind it.
+    fn words(&self) -> (Word, Option<u64>) {
+        let word = |opcode: Opcode, ty: Type| Word {
+            opcode: opcode as u8,
+            ty: ty as u8,
+            ..Word::default()
+        };
+        match *self {
+            Instruction::Load {
+                from,
+                ty,
+                to: Reg(to),
+                offset,
+            } => {
+                let opcode = match from {
+                    Side::In => Opcode::LoadIn,
+                    Side::Inout => Opcode::LoadInout,
+                };
+                let word = word(opcode, ty);
+                (Word { to, offset, ..word }, None)
+            }
+            Instruction::Store {
+                ty,
+                a: Reg(a),
+                offset,
+            } => {
+                let word = word(Opcode::Store, ty);
+                (Word { a, offset, ..word }, None)
+            }
+            Instruction::Const {
+                kind,
+                to: Reg(to),
+                value,
+            } => {
+                let ty = match kind {
+                    Kind::Integer => Type::I64,
+                    Kind::Float => Type::F32,
+                    Kind::Double => Type::F64,
+                };
+                let word = word(Opcode::Const, ty);
+                (Word { to, ..word }, Some(value))
+            }
+            Instruction::Binary {
+                op,
+                wide,
+                to: Reg(to),
+                a: Reg(a),
+                b: Reg(b),
+            } => {
+                let word = word(op.opcode(), wide.ty());
+                (Word { to, a, b, ..word }, None)
+            }
+            Instruction::Unary {
+                op,
+                wide,
+                to: Reg(to),
+                a: Reg(a),
+            } => {
+                let word = word(op.opcode(), wide.ty());
+                (Word { to, a, ..word }, None)
+            }
+            Instruction::Select {
+                wide,
+                to: Reg(to),
+                a: Reg(a),
+                b: Reg(b),
+                c: Reg(c),
+            } => {
+                let word = word(Opcode::Select, wide.ty());
+                (
+                    Word {
+                        to,
+                        a,
+                        b,
+                        c,
+                        ..word
+                    },
+                    None,
+                )
+            }
+            Instruction::Convert {
+                from,
+                into,
+                to: Reg(to),
+                a: Reg(a),
+            } => {
+                let (word, b) = (word(Opcode::Convert, into), from.ty() as u8);
+                (Word { to, a, b, ..word }, None)
+            }
+        }
+    }
 }
 
 /// A program that was checked: nothing can go wrong when it runs.
@@ -102,6 +194,17 @@ impl Program {
     /// Its instructions.
     pub fn instructions(&self) -> &[Instruction] {
         &self.code
+    }
+
+    /// The bytes that it was made of, for whoever has to check it himself.
+    pub fn encoded(&self) -> Vec<u8> {
+        let mut words = vec![head(self.element)];
+        for instruction in &self.code {
+            let (word, value) = instruction.words();
+            words.push(word.word());
+            words.extend(value);
+        }
+        words.into_iter().flat_map(u64::to_ne_bytes).collect()
     }
 
     /// From the first to the last byte of an element that it touches; empty if it touches none.

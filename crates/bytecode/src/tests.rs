@@ -98,6 +98,7 @@ proptest! {
         let size = element as usize * count;
         agrees(&program, &code, &filled(size, seed.into()), &filled(size, u64::from(seed) + 7));
         prop_assert!(program.touches().end <= element);
+        prop_assert_eq!(program.encoded(), code);
         prop_assert_eq!(program.to_string().lines().count(), program.instructions().len() + 1);
     }
 

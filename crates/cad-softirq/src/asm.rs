@@ -52,10 +52,14 @@ pub enum Alu {
     Add = 0x00,
     Sub = 0x10,
     Mul = 0x20,
+    /// Without signs; 0 if divided by 0.
+    Div = 0x30,
     Or = 0x40,
     And = 0x50,
     Lsh = 0x60,
     Rsh = 0x70,
+    /// What is left of [`Div`](Alu::Div); as it was if divided by 0.
+    Mod = 0x90,
     Xor = 0xa0,
     Mov = 0xb0,
     /// Shift right that keeps the sign.

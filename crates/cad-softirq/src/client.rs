@@ -4,8 +4,10 @@
 //! caller's own, since anybody can take its name. Who calls it: a process that opens a context, and those it tells its cards; `daemon` has the
 //! other side.
 
+use crate::flat::Flat;
 use crate::layout::INPUTS_MAX;
 use crate::rank::Card;
+use bytecode::CODE_MAX;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::fmt;
@@ -21,64 +23,98 @@ pub const NAME: &[u8] = b"yamabiko-kaccd";
 pub const VARIABLE: &str = "YAMABIKO_KACCD";
 
 /// "ymk", and the version of what follows.
-const MAGIC: u32 = u32::from_le_bytes(*b"ymk\x02");
+const MAGIC: u32 = u32::from_le_bytes(*b"ymk\x03");
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Request {
+pub(crate) enum Request<'a> {
     /// A context for so many processes.
     Open(u32),
     /// The end of the one with this entry.
     Close(u32),
     /// The page of results of another's, by a card of it.
-    Join {
-        entry: u32,
-        input: u32,
-        id: u64,
-        ticket: u64,
-    },
+    Join(Shown),
+    /// That a slot of it has this byte code.
+    Put(Shown, u32, &'a [u8]),
 }
 
-impl Request {
-    pub const BYTES: usize = 32;
+/// What of a card shows that one has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shown {
+    pub entry: u32,
+    pub input: u32,
+    pub id: u64,
+    pub ticket: u64,
+}
 
-    pub fn bytes(self) -> [u8; Request::BYTES] {
-        let (command, number, input, id, ticket) = match self {
-            Request::Open(processes) => (1_u32, processes, 0, 0, 0),
-            Request::Close(entry) => (2, entry, 0, 0, 0),
-            Request::Join {
-                entry,
-                input,
-                id,
-                ticket,
-            } => (3, entry, input, id, ticket),
-        };
-        let mut bytes = [0; Request::BYTES];
-        for (at, word) in [MAGIC, command, number, input].into_iter().enumerate() {
-            bytes[4 * at..4 * at + 4].copy_from_slice(&word.to_le_bytes());
+impl Shown {
+    const NONE: Shown = Shown {
+        entry: 0,
+        input: 0,
+        id: 0,
+        ticket: 0,
+    };
+
+    fn of(card: &Card) -> Shown {
+        Shown {
+            entry: card.entry,
+            input: card.input,
+            id: card.id,
+            ticket: card.ticket,
         }
-        bytes[16..24].copy_from_slice(&id.to_le_bytes());
-        bytes[24..].copy_from_slice(&ticket.to_le_bytes());
+    }
+}
+
+impl<'a> Request<'a> {
+    const HEAD: usize = 40;
+    /// Bytes at most.
+    pub const BYTES_MAX: usize = Request::HEAD + CODE_MAX;
+
+    pub fn bytes(self) -> Vec<u8> {
+        let only = |entry| Shown {
+            entry,
+            ..Shown::NONE
+        };
+        let (command, shown, slot, code) = match self {
+            Request::Open(processes) => (1_u32, only(processes), 0, &[][..]),
+            Request::Close(entry) => (2, only(entry), 0, &[][..]),
+            Request::Join(shown) => (3, shown, 0, &[][..]),
+            Request::Put(shown, slot, code) => (4, shown, slot, code),
+        };
+        let mut bytes = Vec::with_capacity(Request::HEAD + code.len());
+        for word in [MAGIC, command, shown.entry, shown.input] {
+            bytes.extend(word.to_le_bytes());
+        }
+        for word in [shown.id, shown.ticket, u64::from(slot)] {
+            bytes.extend(word.to_le_bytes());
+        }
+        bytes.extend(code);
         bytes
     }
 
-    pub fn of(bytes: &[u8; Request::BYTES]) -> Option<Request> {
-        let [magic, command, number, input] = [0, 4, 8, 12].map(|at| word(bytes, at));
+    pub fn of(bytes: &'a [u8]) -> Option<Request<'a>> {
+        let (head, code) = bytes.split_at_checked(Request::HEAD)?;
+        let [magic, command, entry, input] = [0, 4, 8, 12].map(|at| word(head, at));
+        let [id, ticket, slot] = [16, 24, 32].map(|at| long(&head[at..at + 8]));
         if magic != MAGIC {
             return None;
         }
+        let shown = Shown {
+            entry,
+            input,
+            id,
+            ticket,
+        };
+        let slot = u32::try_from(slot).ok()?;
         match command {
-            1 => Some(Request::Open(number)),
-            2 => Some(Request::Close(number)),
-            3 => Some(Request::Join {
-                entry: number,
-                input,
-                id: long(&bytes[16..24]),
-                ticket: long(&bytes[24..]),
-            }),
+            4 => Some(Request::Put(shown, slot, code)),
+            _ if !code.is_empty() => None,
+            1 => Some(Request::Open(entry)),
+            2 => Some(Request::Close(entry)),
+            3 => Some(Request::Join(shown)),
             _ => None,
         }
     }
@@ -100,16 +136,19 @@ pub enum Status {
     Full = 4,
     /// The kernel refuses something to the daemon.
     System = 5,
+    /// The byte code is in its slot.
+    Put = 6,
 }
 
 impl Status {
-    const ALL: [Status; 6] = [
+    const ALL: [Status; 7] = [
         Status::Opened,
         Status::Closed,
         Status::Invalid,
         Status::Quota,
         Status::Full,
         Status::System,
+        Status::Put,
     ];
 }
 
@@ -122,6 +161,7 @@ impl fmt::Display for Status {
             Status::Quota => "the user has as much as he may have",
             Status::Full => "the daemon has no more",
             Status::System => "the kernel refuses something to the daemon",
+            Status::Put => "it is in its slot",
         })
     }
 }
@@ -247,7 +287,7 @@ impl Client {
         }
     }
 
-    fn ask(&self, request: Request) -> Result<(Reply, Option<OwnedFd>), NotOpen> {
+    fn ask(&self, request: Request<'_>) -> Result<(Reply, Option<OwnedFd>), NotOpen> {
         let deadline = Some(Instant::now() + PATIENCE);
         let mut bytes = [0; Reply::BYTES_MAX];
         let sent = self.socket.send(&request.bytes(), None, deadline);
@@ -285,14 +325,21 @@ impl Client {
     /// # Errors
     /// [`NotOpen`].
     pub fn join(&self, card: &Card) -> Result<OwnedFd, NotOpen> {
-        let (reply, page) = self.ask(Request::Join {
-            entry: card.entry,
-            input: card.input,
-            id: card.id,
-            ticket: card.ticket,
-        })?;
+        let (reply, page) = self.ask(Request::Join(Shown::of(card)))?;
         match reply.status {
             Status::Opened => page.ok_or(NotOpen::Garbled(io::ErrorKind::InvalidData.into())),
+            other => Err(NotOpen::Refused(other)),
+        }
+    }
+
+    /// Has byte code in a slot of the context that this card is one of, for all that take part. No collective may be under way there.
+    ///
+    /// # Errors
+    /// [`NotOpen`].
+    pub fn put(&self, card: &Card, slot: u32, flat: &Flat) -> Result<(), NotOpen> {
+        let request = Request::Put(Shown::of(card), slot, flat.code());
+        match self.ask(request)?.0.status {
+            Status::Put => Ok(()),
             other => Err(NotOpen::Refused(other)),
         }
     }
@@ -322,14 +369,20 @@ mod tests {
 
     #[test]
     fn what_is_said_comes_back() {
-        let join = Request::Join {
+        let shown = Shown {
             entry: 1,
             input: 2,
             id: u64::MAX - 2,
             ticket: 3 << 60,
         };
-        let others = [Request::Open(0), Request::Open(u32::MAX), Request::Close(7)];
-        for request in others.into_iter().chain([join]) {
+        for request in [
+            Request::Open(0),
+            Request::Open(u32::MAX),
+            Request::Close(7),
+            Request::Join(shown),
+            Request::Put(shown, 3, b"some code"),
+            Request::Put(shown, u32::MAX, b""),
+        ] {
             assert_eq!(Request::of(&request.bytes()), Some(request));
         }
         let reply = Reply {
@@ -347,13 +400,17 @@ mod tests {
         let good = reply.bytes();
         assert_eq!(Reply::of(&good[..good.len() - 1]), None);
         assert_eq!(Reply::of(&good[..20]), None);
+        assert_eq!(Request::of(&[0; 39]), None);
         for at in [0, 5, 11] {
             let mut bad = good.clone();
             bad[at] ^= 0x40;
             assert_eq!(Reply::of(&bad), None, "byte {at}");
         }
         let mut bad = Request::Open(1).bytes();
-        bad[4] = 4;
+        bad[4] = 5;
+        assert_eq!(Request::of(&bad), None);
+        let mut bad = Request::Open(1).bytes();
+        bad.push(0);
         assert_eq!(Request::of(&bad), None);
     }
 }

@@ -2,19 +2,22 @@
 //!
 //! It listens on a Unix socket with an abstract name, so only processes of its own network namespace reach it, which are those whose
 //! loopback interface it looks at. A process asks for a context for so many processes of this host (`client`), and gets their cards
-//! and a descriptor of the results' page, by which nobody can write; it hands the cards on as it likes, and who has one gets the page. The context is closed when its
+//! and a descriptor of the results' page, by which nobody can write; it hands the cards on as it likes, and who has one gets the page, and may put byte code
+//! into a slot. The context, and its byte code, is closed when its
 //! connection ends. So nothing outlives the daemon, and nothing of a user's outlives his processes.
 //!
-//! Invariants: what a client says has one length, is checked, and makes nobody wait for him; a user has no more contexts, inputs and connections
+//! Invariants: what a client says has few lengths, is checked (byte code by its verifier, whoever has done so before), and makes nobody wait for him; a user has no more contexts, inputs and connections
 //! than [`Limits`] allows, whatever he does; who he is says the kernel (`SO_PEERCRED`). A context of several hosts is not offered: its key would
 //! have to come from somewhere that all hosts know and no user does.
 
-use crate::client::{Reply, Request, Status};
+use crate::client::{Reply, Request, Shown, Status};
 use crate::context::Context;
+use crate::flat::Flat;
 use crate::kernel::{Link, Refused};
 use crate::layout::INPUTS_MAX;
 use crate::program::LOOPBACK;
 use crate::tables::{NotOpened, Place, Tables};
+use bytecode::Program;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
@@ -177,7 +180,7 @@ impl Daemon {
 
     /// One packet of a client's; whether he stays.
     fn hear(&mut self, client: usize) -> bool {
-        let mut bytes = [0; Request::BYTES];
+        let mut bytes = [0; Request::BYTES_MAX];
         let now = Some(Instant::now());
         let got = match self.clients[client].socket.receive(&mut bytes, now) {
             Ok(got) => got,
@@ -185,22 +188,14 @@ impl Daemon {
             Err(e) if e.kind() == io::ErrorKind::TimedOut => return true,
             Err(_) => return false,
         };
-        let request = match got.bytes {
-            Request::BYTES => Request::of(&bytes),
-            _ => None,
-        };
-        let Some(request) = request else {
+        let Some(request) = Request::of(&bytes[..got.bytes]) else {
             return false;
         };
         let told = match request {
             Request::Open(processes) => self.open(client, processes),
             Request::Close(entry) => Err(self.close(client, entry)),
-            Request::Join {
-                entry,
-                input,
-                id,
-                ticket,
-            } => self.join(entry, input, id, ticket),
+            Request::Join(shown) => self.join(shown),
+            Request::Put(shown, slot, code) => Err(self.put(shown, slot, code)),
         };
         let (reply, place) = match told {
             Ok((reply, place)) => (reply, Some(place)),
@@ -254,15 +249,33 @@ impl Daemon {
         }
     }
 
-    /// Who has a card of a context gets its page, whoever opened it.
-    fn join(&self, entry: u32, input: u32, id: u64, ticket: u64) -> Result<(Reply, Place), Status> {
+    /// The place of a context of which somebody has a card, whoever opened it.
+    fn place(&self, shown: Shown) -> Result<Place, Status> {
         let mut all = self.clients.iter().flat_map(|c| &c.places);
         let fits = |held: &&Held| {
-            let own = held.tickets.get(input as usize);
-            held.place.entry == entry && held.id == id && own == Some(&ticket)
+            let own = held.tickets.get(shown.input as usize);
+            held.place.entry == shown.entry && held.id == shown.id && own == Some(&shown.ticket)
         };
         let held = all.find(fits).ok_or(Status::Invalid)?;
-        Ok((Reply::only(Status::Opened), held.place))
+        Ok(held.place)
+    }
+
+    /// Who has a card of a context gets its page.
+    fn join(&self, shown: Shown) -> Result<(Reply, Place), Status> {
+        Ok((Reply::only(Status::Opened), self.place(shown)?))
+    }
+
+    /// Who has a card puts byte code into a slot, if that is something that the program can run. How much of it there can be goes by
+    /// how many contexts there are.
+    fn put(&self, shown: Shown, slot: u32, code: &[u8]) -> Status {
+        let flat = Program::verify(code).ok().as_ref().and_then(Flat::of);
+        let put = |flat: Flat| match self.tables.put(self.place(shown)?, slot, &flat) {
+            Ok(()) => Ok(Status::Put),
+            Err(NotOpened::Place) => Err(Status::Invalid),
+            Err(_) => Err(Status::System),
+        };
+        let told = flat.ok_or(Status::Invalid).and_then(put);
+        told.unwrap_or_else(|status| status)
     }
 
     fn close(&mut self, client: usize, entry: u32) -> Status {

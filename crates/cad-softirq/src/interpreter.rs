@@ -312,6 +312,8 @@ fn operate(insn: Insn, r: &mut [u64; 11]) {
         0x00 => a.wrapping_add(b),
         0x10 => a.wrapping_sub(b),
         0x20 => a.wrapping_mul(b),
+        0x30 => a.checked_div(b).unwrap_or(0),
+        0x90 => a.checked_rem(b).unwrap_or(*a),
         0x40 => *a | b,
         0x50 => *a & b,
         // What the kernel does with longer shifts depends on the processor.

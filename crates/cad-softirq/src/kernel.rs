@@ -20,7 +20,9 @@ const MAP_UPDATE: libc::c_int = 2;
 const PROG_LOAD: libc::c_int = 5;
 const BTF_LOAD: libc::c_int = 18;
 const MAP_FREEZE: libc::c_int = 22;
+const MAP_UPDATE_BATCH: libc::c_int = 26;
 const LINK_CREATE: libc::c_int = 28;
+const OBJECT_INFO: libc::c_int = 15;
 
 const SCHED_CLS: u32 = 3;
 const TCX_INGRESS: u32 = 46;
@@ -31,6 +33,10 @@ const MMAPABLE: u32 = 1 << 10;
 
 /// What the verifier may say, in bytes: the end of it tells what was wrong.
 const LOG: usize = 1 << 24;
+
+/// How often a program is loaded again, as the verifier gives up (EAGAIN) when a signal is pending, also where a debugger or a freezer
+/// makes it. As many as libbpf does.
+const ATTEMPTS: usize = 5;
 
 /// Why the kernel refuses something, in words for a person.
 #[derive(Debug)]
@@ -44,7 +50,7 @@ pub struct Refused {
 }
 
 impl Refused {
-    fn new(what: &'static str, error: io::Error) -> Refused {
+    pub(crate) fn new(what: &'static str, error: io::Error) -> Refused {
         let log = String::new();
         Refused { what, error, log }
     }
@@ -136,6 +142,18 @@ struct Element {
     flags: u64,
 }
 
+#[repr(C)]
+struct Batch {
+    from: u64,
+    to: u64,
+    keys: u64,
+    values: u64,
+    count: u32,
+    map: u32,
+    element_flags: u64,
+    flags: u64,
+}
+
 impl Map {
     /// A map of `entries` with `bytes` each, all zeros. `inner` is one like those that become entries of
     /// [`Shape::OfMaps`].
@@ -217,17 +235,32 @@ impl Map {
         }
     }
 
-    /// Makes `inner` an entry of [`Shape::OfMaps`], or nothing.
+    /// Makes each of `inner` the entry of [`Shape::OfMaps`] that it is named with, and waits until no program is at those that were there: until
+    /// none runs any more that ran when this was called. That takes as long as the kernel waits for all its processors, once for all where
+    /// the kernel is 6.8 or newer.
     ///
     /// # Errors
-    /// As of [`set`](Map::set).
-    pub fn set_map(&self, key: u32, inner: &Map) -> io::Result<()> {
+    /// As of [`set`](Map::set): some may be set then.
+    pub fn set_maps(&self, inner: &[(u32, &Map)]) -> io::Result<()> {
         if self.shape != Shape::OfMaps {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let fd = inner.fd.as_raw_fd() as u32;
-        // SAFETY: such a map's entries are set as 4 bytes, which are a descriptor.
-        unsafe { self.element(MAP_UPDATE, key, &raw const fd as u64) }
+        let (keys, fds): (Vec<u32>, Vec<u32>) = inner
+            .iter()
+            .map(|(key, map)| (key, map.fd.as_raw_fd() as u32))
+            .unzip();
+        let mut attributes = Batch {
+            from: 0,
+            to: 0,
+            keys: keys.as_ptr() as u64,
+            values: fds.as_ptr() as u64,
+            count: keys.len() as u32,
+            map: self.fd.as_raw_fd() as u32,
+            element_flags: 0,
+            flags: 0,
+        };
+        // SAFETY: keys have 4 bytes, such a map's entries are set as 4 bytes, which are a descriptor, and there are as many as told.
+        unsafe { bpf(MAP_UPDATE_BATCH, &mut attributes).map(drop) }
     }
 
     /// # Safety
@@ -278,6 +311,18 @@ struct ProgLoad {
     lines: u64,
     line_count: u32,
     more: u32,
+}
+
+/// The kernel's `struct bpf_prog_info`, in words, as far as [`VERIFIED`] is in it.
+const INFO_WORDS: usize = 56;
+/// The word that says how many instructions the verifier went through.
+const VERIFIED: usize = 54;
+
+#[repr(C)]
+struct ObjectInfo {
+    object: u32,
+    bytes: u32,
+    info: u64,
 }
 
 #[repr(C)]
@@ -337,11 +382,16 @@ impl Prog {
             function_count: code.functions.len() as u32,
             ..ProgLoad::default()
         };
-        // SAFETY: instructions, text and functions are as long as told; a descriptor is made.
-        let first = unsafe { bpf_fd(PROG_LOAD, &mut attributes) };
-        let error = match first {
-            Ok(fd) => return Ok(Prog(fd)),
-            Err(error) => error,
+        let mut attempts = 0;
+        let error = loop {
+            // SAFETY: instructions, text and functions are as long as told; a descriptor is made.
+            match unsafe { bpf_fd(PROG_LOAD, &mut attributes) } {
+                Ok(fd) => return Ok(Prog(fd)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && attempts < ATTEMPTS => {
+                    attempts += 1;
+                }
+                Err(error) => break error,
+            }
         };
         let mut refused = Refused::new("the program", error);
         if !refused.is_forbidden() {
@@ -357,6 +407,22 @@ impl Prog {
             refused.log = String::from_utf8_lossy(&log[..end]).into_owned();
         }
         Err(refused)
+    }
+
+    /// How many instructions the kernel's verifier went through, on all ways: it goes through a million at most.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn verified(&self) -> io::Result<u32> {
+        let mut info = [0_u32; INFO_WORDS];
+        let mut attributes = ObjectInfo {
+            object: self.0.as_raw_fd() as u32,
+            bytes: size_of_val(&info) as u32,
+            info: info.as_mut_ptr() as u64,
+        };
+        // SAFETY: the information is writable and as long as told; as it is zeros, nothing is asked for that would be written elsewhere.
+        unsafe { bpf(OBJECT_INFO, &mut attributes)? };
+        Ok(info[VERIFIED])
     }
 
     /// Has it look at what comes in through an interface of the caller's namespace, before the programs that

@@ -11,7 +11,11 @@
 //! * Hosts of a communicator are a tree; the program sends what its host has to the one above, and results down. Within a host there are no
 //!   packets but those of the start.
 //! * Whoever holds the program needs `CAP_BPF` and `CAP_NET_ADMIN` ([`tables`]): the [`daemon`], which ranks, that need nothing, ask for a context
-//!   ([`client`]). It has contexts of one host only so far; those of several are made by tests, which know all keys.
+//!   ([`client`]). What a context needs is made `ahead`, as the kernel
+//!   takes its time for it. It has contexts of one host only so far; those of several are made by tests, which know all keys.
+//! * An operation of the program's own is byte code (crate `bytecode`), which the daemon verifies and writes into a map as words of one length ([`flat`]);
+//!   the program, which is always the same, has a machine that runs these. A context has [`SLOTS`](layout::SLOTS) of such operations at once, and who uses
+//!   one says which he means: where it isn't there, all are told so, and do it otherwise.
 //! * [`asm`] assembles the program, which lies in `program`; `btf` and [`kernel`] hand it to the kernel.
 //!
 //! # What it takes
@@ -20,16 +24,18 @@
 //!
 //! # What it does not do
 //!
-//! All processes wait for all, also in a broadcast. One collective at a time is under way in a context. There are no products of floating-point
-//! numbers; their sums, and the extremes, are exact in every bit (`program/float.rs`). Where a process does not come, nobody is told: whoever
+//! All processes wait for all, also in a broadcast. One collective at a time is under way in a context. Of floating-point
+//! numbers there are sums, products and the extremes, exact in every bit (`program/float.rs`), in byte code too, and no quotients and roots. Where a process does not come, nobody is told: whoever
 //! waits has to give up by himself. What UDP loses is said again only when a process says its start again, which the kernel does for it
 //! while it computes ([`resend`]). A process that sleeps is woken ([`rank::Waker`]) where all are on one host.
 
+mod ahead;
 pub mod asm;
 mod btf;
 pub mod client;
 pub mod context;
 pub mod daemon;
+pub mod flat;
 #[cfg(test)]
 mod interpreter;
 pub mod kernel;

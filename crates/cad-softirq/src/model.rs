@@ -58,6 +58,7 @@ fn element(op: Op, ty: Type, a: &[u8], b: &[u8]) -> Vec<u8> {
                 Op::Min if a < b => a,
                 Op::Max if a > b => a,
                 Op::Sum => float::sum_32(a, b),
+                Op::Prod => float::product_32(a, b),
                 _ => b,
             };
             c.to_le_bytes().to_vec()
@@ -68,6 +69,7 @@ fn element(op: Op, ty: Type, a: &[u8], b: &[u8]) -> Vec<u8> {
                 Op::Min if a < b => a,
                 Op::Max if a > b => a,
                 Op::Sum => float::sum_64(a, b),
+                Op::Prod => float::product_64(a, b),
                 _ => b,
             };
             c.to_le_bytes().to_vec()
@@ -75,46 +77,46 @@ fn element(op: Op, ty: Type, a: &[u8], b: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Sums by the processor, of operands in this order.
+/// Sums and products by the processor, of operands in this order.
 #[cfg(target_arch = "x86_64")]
 mod float {
     use std::arch::asm;
 
-    pub fn sum_32(mut a: f32, b: f32) -> f32 {
-        // SAFETY: every x86-64 processor has this instruction; it uses nothing but its operands.
-        unsafe {
-            asm!("addss {}, {}", inout(xmm_reg) a, in(xmm_reg) b, options(pure, nomem, nostack))
-        }
-        a
+    macro_rules! instruction {
+        ($name:ident, $t:ty, $text:literal) => {
+            pub fn $name(mut a: $t, b: $t) -> $t {
+                // SAFETY: every x86-64 processor has this instruction; it uses nothing but its operands.
+                unsafe {
+                    asm!($text, inout(xmm_reg) a, in(xmm_reg) b, options(pure, nomem, nostack))
+                }
+                a
+            }
+        };
     }
-
-    pub fn sum_64(mut a: f64, b: f64) -> f64 {
-        // SAFETY: as above.
-        unsafe {
-            asm!("addsd {}, {}", inout(xmm_reg) a, in(xmm_reg) b, options(pure, nomem, nostack))
-        }
-        a
-    }
+    instruction!(sum_32, f32, "addss {}, {}");
+    instruction!(sum_64, f64, "addsd {}, {}");
+    instruction!(product_32, f32, "mulss {}, {}");
+    instruction!(product_64, f64, "mulsd {}, {}");
 }
 
-/// Sums by the processor, but NaNs as the program has them.
+/// The same, but NaNs as the program has them.
 #[cfg(not(target_arch = "x86_64"))]
 mod float {
-    pub fn sum_32(a: f32, b: f32) -> f32 {
-        match [a, b].into_iter().find(|x| x.is_nan()) {
-            Some(nan) => f32::from_bits(nan.to_bits() | 1 << 22),
-            None if (a + b).is_nan() => f32::from_bits(0xffc0_0000),
-            None => a + b,
-        }
+    macro_rules! operation {
+        ($name:ident, $t:ty, $op:tt, $quiet:expr, $invalid:expr) => {
+            pub fn $name(a: $t, b: $t) -> $t {
+                match [a, b].into_iter().find(|x| x.is_nan()) {
+                    Some(nan) => <$t>::from_bits(nan.to_bits() | $quiet),
+                    None if (a $op b).is_nan() => <$t>::from_bits($invalid),
+                    None => a $op b,
+                }
+            }
+        };
     }
-
-    pub fn sum_64(a: f64, b: f64) -> f64 {
-        match [a, b].into_iter().find(|x| x.is_nan()) {
-            Some(nan) => f64::from_bits(nan.to_bits() | 1 << 51),
-            None if (a + b).is_nan() => f64::from_bits(0xfff8_0000_0000_0000),
-            None => a + b,
-        }
-    }
+    operation!(sum_32, f32, +, 1 << 22, 0xffc0_0000);
+    operation!(sum_64, f64, +, 1 << 51, 0xfff8_0000_0000_0000);
+    operation!(product_32, f32, *, 1 << 22, 0xffc0_0000);
+    operation!(product_64, f64, *, 1 << 51, 0xfff8_0000_0000_0000);
 }
 
 /// Elements, of which many are small, zero or special.

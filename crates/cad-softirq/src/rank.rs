@@ -4,13 +4,15 @@
 //! Invariants: no privilege, no `bpf()`, no memory that can be written by others but the page of results, which is read
 //! word by word and believed in nothing but what it says; no allocation after [`Member::new`]. Who calls it: the engine.
 
+use crate::flat::{Flat, Slots};
 use crate::kernel::{self, Page};
-use crate::layout::{self, DATA_MAX, Kind, Op, Type, header, result, what};
+use crate::layout::{self, DATA_MAX, Kind, NO_CODE, Op, Type, header, result, what, what_of_code};
 use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Bytes of a start at most.
@@ -44,12 +46,14 @@ pub enum Part<'a> {
     Leaf(usize),
     /// Elements of this type, to be combined so.
     Reduce(Op, Type, &'a [u8]),
+    /// Elements to be combined by byte code that this process [`holds`](Member::hold).
+    Fold(&'a Arc<Flat>, &'a [u8]),
 }
 
 /// Why a process does not take part.
 #[derive(Debug)]
 pub enum NotStarted {
-    /// There are too many data, or no whole elements, or the operation isn't one on this type here.
+    /// There are too many data, or no whole elements, or the operation isn't one on this type here; or the byte code is not held.
     Unfit,
     /// The one before isn't over.
     Busy,
@@ -76,6 +80,8 @@ pub enum End {
     Done,
     /// The processes did not agree on what to do.
     Mismatch,
+    /// The byte code was not there, which all are told alike: there is no result.
+    NoCode,
 }
 
 /// What a process sleeps on, with all it takes part in. That it is woken is not certain, as packets get lost: it has to look from time to time.
@@ -144,6 +150,8 @@ pub struct Member {
     packet: [u8; PACKET_MAX],
     length: usize,
     number: u64,
+    card: Card,
+    slots: Slots,
 }
 
 impl Member {
@@ -175,7 +183,17 @@ impl Member {
             packet,
             length: 0,
             number,
+            card: *card,
+            slots: Slots::default(),
         })
+    }
+
+    /// Takes byte code for what comes next into one of the context's slots; unless it is known to be there `put` puts it into the one of this
+    /// number, and says whether it could. All processes call this for the same byte code in the same order, and not while a
+    /// collective is under way.
+    pub fn hold(&mut self, flat: &Arc<Flat>, put: impl FnOnce(&Card, u32) -> bool) {
+        let card = self.card;
+        self.slots.hold(flat, |slot| put(&card, slot));
     }
 
     /// Enters the next collective. All processes do so with the same operation, type and length.
@@ -186,28 +204,43 @@ impl Member {
         if !self.is_over() {
             return Err(NotStarted::Busy);
         }
-        let (op, ty, have, data, bytes) = match part {
-            Part::Nothing => (Op::Barrier, Type::U8, false, &[][..], 0),
-            Part::Root(data) => (Op::Bcast, Type::U8, true, data, data.len()),
-            Part::Leaf(bytes) => (Op::Bcast, Type::U8, false, &[][..], bytes),
-            Part::Reduce(op, ty, data) => (op, ty, true, data, data.len()),
+        let what = self.what(part).ok_or(NotStarted::Unfit)?;
+        let (have, data, bytes) = match part {
+            Part::Nothing => (false, &[][..], 0),
+            Part::Leaf(bytes) => (false, &[][..], bytes),
+            Part::Root(data) | Part::Reduce(_, _, data) | Part::Fold(_, data) => {
+                (true, data, data.len())
+            }
         };
-        let reduces = !matches!(op, Op::Barrier | Op::Bcast);
-        let whole = bytes.is_multiple_of(ty.bytes()) && op.supports(ty);
-        if bytes > DATA_MAX || !whole || reduces != matches!(part, Part::Reduce(..)) {
-            return Err(NotStarted::Unfit);
-        }
         self.number += 1;
         self.length = HEADER + bytes.next_multiple_of(8);
         let mut put = |at: i16, bytes: &[u8]| {
             self.packet[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
         };
         put(header::NUMBER, &self.number.to_le_bytes());
-        put(header::WHAT, &what(op, ty, bytes).to_le_bytes());
+        put(header::WHAT, &what.to_le_bytes());
         put(header::HAVE, &[u8::from(have)]);
         put(header::BYTES, data);
         self.packet[HEADER + data.len()..].fill(0);
         self.again().map_err(NotStarted::System)
+    }
+
+    /// What it is that this contributes to, if that can be.
+    fn what(&self, part: Part<'_>) -> Option<u64> {
+        let (op, ty, bytes) = match part {
+            Part::Nothing => (Op::Barrier, Type::U8, 0),
+            Part::Root(data) => (Op::Bcast, Type::U8, data.len()),
+            Part::Leaf(bytes) => (Op::Bcast, Type::U8, bytes),
+            Part::Reduce(op, ty, data) => (op, ty, data.len()),
+            Part::Fold(flat, data) => {
+                let slot = self.slots.slot(flat).filter(|_| flat.fits(data.len()))?;
+                return Some(what_of_code(slot as u32, flat.mark(), data.len()));
+            }
+        };
+        let reduces = !matches!(op, Op::Barrier | Op::Bcast);
+        let whole = bytes.is_multiple_of(ty.bytes()) && op.supports(ty);
+        let known = bytes <= DATA_MAX && whole && reduces == matches!(part, Part::Reduce(..));
+        known.then(|| what(op, ty, bytes))
     }
 
     /// Says once more what was said at the start: to be called from time to time while it isn't over, since packets get lost.
@@ -260,6 +293,9 @@ impl Member {
         let mut expected = [0; 8];
         expected.copy_from_slice(&self.packet[header::WHAT as usize..][..8]);
         let bytes = (told >> 16) as usize & 0xffff;
+        if told == NO_CODE {
+            return Some(End::NoCode);
+        }
         let nobody =
             told as u8 == Op::Bcast as u8 && self.word(layout::HAVE, Ordering::Relaxed) == 0;
         if told != u64::from_le_bytes(expected) || bytes != data.len() || nobody {

@@ -2,16 +2,20 @@
 //!
 //! Invariants: nothing has a name, so all of it, and what it does at interfaces, ends with the [`Tables`] (and with
 //! their process, however that ends); an entry is blank, which no packet fits, unless a context was opened there; a page of results
-//! is a map of its own, which nobody but the program can write. Who calls it: `daemon`, and tests.
+//! is a map of its own, which nobody but the program can write, and which nobody has seen when a context gets it; inputs and pages go from one context to
+//! another only after the kernel has waited for all processors, so none is still at a packet of the former one. That is waited for ahead ([`ahead`](crate::ahead)). Who calls it: `daemon`, and tests.
 
+use crate::ahead::{Ahead, Ready};
 use crate::asm::{Asm, Kind};
 use crate::context::Context;
+use crate::flat::Flat;
 use crate::kernel::{Link, Map, Prog, Refused, Shape};
-use crate::layout::{context, input, result, scratch};
+use crate::layout::{SLOTS, code, context, input, machine, result, scratch};
 use crate::program;
 use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 /// Why a context is not opened.
 #[derive(Debug)]
@@ -66,19 +70,64 @@ pub struct Counts {
     pub done: u64,
 }
 
+/// What somebody has.
 struct Slot {
     place: Place,
-    page: Option<Map>,
+    page: Map,
+    open: bool,
 }
+
+/// What is at an entry.
+enum Entry {
+    /// Nothing, or a page that others have seen.
+    Empty,
+    /// A page is on its way.
+    Coming,
+    /// A page that nobody has seen.
+    Ready(Map),
+    /// Somebody's.
+    Held(Slot),
+}
+
+impl Entry {
+    fn held(&self) -> Option<&Slot> {
+        match self {
+            Entry::Held(slot) => Some(slot),
+            _ => None,
+        }
+    }
+
+    fn held_mut(&mut self) -> Option<&mut Slot> {
+        match self {
+            Entry::Held(slot) => Some(slot),
+            _ => None,
+        }
+    }
+}
+
+/// Inputs that were given up: a processor may still be at them, until a page has come that was asked for after so many others.
+struct Rest {
+    place: Place,
+    after: u64,
+}
+
+/// How many pages are kept ready.
+const AHEAD: usize = 16;
 
 /// The program and its maps.
 pub struct Tables {
     prog: Prog,
     contexts: Map,
     inputs: Map,
-    results: Map,
-    _scratch: Map,
-    slots: Vec<Option<Slot>>,
+    codes: Map,
+    /// What only the program uses.
+    _own: [Map; 2],
+    entries: Vec<Entry>,
+    ahead: Ahead,
+    /// Pages that were asked for, and of these that have come.
+    asked: u64,
+    come: u64,
+    resting: Vec<Rest>,
 }
 
 impl Tables {
@@ -93,17 +142,26 @@ impl Tables {
             Map::new(Shape::Array, input::BYTES, inputs, None)?,
             Map::new(Shape::OfMaps, 4, contexts, Some(&page))?,
             Map::new(Shape::PerCpu, scratch::BYTES, 1, None)?,
+            Map::new(Shape::Array, code::BYTES, contexts * SLOTS, None)?,
+            Map::new(Shape::PerCpu, machine::BYTES, 1, None)?,
         ];
         let prog = Prog::load(&program::program(port), &maps.each_ref())?;
-        let [contexts, inputs, results, scratch] = maps;
-        Ok(Tables {
+        let [contexts, inputs, results, scratch, codes, machine] = maps;
+        let ahead = Ahead::new(Arc::new(results));
+        let mut tables = Tables {
             prog,
-            slots: (0..contexts.entries()).map(|_| None).collect(),
+            entries: (0..contexts.entries()).map(|_| Entry::Empty).collect(),
             contexts,
             inputs,
-            results,
-            _scratch: scratch,
-        })
+            codes,
+            _own: [scratch, machine],
+            ahead: ahead.map_err(|e| Refused::new("a thread", e))?,
+            asked: 0,
+            come: 0,
+            resting: Vec::new(),
+        };
+        tables.top_up();
+        Ok(tables)
     }
 
     /// Has the program look at what comes in through an interface of the caller's network namespace.
@@ -114,16 +172,63 @@ impl Tables {
         self.prog.attach(interface, false)
     }
 
-    /// A place for a context with so many inputs, which is the caller's until it is released.
+    /// How many instructions of the program the kernel's verifier went through, on all ways, of a million that it would.
     ///
     /// # Errors
-    /// [`NotOpened::Full`].
+    /// The kernel's.
+    pub fn verified(&self) -> io::Result<u32> {
+        self.prog.verified()
+    }
+
+    /// A place for a context with so many inputs, which is the caller's until it is released. Where no page is ready, or inputs are only just given
+    /// up, this waits until the kernel has waited.
+    ///
+    /// # Errors
+    /// [`NotOpened::Full`], [`NotOpened::System`].
     pub fn reserve(&mut self, inputs: u32) -> Result<Place, NotOpened> {
-        let entry = self.slots.iter().position(Option::is_none);
-        let entry = entry.ok_or(NotOpened::Full)?;
-        let mut taken: Vec<_> = self.slots.iter().flatten().map(|s| s.place).collect();
+        while let Some(ready) = self.ahead.take() {
+            // What the kernel refuses is asked for again when it is needed.
+            let _ = self.note(ready);
+        }
+        let entry = loop {
+            let any = |what: fn(&Entry) -> bool| self.entries.iter().position(what);
+            let ready = any(|entry| matches!(entry, Entry::Ready(_)));
+            let (empty, coming) = (
+                any(|entry| matches!(entry, Entry::Empty)),
+                any(|entry| matches!(entry, Entry::Coming)).is_some(),
+            );
+            match (ready, self.gap(inputs)) {
+                (Some(entry), Some(_)) => break entry,
+                (Some(_), None) if self.resting.is_empty() => return Err(NotOpened::Full),
+                _ => {}
+            }
+            match empty {
+                _ if coming => {}
+                Some(entry) => self.prepare(entry),
+                None => return Err(NotOpened::Full),
+            }
+            let come = self.ahead.wait().ok_or(NotOpened::Full)?;
+            self.note(come).map_err(NotOpened::System)?;
+        };
+        let place = Place {
+            entry: entry as u32,
+            base: self.gap(inputs).ok_or(NotOpened::Full)?,
+            inputs,
+        };
+        if let Entry::Ready(page) = std::mem::replace(&mut self.entries[entry], Entry::Empty) {
+            let open = false;
+            self.entries[entry] = Entry::Held(Slot { place, page, open });
+        }
+        self.top_up();
+        Ok(place)
+    }
+
+    /// Where so many inputs can begin: the first gap that is large enough.
+    fn gap(&self, inputs: u32) -> Option<u32> {
+        let held = self.entries.iter().filter_map(Entry::held);
+        let resting = self.resting.iter().map(|rest| rest.place);
+        let mut taken: Vec<_> = held.map(|slot| slot.place).chain(resting).collect();
         taken.sort_by_key(|p| p.base);
-        // The first gap that is large enough.
         let mut base = 0;
         for place in taken {
             if place.base - base >= inputs {
@@ -131,53 +236,92 @@ impl Tables {
             }
             base = place.base + place.inputs;
         }
-        if inputs > self.inputs.entries() - base {
-            return Err(NotOpened::Full);
-        }
-        let place = Place {
-            entry: entry as u32,
-            base,
-            inputs,
-        };
-        self.slots[entry] = Some(Slot { place, page: None });
-        Ok(place)
+        (inputs <= self.inputs.entries() - base).then_some(base)
     }
 
-    /// Opens a context at its place, blank; it can be opened again, then it begins again.
+    /// Has a page put at an entry.
+    fn prepare(&mut self, entry: usize) {
+        self.entries[entry] = Entry::Coming;
+        self.asked += 1;
+        self.ahead.prepare(entry as u32);
+    }
+
+    /// Has so many more pages made that [`AHEAD`] are there soon.
+    fn top_up(&mut self) {
+        let near = |entry: &&Entry| matches!(entry, Entry::Coming | Entry::Ready(_));
+        let near = self.entries.iter().filter(near).count();
+        let empty = self.entries.iter().enumerate();
+        let empty = empty.filter(|(_, entry)| matches!(entry, Entry::Empty));
+        let some: Vec<_> = empty
+            .map(|(at, _)| at)
+            .take(AHEAD.saturating_sub(near))
+            .collect();
+        for entry in some {
+            self.prepare(entry);
+        }
+    }
+
+    /// What the thread brings back, in the order in which it was asked for.
+    fn note(&mut self, (entry, page): Ready) -> io::Result<()> {
+        self.come += 1;
+        let entry = &mut self.entries[entry as usize];
+        let Some(page) = page else {
+            *entry = Entry::Empty;
+            // The kernel has perhaps not waited.
+            for rest in &mut self.resting {
+                rest.after = self.asked;
+            }
+            return Err(io::Error::other("no page of results can be made"));
+        };
+        *entry = Entry::Ready(page);
+        let come = self.come;
+        self.resting.retain(|rest| rest.after >= come);
+        Ok(())
+    }
+
+    /// Opens a context at its place, blank.
     ///
     /// # Errors
-    /// As [`NotOpened`] says. The place is blank then.
+    /// As [`NotOpened`] says. The place is blank then; one that is open stays as it is.
     pub fn open(&mut self, place: Place, opened: &Context) -> Result<(), NotOpened> {
         if !opened.is_possible() {
             return Err(NotOpened::Impossible);
         }
-        let slot = self.slots.get_mut(place.entry as usize);
-        let slot = slot.and_then(Option::as_mut);
+        let slot = self.entries.get_mut(place.entry as usize);
+        let slot = slot.and_then(Entry::held_mut);
         let slot = slot.filter(|s| s.place == place && opened.inputs() == place.inputs as usize);
-        let slot = slot.ok_or(NotOpened::Place)?;
-        let blank = vec![0; context::BYTES];
-        let (contexts, inputs) = (&self.contexts, &self.inputs);
+        let slot = slot.filter(|s| !s.open).ok_or(NotOpened::Place)?;
         let system = NotOpened::System;
-        contexts.set(place.entry, &blank).map_err(system)?;
-        let page = Map::new(Shape::Mapped, result::BYTES, 1, None).map_err(NotOpened::Refused)?;
-        // The kernel waits here until no processor is at a packet for what was there before: nobody is at the inputs after that.
-        self.results.set_map(place.entry, &page).map_err(system)?;
+        clear(&self.codes, place).map_err(system)?;
         for number in 0..place.inputs {
             let bytes = opened.input(number as usize);
-            inputs.set(place.base + number, &bytes).map_err(system)?;
+            let set = self.inputs.set(place.base + number, &bytes);
+            set.map_err(system)?;
         }
         // The last: from now on packets fit.
         let entry = opened.entry(place.base);
-        contexts.set(place.entry, &entry).map_err(system)?;
-        slot.page = Some(page);
+        self.contexts.set(place.entry, &entry).map_err(system)?;
+        slot.open = true;
         Ok(())
+    }
+
+    /// Puts byte code into a slot of the context at a place. While a collective is under way that uses what was there, what comes of that is
+    /// not defined.
+    ///
+    /// # Errors
+    /// There is no such slot, no context is open there, or the kernel's.
+    pub fn put(&self, place: Place, slot: u32, flat: &Flat) -> Result<(), NotOpened> {
+        if slot >= SLOTS || self.page(place).is_none() {
+            return Err(NotOpened::Place);
+        }
+        let put = self.codes.set(place.entry * SLOTS + slot, &flat.entry());
+        put.map_err(NotOpened::System)
     }
 
     /// What the processes of a context map to read its results; it can't write.
     pub fn page(&self, place: Place) -> Option<BorrowedFd<'_>> {
-        let slot = self.slots.get(place.entry as usize)?.as_ref()?;
-        let mine = (slot.place == place).then_some(slot)?;
-        mine.page.as_ref().map(Map::fd)
+        let slot = self.entries.get(place.entry as usize)?.held()?;
+        (slot.place == place && slot.open).then(|| slot.page.fd())
     }
 
     /// What was counted there.
@@ -207,14 +351,24 @@ impl Tables {
     /// # Errors
     /// The kernel's: the place is kept, then.
     pub fn release(&mut self, place: Place) -> io::Result<()> {
-        let slot = self.slots.get_mut(place.entry as usize);
-        let Some(slot) = slot.filter(|s| s.as_ref().is_some_and(|s| s.place == place)) else {
+        let entry = place.entry as usize;
+        let held = self.entries.get(entry).and_then(Entry::held);
+        if held.is_none_or(|slot| slot.place != place) {
             return Ok(());
-        };
+        }
         self.contexts.set(place.entry, &vec![0; context::BYTES])?;
-        *slot = None;
-        Ok(())
+        let after = self.asked;
+        self.resting.push(Rest { place, after });
+        self.prepare(entry);
+        clear(&self.codes, place)
     }
+}
+
+/// Takes away all byte code at a place.
+fn clear(codes: &Map, place: Place) -> io::Result<()> {
+    let blank = vec![0; code::BYTES];
+    let mut all = 0..SLOTS;
+    all.try_for_each(|slot| codes.set(place.entry * SLOTS + slot, &blank))
 }
 
 /// Whether this process may do it, on this machine: the program is loaded, and attached to the loopback interface.

@@ -2,12 +2,15 @@
 
 mod world;
 
+use bytecode::{Binary, Builder, CODE_MAX, Program, Side, Type as Field, Wide};
 use cad_softirq::client::{Client, NotOpen, Opened, Status};
 use cad_softirq::daemon::{Daemon, Limits, NotRunning};
-use cad_softirq::layout::{INPUTS_MAX, Op, Type};
-use cad_softirq::rank::{End, Member, Part};
+use cad_softirq::flat::Flat;
+use cad_softirq::layout::{INPUTS_MAX, Op, Type, WORDS_MAX};
+use cad_softirq::rank::{Card, End, Member, Part};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use world::{LIMIT, PORT, apart};
@@ -46,6 +49,42 @@ impl Drop for Ends<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
+}
+
+/// Byte code that adds up so many times, of numbers without sign; crowded with what does nothing.
+fn adds(times: usize) -> Program {
+    let mut builder = Builder::new(8);
+    let [a, mut b] = [Side::In, Side::Inout].map(|side| builder.load(side, Field::U64, 0));
+    for _ in 0..times {
+        b = builder.binary(Binary::Add, Wide::U64, b, a);
+    }
+    builder.store(Field::U64, 0, b);
+    Program::verify(&builder.code().unwrap()).unwrap()
+}
+
+/// So many constants, each of which takes two of the kernel's words.
+fn wordy(constants: usize) -> Vec<u8> {
+    let mut builder = Builder::new(8);
+    for _ in 0..constants {
+        builder.integer(1 << 40);
+    }
+    let code = builder.code().unwrap();
+    assert!(Program::verify(&code).is_ok());
+    code
+}
+
+/// Says something to the daemon that no client would; what that answers, if anything.
+fn say(words: &[u8]) -> Option<Vec<u8>> {
+    let (flags, kind) = (SocketFlags::CLOEXEC, SocketType::SEQPACKET);
+    let fd = socket_with(AddressFamily::UNIX, kind, flags, None).unwrap();
+    connect(&fd, &SocketAddrUnix::new_abstract_name(NAME).unwrap()).unwrap();
+    let socket = sys::unix::Socket::from_fd(fd).unwrap();
+    let deadline = Some(Instant::now() + LIMIT);
+    socket.send(words, None, deadline).unwrap();
+    let mut answer = vec![0; 100];
+    let got = socket.receive(&mut answer, deadline).map_or(0, |g| g.bytes);
+    answer.truncate(got);
+    (got > 0).then_some(answer)
 }
 
 fn members(opened: &Opened) -> Vec<Member> {
@@ -194,24 +233,151 @@ fn what_a_connection_opened_ends_with_it() {
 }
 
 #[test]
+fn byte_code_ends_with_its_context() {
+    let limits = Limits {
+        contexts: 1,
+        ..LIMITS
+    };
+    beside(limits, || {
+        let flat = Arc::new(Flat::of(&adds(1)).unwrap());
+        // The first puts it there, the others believe that it is there: the place is the same each time.
+        for (round, wanted) in [End::Done, End::NoCode, End::NoCode]
+            .into_iter()
+            .enumerate()
+        {
+            let client = Client::new(NAME).unwrap();
+            let opened = soon(&client, 2);
+            let mut members = members(&opened);
+            for member in &mut members {
+                member.hold(&flat, |card, slot| {
+                    round > 0 || client.put(card, slot, &flat).is_ok()
+                });
+                member.start(Part::Fold(&flat, &[1; 8])).unwrap();
+            }
+            let begin = Instant::now();
+            while !members.iter().all(Member::is_over) {
+                assert!(begin.elapsed() < LIMIT, "it does not end");
+            }
+            assert_eq!(members[0].result(&mut [0; 8]), Some(wanted), "{round}");
+            // Whether it is closed or left makes no difference.
+            if round == 0 {
+                client.close(&opened.cards[0]).unwrap();
+            }
+        }
+    });
+}
+
+#[test]
 fn who_says_nonsense_is_not_listened_to() {
     beside(LIMITS, || {
-        for words in [&b""[..], b"x", &[0; 12], &[7; 13], &[7; 1000]] {
-            let flags = SocketFlags::CLOEXEC;
-            let kind = SocketType::SEQPACKET;
-            let fd = socket_with(AddressFamily::UNIX, kind, flags, None).unwrap();
-            connect(&fd, &SocketAddrUnix::new_abstract_name(NAME).unwrap()).unwrap();
-            let socket = sys::unix::Socket::from_fd(fd).unwrap();
-            let deadline = Some(Instant::now() + LIMIT);
-            socket.send(words, None, deadline).unwrap();
-            let got = socket.receive(&mut [0; 100], deadline);
-            assert!(got.map_or(0, |g| g.bytes) == 0, "{words:?}");
+        for words in [&b""[..], b"x", &[0; 12], &[7; 13], &[7; 1000], &[7; 10_000]] {
+            assert_eq!(say(words), None, "{words:?}");
         }
         // Others are served all the same, and connections are given back.
         for _ in 0..100 {
             let client = Client::new(NAME).unwrap();
             assert_eq!(soon(&client, 1).cards.len(), 1);
         }
+    });
+}
+
+/// A request that puts such byte code into a slot, as client and daemon speak.
+fn put(card: &Card, slot: u64, code: &[u8]) -> Vec<u8> {
+    let mut bytes = b"ymk\x03".to_vec();
+    for word in [4, card.entry, card.input] {
+        bytes.extend(word.to_le_bytes());
+    }
+    for word in [card.id, card.ticket, slot] {
+        bytes.extend(word.to_le_bytes());
+    }
+    bytes.extend(code);
+    bytes
+}
+
+#[test]
+fn byte_code_is_put_by_who_has_a_card() {
+    beside(LIMITS, || {
+        let (owner, other) = (Client::new(NAME).unwrap(), Client::new(NAME).unwrap());
+        let opened = owner.open(3).unwrap();
+        let mut members = members(&opened);
+        let data = 5_u64.to_le_bytes();
+        let mut run = |flat: &Arc<Flat>, puts: bool| {
+            for member in &mut members {
+                member.hold(flat, |card, slot| {
+                    puts && other.put(card, slot, flat).is_ok()
+                });
+                member.start(Part::Fold(flat, &data)).unwrap();
+            }
+            let begin = Instant::now();
+            while !members.iter().all(Member::is_over) {
+                assert!(begin.elapsed() < LIMIT, "it does not end");
+            }
+            let mut sum = [0; 8];
+            let end = members[2].result(&mut sum).unwrap();
+            (end, u64::from_le_bytes(sum))
+        };
+        let codes = [1, 2, 3].map(|n| Arc::new(Flat::of(&adds(n)).unwrap()));
+        assert_eq!(run(&codes[0], true), (End::Done, 15));
+        assert_eq!(run(&codes[1], true), (End::Done, 5 + 2 * (5 + 2 * 5)));
+        assert_eq!(run(&codes[2], false).0, End::NoCode);
+        assert_eq!(run(&codes[2], true).0, End::Done);
+        let mut forged = opened.cards[0];
+        forged.ticket ^= 1;
+        let invalid = |told| matches!(told, Err(NotOpen::Refused(Status::Invalid)));
+        assert!(invalid(other.put(&forged, 0, &codes[0])));
+        assert!(
+            invalid(other.put(&opened.cards[0], 4, &codes[0])),
+            "no slot"
+        );
+        owner.close(&opened.cards[0]).unwrap();
+        assert!(invalid(other.put(&opened.cards[0], 0, &codes[0])));
+    });
+}
+
+#[test]
+fn byte_code_is_verified_again() {
+    const INVALID: u32 = 2;
+    const PUT: u32 = 6;
+    beside(LIMITS, || {
+        let client = Client::new(NAME).unwrap();
+        let card = client.open(1).unwrap().cards[0];
+        let told = |code: &[u8]| {
+            let answer = say(&put(&card, 1, code)).unwrap();
+            u32::from_le_bytes(answer[4..8].try_into().unwrap())
+        };
+        let good = adds(1).encoded();
+        assert_eq!(told(&good), PUT);
+        let mut register = good.clone();
+        register[8 + 2] = 16;
+        let mut uneven = good.clone();
+        uneven[8 + 6] = 4;
+        let mut quotient = Builder::new(8);
+        let a = quotient.load(Side::In, Field::F64, 0);
+        let a = quotient.binary(Binary::Div, Wide::F64, a, a);
+        quotient.store(Field::F64, 0, a);
+        let quotient = quotient.code().unwrap();
+        assert!(Program::verify(&quotient).is_ok(), "not for the kernel");
+        for code in [
+            &[][..],
+            &good[..8],
+            &good[..good.len() - 1],
+            &register,
+            &uneven,
+            &quotient,
+            &wordy(WORDS_MAX / 2 + 1),
+            &[0x55; CODE_MAX],
+        ] {
+            assert_eq!(told(code), INVALID, "{} bytes", code.len());
+        }
+        assert_eq!(told(&wordy(WORDS_MAX / 2)), PUT, "as many as there may be");
+        // Longer than any byte code is: nobody listens to that.
+        let long = put(&card, 1, &[0; CODE_MAX + 1]);
+        assert_eq!(say(&long), None);
+        assert_eq!(
+            say(&put(&card, 1 << 32, &good)),
+            None,
+            "no slot has such a number"
+        );
     });
 }
 

@@ -1,12 +1,17 @@
 //! The program in the kernel: it is verified, and does on a real loopback interface what it should.
 
+mod scripts;
 mod world;
 
+use bytecode::{Binary, Builder, Program, Side, Type as Field, Wide};
+use cad_softirq::flat::Flat;
 use cad_softirq::kernel::{Map, Page, Shape};
 use cad_softirq::layout::{DATA_MAX, Op, Type};
 use cad_softirq::rank::{End, Member, NotStarted, Part, Waker};
+use cad_softirq::tables::NotOpened;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::UdpSocket;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use world::{PORT, World, apart, lossy, noise};
 
@@ -38,6 +43,16 @@ fn sums(parts: &[Vec<u8>]) -> Vec<u8> {
 
 fn random(seed: &mut u64, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|_| noise(seed) as u8).collect()
+}
+
+/// The kernel's verifier goes all ways through the program; a jump too many in the wrong place makes them forty times as many.
+#[test]
+fn the_verifier_has_little_to_do() {
+    apart(|| {
+        let world = World::new(&[1], 1);
+        let verified = world.tables.verified().unwrap();
+        assert!((5_000..60_000).contains(&verified), "{verified}");
+    });
 }
 
 #[test]
@@ -207,20 +222,35 @@ fn places_are_given_back() {
         let (first, second) = (world.places[0], world.places[1]);
         let contexts = world.contexts.clone();
         assert!(
-            world.tables.open(first, &contexts[1]).is_ok(),
-            "as many inputs"
+            world.tables.open(first, &contexts[1]).is_err(),
+            "it is open"
         );
         assert!(world.tables.reserve(254).is_err());
         world.tables.release(first).unwrap();
         assert!(world.tables.page(first).is_none());
         assert!(world.tables.open(first, &contexts[0]).is_err());
         let small = world.tables.reserve(3).unwrap();
-        assert_eq!(small, first);
-        let large = world.tables.reserve(4).unwrap();
-        assert!(large != first && large != second);
         let mut none = contexts[0].clone();
         none.tickets.clear();
         assert!(world.tables.open(small, &none).is_err());
+        world.tables.open(small, &contexts[0]).unwrap();
+        // More often than there are contexts, and with most of the inputs each time.
+        for round in 0..40 {
+            let large = world.tables.reserve(247).unwrap();
+            assert!(large != small && large != second, "{round}");
+            let full = world.tables.reserve(4);
+            assert!(matches!(full, Err(NotOpened::Full)), "{round}");
+            world.tables.release(large).unwrap();
+            assert!(world.tables.page(large).is_none());
+        }
+        let all: Vec<_> = (0..14).map(|_| world.tables.reserve(1).unwrap()).collect();
+        assert!(matches!(world.tables.reserve(1), Err(NotOpened::Full)));
+        for place in all {
+            world.tables.release(place).unwrap();
+            world.tables.release(place).unwrap();
+        }
+        // Between the others' inputs.
+        world.tables.reserve(247).unwrap();
     });
 }
 
@@ -277,7 +307,7 @@ fn floats_are_the_processors_bit_by_bit() {
                 let numbers = p.iter().flat_map(|x| x.to_le_bytes());
                 numbers.collect::<Vec<_>>()
             });
-            for op in [Op::Sum, Op::Min, Op::Max] {
+            for op in [Op::Sum, Op::Prod, Op::Min, Op::Max] {
                 let told = world.reduce(op, Type::F64, &bytes);
                 for (i, told) in told.chunks(8).enumerate() {
                     let told = f64::from_le_bytes(told.try_into().unwrap());
@@ -286,6 +316,7 @@ fn floats_are_the_processors_bit_by_bit() {
                         Op::Min if a < b => a,
                         Op::Max if a > b => a,
                         Op::Sum => a + b,
+                        Op::Prod => a * b,
                         _ => b,
                     };
                     let both = told.is_nan() && right.is_nan();
@@ -340,6 +371,136 @@ fn nonsense_to_our_port_harms_nobody() {
         );
         let parts: Vec<_> = (0..3).map(|_| random(&mut seed, 64)).collect();
         assert_eq!(world.reduce(Op::Sum, Type::U32, &parts), sums(&parts));
+    });
+}
+
+/// Sums of 64-bit numbers, of so many terms.
+fn adds(times: usize) -> Program {
+    let mut builder = Builder::new(8);
+    let [a, mut b] = [Side::In, Side::Inout].map(|side| builder.load(side, Field::I64, 0));
+    for _ in 0..times {
+        b = builder.binary(Binary::Add, Wide::I64, b, a);
+    }
+    builder.store(Field::I64, 0, b);
+    Program::verify(&builder.code().unwrap()).unwrap()
+}
+
+/// Whether a program computes what may be NaN, whose bits are left open.
+fn computes_floats(program: &Program) -> bool {
+    let text = program.to_string();
+    ["add f", "sub f", "mul f"]
+        .iter()
+        .any(|op| text.contains(op))
+}
+
+#[test]
+fn byte_code_does_what_the_interpreter_does() {
+    apart(|| {
+        let mut seed = 7;
+        let mut compared = 0;
+        for ranks in [2, 3, 4, 5, 9] {
+            let mut world = World::new(&[ranks], 1);
+            for _ in 0..150 {
+                let element = [1, 4, 8, 8, 16, 24][noise(&mut seed) as usize % 6];
+                let lines = 1 + noise(&mut seed) % 60;
+                let script: Vec<_> = (0..lines)
+                    .map(|_| {
+                        let bits = noise(&mut seed);
+                        let [what, ty, first, second, ..] = noise(&mut seed).to_le_bytes();
+                        (what, ty, first, second, bits)
+                    })
+                    .collect();
+                let program = scripts::written(element, &script);
+                let bytes = element as usize * (1 + noise(&mut seed) as usize % 20);
+                let flat = Flat::of(&program).filter(|flat| flat.fits(bytes));
+                let Some(flat) = flat.map(Arc::new) else {
+                    continue;
+                };
+                let small = noise(&mut seed) & 1 == 0;
+                let parts: Vec<Vec<u8>> = (0..ranks)
+                    .map(|_| match small {
+                        true => (0..bytes).map(|_| noise(&mut seed) as u8 & 3).collect(),
+                        false => random(&mut seed, bytes),
+                    })
+                    .collect();
+                let told = world.fold(&flat, &parts);
+                assert!(told.iter().all(|one| *one == told[0]));
+                assert_eq!(told[0].0, End::Done, "{program}");
+                if !computes_floats(&program) {
+                    compared += 1;
+                    let right = scripts::in_pairs(&program, parts);
+                    assert_eq!(told[0].1, right, "{program}");
+                }
+            }
+        }
+        assert!(compared > 200, "{compared}");
+    });
+}
+
+#[test]
+fn byte_code_has_all_it_may_have() {
+    apart(|| {
+        let (mut seed, mut world) = (8, World::new(&[3], 1));
+        // The most data, and the most words.
+        for (times, bytes) in [(1, DATA_MAX), (29, DATA_MAX), (250, 128)] {
+            let program = adds(times);
+            let flat = Arc::new(Flat::of(&program).unwrap());
+            assert!(flat.fits(bytes));
+            let parts: Vec<_> = (0..3).map(|_| random(&mut seed, bytes)).collect();
+            let told = world.fold(&flat, &parts);
+            assert_eq!(
+                told[0],
+                (End::Done, scripts::in_pairs(&program, parts)),
+                "{times}"
+            );
+        }
+        // What is too much is not begun.
+        let flat = Arc::new(Flat::of(&adds(250)).unwrap());
+        let data = [0; 136];
+        let refused = world.ranks[0].start(Part::Fold(&flat, &data));
+        assert!(matches!(refused, Err(NotStarted::Unfit)));
+    });
+}
+
+#[test]
+fn byte_code_changes_slots_and_is_missed_where_it_is_not() {
+    apart(|| {
+        let mut world = World::new(&[5], 1);
+        let codes: Vec<_> = (1..8)
+            .map(|n| Arc::new(Flat::of(&adds(n)).unwrap()))
+            .collect();
+        let parts: Vec<_> = (0..5_u64).map(|n| n.to_le_bytes().to_vec()).collect();
+        for round in 0..4 {
+            for (n, flat) in (1..).zip(&codes) {
+                let right = scripts::in_pairs(&adds(n), parts.clone());
+                for told in world.fold(flat, &parts) {
+                    assert_eq!(told, (End::Done, right.clone()), "{n} in round {round}");
+                }
+            }
+        }
+        // Nobody has put it there, although all believe so.
+        let absent = Arc::new(Flat::of(&adds(9)).unwrap());
+        for rank in &mut world.ranks {
+            rank.hold(&absent, |_, _| true);
+        }
+        for told in world.fold(&absent, &parts) {
+            assert_eq!(told.0, End::NoCode);
+        }
+        // The next one is not harmed; nor are those that were not held begun.
+        let unknown = Arc::new(Flat::of(&adds(10)).unwrap());
+        let refused = world.ranks[0].start(Part::Fold(&unknown, &parts[0]));
+        assert!(matches!(refused, Err(NotStarted::Unfit)));
+        let told = world.fold(&codes[6], &parts);
+        assert!(told.iter().all(|told| told.0 == End::Done));
+        // Only where one is open.
+        let (place, context) = (world.places[0], world.contexts[0].clone());
+        assert!(world.tables.put(place, 4, &codes[0]).is_err(), "no slot");
+        world.tables.release(place).unwrap();
+        assert!(world.tables.put(place, 0, &codes[0]).is_err(), "no place");
+        let place = world.tables.reserve(5).unwrap();
+        assert!(world.tables.put(place, 0, &codes[0]).is_err(), "not open");
+        world.tables.open(place, &context).unwrap();
+        world.tables.put(place, 0, &codes[0]).unwrap();
     });
 }
 

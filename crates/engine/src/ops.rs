@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use boundary::{UserBuf, UserFn};
 use bytecode::Program;
+use cad_softirq::flat::Flat;
 use types::{Handle, Result, consts, fault};
 
 use crate::state::{AbiHooks, Engine};
@@ -28,6 +29,8 @@ pub enum Op {
     Bytecode {
         /// The code, shared with reductions that a handler of a signal may do.
         program: Arc<Program>,
+        /// The same for the kernel's receive path, if that can run it.
+        flat: Option<Arc<Flat>>,
         /// Whether the order of operands may be changed.
         commute: bool,
     },

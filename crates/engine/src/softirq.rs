@@ -5,8 +5,9 @@
 //! # How ranks agree
 //!
 //! Whether at all: as for the ring, each rank that was asked to publishes before the fabrics start whether it has reached its daemon; if one hasn't,
-//! nobody uses it. Whether in a lane: see [`lane`]. Which calls: by what has to be the same on all ranks, which is the operation, the basic
-//! type and the number of bytes.
+//! nobody uses it. Whether in a lane: see [`lane`]. Which calls: by what has to be the same on all ranks, which is the operation, the
+//! type and the number of bytes. Byte code's place in the lane follows from the order of calls; should the kernel not have it there, it says so to all ranks, by what it
+//! makes public in place of a result, and they run that collective in calls.
 //!
 //! # Waiting and failure
 //!
@@ -305,9 +306,15 @@ impl Engine {
             };
             lane.waiting.borrow_mut().pop_front();
             lane.begun.set(None);
+            moved = true;
+            if end == End::NoCode {
+                self.softirq.returned.set(self.softirq.returned.get() + 1);
+                self.make_ordinary(handle);
+                self.advance_small(handle);
+                continue;
+            }
             self.softirq.done.set(self.softirq.done.get() + 1);
             self.small_over(handle, (end == End::Done).then_some(data));
-            moved = true;
         }
     }
 

@@ -130,7 +130,7 @@ struct Program {
 
 /// Our tests of collectives, of which the stage `c` runs those for the other two on one host. With few bytes, as only such are for
 /// `softirq`.
-const ORACLES: [Program; 3] = [
+const ORACLES: [Program; 4] = [
     Program {
         name: "coll_oracle",
         args: &["60", "world"],
@@ -149,13 +149,20 @@ const ORACLES: [Program; 3] = [
         long: &["together"],
         ranks: &[2, 5],
     },
+    Program {
+        name: "op_bytecode",
+        args: &[],
+        long: &[],
+        ranks: &[2, 3, 4, 5],
+    },
 ];
 
-const PROGRAMS: [&str; 6] = [
+const PROGRAMS: [&str; 7] = [
     "tool",
     "coll_oracle",
     "coll_reduce",
     "coll_persist",
+    "op_bytecode",
     "coll_stress",
     "coll_softirq",
 ];

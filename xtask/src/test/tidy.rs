@@ -30,7 +30,7 @@ const ARROWS: [(&str, &[&str]); 37] = [
             "types", "boundary", "sys", "cad", "chains", "cad-run", "tcp",
         ],
     ),
-    ("cad-softirq", &["sys"]),
+    ("cad-softirq", &["sys", "bytecode"]),
     (
         "cad-lib",
         &[

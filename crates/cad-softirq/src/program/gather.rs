@@ -8,7 +8,9 @@
 use super::parts::{self, Parts};
 use super::{ENTRY, Functions, INPUT};
 use crate::asm::{Alu, Asm, Atomic, Cond, Reg::*, Size};
-use crate::layout::{DATA, HAVE, LEVELS, MISMATCH, Op, WHAT, context, input, map};
+use crate::layout::{
+    BYTECODE, DATA, HAVE, LEVELS, MISMATCH, NO_CODE, Op, WHAT, context, input, map,
+};
 
 /// Where the next two functions keep numbers of inputs.
 const LOWER: i16 = -8;
@@ -46,6 +48,7 @@ pub(super) fn gather(asm: &mut Asm, functions: &Functions) {
         asm.load(Size::D, R1, Fp, LOWER);
         asm.mov(R2, R9);
         asm.alu(Alu::Add, R2, R7);
+        asm.load(Size::D, R3, Fp, ENTRY);
         asm.call_function(functions.combine);
         asm.bind(next);
     }
@@ -55,17 +58,18 @@ pub(super) fn gather(asm: &mut Asm, functions: &Functions) {
     asm.give(0);
 }
 
-/// `combine(lower, upper)`. `R6` and `R7` are the two.
+/// `combine(lower, upper, entry)`. `R6` and `R7` are the two.
 pub(super) fn combine(asm: &mut Asm, functions: &Functions, parts: &Parts) {
     asm.begin(functions.combine);
-    let (done, mismatch, broadcast) = (asm.label(), asm.label(), asm.label());
-    asm.store(Size::D, Fp, LOWER, R1);
-    asm.store(Size::D, Fp, UPPER, R2);
+    let [done, differ, mismatch, absent, broadcast, code] = std::array::from_fn(|_| asm.label());
+    for (at, reg) in [(LOWER, R1), (UPPER, R2), (ENTRY, R3)] {
+        asm.store(Size::D, Fp, at, reg);
+    }
     super::lookup_at(asm, map::INPUTS, LOWER, R6, done);
     super::lookup_at(asm, map::INPUTS, UPPER, R7, done);
     asm.load(Size::D, R8, R6, WHAT);
     asm.load(Size::D, R2, R7, WHAT);
-    asm.jump_if(Cond::Ne, R8, R2, mismatch);
+    asm.jump_if(Cond::Ne, R8, R2, differ);
     asm.mov(R2, R8);
     parts::words_of(asm, R2, mismatch);
     asm.store(Size::D, Fp, WORDS, R2);
@@ -75,6 +79,8 @@ pub(super) fn combine(asm: &mut Asm, functions: &Functions, parts: &Parts) {
     asm.alu(Alu::And, R8, 0xff);
     asm.jump_if(Cond::Eq, R8, Op::Barrier as i32, done);
     asm.jump_if(Cond::Eq, R8, Op::Bcast as i32, broadcast);
+    asm.jump_if(Cond::Eq, R8, i32::from(BYTECODE), code);
+    asm.jump_if(Cond::Eq, R8, NO_CODE as i32, absent);
     let (lower, upper, words) = ((R6, DATA), (R7, DATA), (Fp, WORDS));
     for op in Op::ALL {
         let other = asm.label();
@@ -97,6 +103,23 @@ pub(super) fn combine(asm: &mut Asm, functions: &Functions, parts: &Parts) {
     asm.store(Size::D, R6, WHAT, MISMATCH as i32);
     asm.bind(done);
     asm.give(0);
+    // Not that of another pair either, unless they disagreed there.
+    asm.bind(differ);
+    for reg in [R8, R2] {
+        asm.jump_if(Cond::Eq, reg, MISMATCH as i32, mismatch);
+    }
+    asm.jump_if(Cond::Eq, R8, NO_CODE as i32, done);
+    asm.jump_if(Cond::Ne, R2, NO_CODE as i32, mismatch);
+    asm.bind(absent);
+    asm.store(Size::D, R6, WHAT, NO_CODE as i32);
+    asm.jump(done);
+    asm.bind(code);
+    asm.load(Size::D, R1, Fp, ENTRY);
+    asm.load(Size::D, R2, Fp, LOWER);
+    asm.load(Size::D, R3, Fp, UPPER);
+    asm.call_function(functions.fold);
+    asm.jump_if(Cond::Eq, R0, 0, absent);
+    asm.jump(done);
     // Of both at most one has something to tell.
     asm.bind(broadcast);
     asm.load(Size::D, R2, R7, HAVE);

@@ -19,6 +19,7 @@
 mod arithmetic;
 mod float;
 mod gather;
+mod machine;
 mod parts;
 mod send;
 #[cfg(test)]
@@ -27,6 +28,8 @@ mod siphash;
 #[cfg(test)]
 mod tests;
 mod wake;
+#[cfg(test)]
+mod written;
 
 use crate::asm::{
     Alu, Asm, Atomic, Code, Cond, Func, Helper, Kind as Fn, Label, Reg, Reg::*, Size,
@@ -47,8 +50,12 @@ const IPV4: i32 = 0x0008;
 pub(crate) struct Functions {
     /// `gather(entry, input)`: combines what is there with an input's contribution; 1 if that was the last.
     gather: Func,
-    /// `combine(lower, upper)`: combines two inputs of all, into the lower one.
+    /// `combine(lower, upper, entry)`: combines two inputs of all, into the lower one.
     combine: Func,
+    /// `fold(entry, lower, upper)`: does so by byte code of this context's; 0 if it isn't there.
+    fold: Func,
+    /// One step of it, which `fold` calls.
+    step: Func,
     /// `publish(entry, number, input)`: makes an input's contribution, or the packet's (-1), the result.
     publish: Func,
     /// `send(packet, entry, peer, kind and hops, number)`: to the host above, or a result to one below.
@@ -81,7 +88,9 @@ pub(crate) fn program(port: u16) -> Code {
     let main = asm.declare("main", Fn::Main);
     let functions = Functions {
         gather: asm.declare("gather", Fn::Global(2)),
-        combine: asm.declare("combine", Fn::Global(2)),
+        combine: asm.declare("combine", Fn::Global(3)),
+        fold: asm.declare("fold", Fn::Global(3)),
+        step: asm.declare("step", Fn::Callback),
         publish: asm.declare("publish", Fn::Global(3)),
         send: asm.declare("send", Fn::Packet(4)),
         tag: asm.declare("tag", Fn::Global(2)),
@@ -93,6 +102,8 @@ pub(crate) fn program(port: u16) -> Code {
     Main::new(&mut asm, &functions).write(port);
     gather::gather(&mut asm, &functions);
     gather::combine(&mut asm, &functions, &parts);
+    machine::fold(&mut asm, &functions, &parts);
+    machine::step(&mut asm, &functions);
     send::publish(&mut asm, &functions, &parts);
     send::send(&mut asm, &functions, &parts);
     siphash::tag(&mut asm, &functions, &parts);

@@ -3,9 +3,11 @@
 use super::program;
 use crate::asm::Code;
 use crate::context::{Context, Peer, Way};
+use crate::flat::Flat;
 use crate::interpreter::Machine;
 use crate::layout::{
-    self, HEADERS, Kind, Op, Type, context, header, input, map, result, scratch, what,
+    self, HEADERS, Kind, Op, SLOTS, Type, code, context, header, input, machine, map, result,
+    scratch, what, what_of_code,
 };
 use std::collections::VecDeque;
 
@@ -45,7 +47,7 @@ pub(super) struct World {
     number: u64,
 }
 
-const MAPS: [usize; 4] = [0, 1, 2, 3];
+const MAPS: [usize; 6] = [0, 1, 2, 3, 4, 5];
 
 impl World {
     /// Hosts with so many processes each, in a tree where each has `below` below it.
@@ -135,13 +137,32 @@ impl World {
     /// the result, which this gives, with whether it is one.
     pub fn collective(&mut self, op: Op, ty: Type, parts: &[Option<Vec<u8>>]) -> (u64, Vec<u8>) {
         let bytes = parts.iter().flatten().next().map_or(0, Vec::len);
+        self.run(what(op, ty, bytes), parts)
+    }
+
+    /// The same by byte code, which is in this slot.
+    pub fn fold(&mut self, flat: &Flat, slot: u32, parts: &[Vec<u8>]) -> (u64, Vec<u8>) {
+        let some: Vec<_> = parts.iter().cloned().map(Some).collect();
+        self.run(what_of_code(slot, flat.mark(), parts[0].len()), &some)
+    }
+
+    /// Puts byte code into a slot of a host; behind those of the context come another's.
+    pub fn put(&mut self, host: usize, slot: u32, entry: &[u8]) {
+        let machine = &mut self.hosts[host].machine;
+        let to = machine.entry(map::CODES, ENTRY * SLOTS + slot);
+        to.copy_from_slice(entry);
+    }
+
+    /// Does what all processes want.
+    fn run(&mut self, what: u64, parts: &[Option<Vec<u8>>]) -> (u64, Vec<u8>) {
+        let bytes = (what >> 16) as usize & 0xffff;
         self.number += 1;
         let mut starts = Vec::new();
         let mut all = parts.iter();
         for host in 0..self.hosts.len() {
             for process in 0..self.hosts[host].context.tickets.len() {
                 let part = all.next().unwrap();
-                let packet = self.start(host, process, what(op, ty, bytes), part.as_deref());
+                let packet = self.start(host, process, what, part.as_deref());
                 starts.push((host, packet));
             }
         }
@@ -230,30 +251,34 @@ pub(super) fn envelope(data: usize) -> Vec<u8> {
 
 impl Host {
     fn new(context: Context) -> Host {
-        let mut machine = Machine::new();
-        let entries = ENTRY + 1;
+        let mut simulated = Machine::new();
+        // After its own comes another context's.
+        let entries = ENTRY + 2;
         let inputs = BASE + context.inputs() as u32;
         let maps = [
-            machine.map(context::BYTES, entries),
-            machine.map(input::BYTES, inputs),
-            machine.map_of_maps(entries),
-            machine.map(scratch::BYTES, 1),
+            simulated.map(context::BYTES, entries),
+            simulated.map(input::BYTES, inputs),
+            simulated.map_of_maps(entries),
+            simulated.map(scratch::BYTES, 1),
+            simulated.map(code::BYTES, entries * SLOTS),
+            simulated.map(machine::BYTES, 1),
         ];
-        assert_eq!(
-            maps,
-            [map::CONTEXTS, map::INPUTS, map::RESULTS, map::SCRATCH]
-        );
-        let page = machine.map(result::BYTES, 1);
-        machine.set_map(map::RESULTS, ENTRY, page);
+        let wanted = [map::CONTEXTS, map::INPUTS, map::RESULTS, map::SCRATCH];
+        assert_eq!(maps[..4], wanted);
+        assert_eq!(maps[4..], [map::CODES, map::MACHINE]);
+        let page = simulated.map(result::BYTES, 1);
+        simulated.set_map(map::RESULTS, ENTRY, page);
         let entry = context.entry(BASE);
-        machine.entry(map::CONTEXTS, ENTRY).copy_from_slice(&entry);
+        simulated
+            .entry(map::CONTEXTS, ENTRY)
+            .copy_from_slice(&entry);
         for number in 0..context.inputs() {
             let bytes = context.input(number);
             let at = BASE + number as u32;
-            machine.entry(map::INPUTS, at).copy_from_slice(&bytes);
+            simulated.entry(map::INPUTS, at).copy_from_slice(&bytes);
         }
         Host {
-            machine,
+            machine: simulated,
             context,
             page,
         }

@@ -85,7 +85,7 @@ fn floats_are_the_processors_bit_by_bit() {
     let mut world = World::new(&shape.0, shape.1);
     for ty in [Type::F32, Type::F64] {
         for round in 0..300 {
-            let op = [Op::Sum, Op::Sum, Op::Sum, Op::Min, Op::Max][round % 5];
+            let op = [Op::Sum, Op::Sum, Op::Prod, Op::Prod, Op::Min, Op::Max][round % 6];
             let operand =
                 |seed: &mut u64| model::operand(&mut || noise(seed), ty, 1024 / ty.bytes());
             let parts = [operand(&mut seed), operand(&mut seed)];

@@ -5,11 +5,13 @@
 
 use cad_softirq::asm::{Alu, Asm, Cond, Helper, Kind, Reg};
 use cad_softirq::context::{Context, Peer, Way};
+use cad_softirq::flat::Flat;
 use cad_softirq::kernel::{Link, Prog};
 use cad_softirq::layout::{Op, Type};
 use cad_softirq::rank::{Card, End, Member, Part};
 use cad_softirq::tables::{Place, Tables};
 use std::io::Write;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long anything may take.
@@ -200,5 +202,18 @@ impl World {
             assert_eq!((*end, data), (End::Done, &results[0].1));
         }
         results[0].1.clone()
+    }
+
+    /// The same with byte code, which is put where that is known to be needed.
+    pub fn fold(&mut self, flat: &Arc<Flat>, parts: &[Vec<u8>]) -> Vec<(End, Vec<u8>)> {
+        for rank in &mut self.ranks {
+            let (tables, places) = (&self.tables, &self.places);
+            let at = |entry| places.iter().find(|place| place.entry == entry).unwrap();
+            rank.hold(flat, |card, slot| {
+                tables.put(*at(card.entry), slot, flat).is_ok()
+            });
+        }
+        let told: Vec<_> = parts.iter().map(|p| Part::Fold(flat, p)).collect();
+        self.collective(&told, parts[0].len(), Duration::from_millis(2))
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use boundary::{UserBuf, UserFn};
 use bytecode::{CODE_MAX, Program};
+use cad_softirq::flat::Flat;
 use types::{Handle, Result, consts, fault};
 
 use crate::ops::Op;
@@ -50,7 +51,11 @@ pub fn op_create_bytecode(
         Ok(program) => Arc::new(program),
         Err(why) => return refused(format!("the byte code is wrong: {why}")),
     };
-    let made = Op::Bytecode { program, commute };
+    let made = Op::Bytecode {
+        flat: Flat::of(&program).map(Arc::new),
+        program,
+        commute,
+    };
     let handle = e.ops.insert(Rc::new(made)).map(Handle);
     *op = handle.ok_or_else(out_of_objects)?;
     Ok(())

@@ -5,8 +5,10 @@
 //! Invariant: whether a call fits depends only on what is the same on all ranks of its communicator in a program that is right.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use boundary::UserBuf;
+use cad_softirq::flat::Flat;
 use cad_softirq::layout::{self as packet, DATA_MAX};
 use cad_softirq::rank::Part;
 use layout::{Data, transfer};
@@ -19,6 +21,7 @@ use crate::ops::Op;
 use crate::request::{Body, Kind, Request};
 use crate::softirq::Lane;
 use crate::state::Engine;
+use crate::typeobj::TypeObj;
 
 /// Which collective a call is, and what its graph does not say.
 #[derive(Clone, Copy)]
@@ -46,6 +49,39 @@ enum Work {
         to: Option<UserBuf>,
         bytes: usize,
     },
+    Fold {
+        flat: Arc<Flat>,
+        elements: Elements,
+        from: UserBuf,
+        to: Option<UserBuf>,
+    },
+}
+
+/// What byte code runs on: elements that lie in a packet as in memory, their gaps with them.
+struct Elements {
+    ty: Rc<TypeObj>,
+    count: u64,
+    bytes: usize,
+}
+
+impl Elements {
+    /// So many of a type, if each keeps to its own bytes and all of them fit.
+    fn of(ty: &Rc<TypeObj>, count: u64, flat: &Flat) -> Option<Elements> {
+        let extent = ty.datatype.extent();
+        let inside = ty.datatype.true_lb() >= 0 && ty.datatype.true_ub() <= extent;
+        let bytes = fitting(count.checked_mul(u64::try_from(extent).ok()?)?)?;
+        (inside && flat.fits(bytes)).then(|| Elements {
+            ty: ty.clone(),
+            count,
+            bytes,
+        })
+    }
+
+    /// Copies them without their gaps.
+    fn copy(&self, from: UserBuf, to: UserBuf) {
+        let data = |buf| self.ty.data(buf, self.count);
+        transfer(&data(from), &data(to));
+    }
 }
 
 /// A collective that the kernel's receive path has, or will have.
@@ -109,25 +145,36 @@ impl Work {
                 Some(Work::Bcast { data, root })
             }
             SmallCall::Reduce { root, count } => {
-                let Some(Op::Builtin(op)) = call.op.as_deref() else {
-                    return None;
-                };
-                let ty = type_of(call.recv_type.as_ref()?.basic()?.elem)?;
-                let op = op_of(*op).filter(|op| op.supports(ty))?;
-                let bytes = fitting(count.checked_mul(ty.bytes() as u64)?)?;
                 let from = if call.send.is_in_place() {
                     call.recv
                 } else {
                     call.send
                 };
                 let takes = root.is_none_or(|root| root == call.comm.rank);
-                Some(Work::Reduce {
-                    op,
-                    ty,
-                    from,
-                    to: takes.then_some(call.recv),
-                    bytes,
-                })
+                let to = takes.then_some(call.recv);
+                let ty = call.recv_type.as_ref()?;
+                match call.op.as_deref()? {
+                    Op::Builtin(op) => {
+                        let ty = type_of(ty.basic()?.elem)?;
+                        Some(Work::Reduce {
+                            op: op_of(*op).filter(|op| op.supports(ty))?,
+                            ty,
+                            from,
+                            to,
+                            bytes: fitting(count.checked_mul(ty.bytes() as u64)?)?,
+                        })
+                    }
+                    Op::Bytecode { flat, .. } => {
+                        let flat = flat.as_ref()?;
+                        Some(Work::Fold {
+                            elements: Elements::of(ty, count, flat)?,
+                            flat: flat.clone(),
+                            from,
+                            to,
+                        })
+                    }
+                    Op::User { .. } => None,
+                }
             }
         }
     }
@@ -137,11 +184,12 @@ impl Work {
             Work::Barrier => 0,
             Work::Bcast { data, .. } => data.len() as usize,
             Work::Reduce { bytes, .. } => *bytes,
+            Work::Fold { elements, .. } => elements.bytes,
         }
     }
 
     /// What this rank contributes; `room` has as many bytes.
-    fn part<'a>(&self, room: &'a mut [u8]) -> Part<'a> {
+    fn part<'a>(&'a self, room: &'a mut [u8]) -> Part<'a> {
         match self {
             Work::Barrier => Part::Nothing,
             Work::Bcast { root: false, .. } => Part::Leaf(room.len()),
@@ -152,6 +200,16 @@ impl Work {
             Work::Reduce { op, ty, from, .. } => {
                 from.read(room);
                 Part::Reduce(*op, *ty, room)
+            }
+            Work::Fold {
+                flat,
+                elements,
+                from,
+                ..
+            } => {
+                room.fill(0);
+                elements.copy(*from, UserBuf::of_array(room));
+                Part::Fold(flat, room)
             }
         }
     }
@@ -166,6 +224,11 @@ impl Work {
             Work::Reduce { to, .. } => {
                 if let Some(to) = to {
                     to.write(result);
+                }
+            }
+            Work::Fold { elements, to, .. } => {
+                if let Some(to) = to {
+                    elements.copy(UserBuf::of_array(result), *to);
                 }
             }
         }

@@ -10,6 +10,13 @@
 //! Rank 0 has its daemon open a context and broadcasts all members' cards; each gets the page of results from its daemon, which has it only if it is the same one; and
 //! all hear whether all have. These are collectives of the engine's own that nobody has to wait for: what is given to the lane meanwhile
 //! waits in it, and becomes ordinary if it does not open, which all hear alike.
+//!
+//! # Byte code
+//!
+//! A context has slots for operations that are byte code. Which slot an operation gets follows from the order of the lane's collectives, so ranks need
+//! not speak of it: each has its daemon put the code there before it starts the first collective with it (the same bytes as the others do), when the
+//! one before is over, so nobody uses what was there. A start says slot and code; whoever combines contributions looks whether that code is there. If not,
+//! because no daemon answered or took it, that is the collective's outcome at all ranks, which run it in calls.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -167,6 +174,13 @@ impl Lane {
     pub(super) fn start(&self, part: Part<'_>) -> Option<Result<(), NotStarted>> {
         let mut seat = self.seat.borrow_mut();
         let seat = seat.as_mut().filter(|_| self.open.get())?;
+        if let Part::Fold(flat, _) = part {
+            // If it can't be put there, and nobody else does, all are told so, and it runs in calls.
+            let put = |client: &Client, card: &Card, slot| client.put(card, slot, flat);
+            seat.member.hold(flat, |card, slot| {
+                self.daemon.ask(|client| put(client, card, slot)).is_some()
+            });
+        }
         let started = seat.member.start(part);
         self.asked.set(false);
         if !seat.member.is_over() {
