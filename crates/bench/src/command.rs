@@ -196,8 +196,9 @@ pub fn run(args: &Args, prefix: &Path) -> Result<Answer> {
         workshop.steered_by(switch);
     }
     let report = measure(args, &plan, &mut workshop);
-    workshop.steer(false)?;
+    let off = workshop.end_steering();
     let report = report?;
+    off?;
     if let Some(path) = &args.json {
         write(path, &report.json().map_err(|e| e.to_string())?)?;
     }

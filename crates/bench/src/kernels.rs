@@ -9,6 +9,7 @@ use crate::{Result, lines, process};
 use indicatif::ProgressBar;
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -133,6 +134,24 @@ impl Workshop {
     /// What a report says of the implementations; what they say they are is known once they have run.
     pub fn described(&self) -> Vec<Described> {
         self.described.clone()
+    }
+
+    /// Switches steering off at the end, also after an interrupt.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub fn end_steering(&mut self) -> Result<()> {
+        match &self.steering {
+            Some((switch, _)) if process::is_interrupted() => {
+                let mut command = Command::new(switch);
+                let status = command.arg("off").process_group(0).status();
+                match status.is_ok_and(|status| status.success()) {
+                    true => Ok(()),
+                    false => Err("steering could not be switched off".into()),
+                }
+            }
+            _ => self.steer(false),
+        }
     }
 
     /// The program of a kernel, compiled when it is first asked for.
@@ -462,7 +481,7 @@ mod tests {
         for who in [0, 0, 1, 1, 0] {
             workshop.run(who, experiment, &arguments).unwrap();
         }
-        workshop.steer(false).unwrap();
+        workshop.end_steering().unwrap();
         assert_eq!(std::fs::read_to_string(&said).unwrap(), "off\non\noff\n");
         std::fs::remove_file(&switch).unwrap();
         assert!(workshop.steer(true).unwrap_err().contains("steering: "));

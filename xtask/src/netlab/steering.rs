@@ -94,6 +94,8 @@ fn script(lab: &Lab, yamabiko: &Path) -> String {
          case $1 in end) exit;; on) what='--steer eth0,lo';; *) what=;; esac\n\
          [ -z \"$what\" ] || daemon nsenter --net=/proc/{first}/ns/net '{yamabiko}' kaccd --name \"{prefix}first\" --port {PORT} --steer lo\n\
          for host in {hosts}; do daemon '{enter}' $host '{yamabiko}' kaccd $what; done\n\
+         # They end with the process that made the lab.\n\
+         daemon sh -c 'while kill -s 0 {first} 2>/dev/null; do sleep 1; done; kill \"$@\"' sh $(cat kaccds)\n\
          for host in {hosts}; do\n\
          [ -z \"$what\" ] || until_so steers $host || {{ cat log >&2; exit 1; }}\n\
          # Where the kernel refuses it its program, it only steers.\n\
