@@ -85,11 +85,12 @@ fn script(lab: &Lab, yamabiko: &Path) -> String {
          # Until a command of these words succeeds, or for some seconds.\n\
          until_so() {{ n=0; until \"$@\"; do n=$((n + 1)); [ $n -lt 100 ] || return 1; sleep 0.05; done; }}\n\
          steers() {{ [ \"$(flows \"$1\")\" -gt 0 ]; }}\n\
-         rests() {{ [ \"$(flows \"$1\")\" -eq 0 ]; }}\n\
-         gone() {{ ! kill -s 0 \"$1\" 2>/dev/null; }}\n\
+         rests() {{ [ \"$(flows \"$1\")\" -eq 0 ] && ! listens \"$1\"; }}\n\
+         # A process that nobody has asked after is gone as well.\n\
+         gone() {{ ! grep -q '^State:.[^Z]' \"/proc/$1/status\" 2>/dev/null; }}\n\
          daemon() {{ setsid \"$@\" </dev/null >/dev/null 2>>log & echo $! >>kaccds; }}\n\
          for pid in $(cat kaccds 2>/dev/null); do kill \"$pid\" 2>/dev/null; until_so gone \"$pid\"; done\n\
-         rm -f kaccds\n\
+         rm -f kaccds; : >log\n\
          for host in {hosts}; do until_so rests $host || {{ echo \"$host is still steered\" >&2; exit 1; }}; done\n\
          case $1 in end) exit;; on) what='--steer eth0,lo';; *) what=;; esac\n\
          [ -z \"$what\" ] || daemon nsenter --net=/proc/{first}/ns/net '{yamabiko}' kaccd --name \"{prefix}first\" --port {PORT} --steer lo\n\
