@@ -64,7 +64,9 @@ pub fn run(args: &Args) -> Result<Infallible, String> {
         }
         (Err(why), _) => return Err(format!("kaccd: {why}")),
     };
-    steering.map(Steering::keep);
+    if let Some(steering) = steering {
+        steering.keep();
+    }
     loop {
         match &mut daemon {
             Some(daemon) => daemon.step(Duration::from_secs(3600)),

@@ -60,7 +60,7 @@ pub(crate) const TUNABLES: [Tunable; 1] = [Tunable {
     name: "kaccd.flows",
     value: FLOWS as u64,
     unit: "flows",
-    source: "that --steer knows apart, of the machine and of an interface: the kernel's scaling.rst for a server of this size; 256 KiB",
+    source: "that --steer knows apart, of the machine and of an interface: the kernel's scaling.rst for a server of this size",
 }];
 
 /// The table of the machine; `/proc` shows it in the first network namespace only.
