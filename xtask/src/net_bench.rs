@@ -1,5 +1,5 @@
 //! `cargo xtask net-bench`: time one way between two hosts of a lab, ours beside plain sockets and other MPIs. With
-//! `--kacc` instead `yamabiko bench kacc` between three.
+//! `--kacc` instead `yamabiko bench kacc` between three; with `--steer` beside it, of an imbalance and of steering against it.
 //!
 //! At full speed and over slow links. Rounds in which every side runs once, one after the other, so that what the
 //! machine does meanwhile meets all of them; the medians of a round are compared within it. What is demanded of
