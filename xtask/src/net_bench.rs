@@ -1,10 +1,11 @@
 //! `cargo xtask net-bench`: time one way between two hosts of a lab, ours beside plain sockets and other MPIs. With
-//! `--kacc` instead `yamabiko bench kacc` between three.
+//! `--kacc` instead `yamabiko bench kacc` between three; with `--steer` beside it, of an imbalance and of steering against it.
 //!
 //! At full speed and over slow links. Rounds in which every side runs once, one after the other, so that what the
 //! machine does meanwhile meets all of them; the medians of a round are compared within it. What is demanded of
 //! the ratios ([`BARS`]) is printed beside them and decides nothing: a busy machine shows other figures.
 
+use crate::netlab::steering::{self, Steering};
 use crate::netlab::{self, Lab};
 use crate::spec::root;
 use crate::test::peers;
@@ -29,12 +30,19 @@ pub struct Args {
     /// What of it [default: what has a size in bytes]; --sizes are then what these sweep
     #[arg(long, value_delimiter = ',', requires = "kacc")]
     experiments: Vec<String>,
+    /// Have one processor receive all that the network brings, and measure that beside what `yamabiko kaccd --steer` makes of it: kacc-steer, between
+    /// hosts and, of small operations in the receive path, on one
+    #[arg(long, requires = "kacc")]
+    steer: bool,
     /// Leave out other MPIs
     #[arg(long)]
     alone: bool,
     /// Sizes of messages, in bytes [default: 8 bytes to 1 MiB; 1 MiB over limited links]
     #[arg(long, value_delimiter = ',')]
     sizes: Vec<u32>,
+    /// More words for `yamabiko bench`
+    #[arg(last = true, requires = "kacc")]
+    words: Vec<String>,
 }
 
 /// Microseconds one way, by size.
@@ -67,6 +75,9 @@ const BARS: [(bool, u32, f64, bool); 3] = [
 pub fn run(args: &Args) -> Result {
     if let Some(why) = netlab::unavailable() {
         return Err(why);
+    }
+    if args.steer {
+        return args.mbit.iter().try_for_each(|&mbit| steer(args, mbit));
     }
     if args.kacc {
         return args.mbit.iter().try_for_each(|&mbit| kacc(args, mbit));
@@ -108,24 +119,89 @@ pub fn run(args: &Args) -> Result {
 /// What of `yamabiko bench kacc` has a size in bytes and takes the network's part.
 const KACC: [&str; 4] = ["kacc-lost", "kacc-time", "kacc-chain", "kacc-allreduce"];
 
-/// `yamabiko bench kacc` on the first of three hosts, over one kind of link.
-fn kacc(args: &Args, mbit: u32) -> Result {
+/// A lab of three hosts, over one kind of link.
+fn three_hosts(mbit: u32) -> Result<Lab> {
     let lab = Lab::build(3)?;
     for host in 1..=3 {
         if mbit > 0 {
             lab.limit(host, mbit)?;
         }
     }
+    Ok(lab)
+}
+
+/// `yamabiko bench` on the first host, with its arguments so far, those of this command, and where its files go; `hosts` are the ranks', if not that one.
+fn bench(args: &Args, lab: &Lab, hosts: Option<&str>, name: &str) -> Result<Command> {
     let folder = build::target().join("test/net-kacc");
     build::make_folder(&folder)?;
     let mut command = lab.command(1, build::prefix(false).join("bin/yamabiko"));
-    command.arg("bench").args(["--hosts", "h1,h2,h3"]);
+    command.arg("bench");
+    if let Some(hosts) = hosts {
+        command.args(["--hosts", hosts, "--shell"]).arg(lab.shell());
+    }
+    command.args(["--rounds", &args.rounds.to_string()]);
+    for ending in ["json", "svg"] {
+        let file = folder.join(format!("{name}.{ending}"));
+        command.arg(format!("--{ending}")).arg(file);
+    }
+    command.args(&args.words).stdin(Stdio::null());
+    Ok(command)
+}
+
+/// Where network work is done on one processor, and where it is steered: between two hosts, then what takes the receive path of one host alone.
+fn steer(args: &Args, mbit: u32) -> Result {
+    /// What fits that path, in bytes.
+    const SMALL: u32 = 1024;
+    let lab = three_hosts(mbit)?;
+    let steering = Steering::new(&lab, steering::first_processor())?;
+    let run = |hosts: Option<&str>, name: &str, sizes: &[u32], words: &[&str]| {
+        let mut command = bench(args, &lab, hosts, name)?;
+        command.args(words).arg("--steering").arg(steering.switch());
+        if !sizes.is_empty() {
+            let sizes: Vec<_> = sizes.iter().map(u32::to_string).collect();
+            command.args(["--sizes", &sizes.join(",")]);
+        }
+        process::run(&mut command)
+    };
+    println!("{}", limits(mbit));
+    let wanted: Vec<_> = match &args.experiments[..] {
+        [] => vec!["kacc-steer"],
+        some => some.iter().map(String::as_str).collect(),
+    };
+    run(
+        Some("h1,h2,h3"),
+        &format!("{mbit}-mbit-steer"),
+        &args.sizes,
+        &wanted,
+    )?;
+    // A link's limit is no matter there.
+    if args.mbit.first() != Some(&mbit) || !args.experiments.is_empty() {
+        return Ok(());
+    }
+    println!("one host, its own interface");
+    let small = |size: &&u32| **size <= SMALL;
+    let sizes: Vec<_> = args.sizes.iter().filter(small).copied().collect();
+    let sizes = if sizes.is_empty() {
+        vec![8, SMALL]
+    } else {
+        sizes
+    };
+    run(
+        None,
+        "one-host-steer",
+        &sizes,
+        &["kacc-steer", "--ways", "softirq"],
+    )
+}
+
+/// `yamabiko bench kacc` on the first of three hosts, over one kind of link.
+fn kacc(args: &Args, mbit: u32) -> Result {
+    let lab = three_hosts(mbit)?;
+    let mut command = bench(args, &lab, Some("h1,h2,h3"), &format!("{mbit}-mbit"))?;
     match &args.experiments[..] {
         [] => command.args(KACC),
         some => command.args(some),
     };
-    command.arg("--shell").arg(lab.shell());
-    command.args(["--rounds", &args.rounds.to_string()]);
     if !args.alone {
         // Here, as a host of the lab reaches no package index.
         for (name, home) in [
@@ -140,12 +216,8 @@ fn kacc(args: &Args, mbit: u32) -> Result {
         let sizes: Vec<_> = args.sizes.iter().map(u32::to_string).collect();
         command.args(["--sizes", &sizes.join(",")]);
     }
-    for ending in ["json", "svg"] {
-        let file = folder.join(format!("{mbit}-mbit.{ending}"));
-        command.arg(format!("--{ending}")).arg(file);
-    }
     println!("{}", limits(mbit));
-    process::run(command.stdin(Stdio::null()))
+    process::run(&mut command)
 }
 
 /// What limits links.

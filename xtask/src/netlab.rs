@@ -5,6 +5,8 @@
 //! own, as another machine would. A [`Lab`] is removed when it is dropped, also by a panic; what a
 //! killed process left is removed by the next one.
 
+pub mod steering;
+
 use crate::test::apt;
 use crate::{Result, process};
 use std::path::{Path, PathBuf};
@@ -16,6 +18,7 @@ pub fn unavailable() -> Option<String> {
         ("ip", "iproute2"),
         ("tc", "iproute2"),
         ("unshare", "util-linux"),
+        ("nsenter", "util-linux"),
     ];
     if let Err(why) = apt::need(&tools) {
         return Some(why);

@@ -97,10 +97,24 @@ BENCH_FUNCTION int changed(double before, double after) {
     return after > before * (1 + CHANGE_MOST) || before > after * (1 + CHANGE_MOST);
 }
 
+/* Whether each rank stays on a processor of its own: rank r on that of number r, of those they share. */
+static int on_processors;
+
+/* What is to be measured: the name, without what says that each rank stays on a processor. */
+static void kacc_what(void) {
+    const char *stays = "steer-";
+    on_processors = !strncmp(bench.what, stays, strlen(stays));
+    if (on_processors)
+        bench.what += strlen(stays);
+}
+
 /* What a rank found. */
 struct found {
     double before, after; /* seconds of a product */
     double products, elapsed;
+    struct packets {
+        double first, all;
+    } packets; /* that processors received meanwhile */
     double seconds[SAMPLES_MOST]; /* of each operation, until this rank saw that it was over */
 };
 
@@ -194,15 +208,47 @@ BENCH_FUNCTION void stay_on(int which) {
     closedir(threads);
 }
 
+/* Packets that the first of the ranks' processors has received, and all of this machine's, since it started. The kernel counts them in
+ * its receive path, for all network namespaces together. */
+static struct packets packets_received(int first) {
+    struct packets count = {0, 0};
+    char line[512];
+    FILE *file = fopen("/proc/net/softnet_stat", "r");
+    if (!file)
+        kacc_fail("/proc/net/softnet_stat cannot be read");
+    while (fgets(line, sizeof line, file)) {
+        unsigned packets, word, cpu = 0;
+        int at, next;
+        if (sscanf(line, "%x%n", &packets, &at) != 1)
+            kacc_fail("/proc/net/softnet_stat has another form");
+        /* The 13th word is the processor. */
+        for (int i = 2; i <= 13 && sscanf(line + at, "%x%n", &word, &next) == 1; i++, at += next)
+            cpu = word;
+        count.first += (int)cpu == first ? packets : 0;
+        count.all += packets;
+    }
+    fclose(file);
+    return count;
+}
+
 /* All ranks' findings, the same on each rank; whether the time of a product stayed the same on all. */
 static int find(int samples, struct found *all) {
     struct found mine = {0};
+    struct packets before, after;
+    cpu_set_t any;
+    int first = 0;
+    any_may_run_on(&any);
+    while (first < CPU_SETSIZE - 1 && !CPU_ISSET(first, &any))
+        first++;
     kacc_meet();
     mine.before = product_alone();
+    before = packets_received(first);
     for (int s = 0; s < samples; s++) {
         mine.seconds[s] = one_sample(&mine.products);
         mine.elapsed += mine.seconds[s];
     }
+    after = packets_received(first);
+    mine.packets = (struct packets){after.first - before.first, after.all - before.all};
     kacc_meet();
     mine.after = product_alone();
     kacc_tell(&mine, sizeof mine, all);
@@ -212,16 +258,37 @@ static int find(int samples, struct found *all) {
     return 1;
 }
 
-/* Per cent of the elapsed time of a processor that was not spent on products. Ranks that share one had a part each. */
-static double share_lost(const struct found *all) {
+/* Per cent of the elapsed time of `processors` that was not spent on products, by the ranks from `from` on, each `step` of them: their ranks.
+ * Those that share one had a part each. Not a number where there are none. */
+static double share_lost_of(const struct found *all, int from, int step, int processors) {
     double spent = 0, elapsed = 0, lost;
-    int processors = processors_shared();
-    for (int i = 0; i < kacc_ranks; i++) {
+    int ranks = 0;
+    for (int i = from; i < kacc_ranks; i += step, ranks++) {
         spent += all[i].products * (all[i].before + all[i].after) / 2;
         elapsed += all[i].elapsed;
     }
-    lost = 1 - spent / (elapsed * processors / kacc_ranks);
-    return lost > 0 ? 100 * lost : 0;
+    lost = 1 - spent / (elapsed * processors / ranks);
+    return ranks == 0 ? NAN : lost > 0 ? 100 * lost : 0;
+}
+
+/* The same of all, or if each stays on its own, of the first or the others. */
+static double share_lost(const struct found *all) {
+    int processors = processors_shared();
+    double share = 0, one;
+    if (!strncmp(bench.what, "lost-", 5))
+        return share_lost_of(all, 0, 1, processors);
+    if (!strncmp(bench.what, "first-", 6))
+        return share_lost_of(all, 0, processors, 1);
+    for (int p = 1; p < processors; p++) {
+        one = share_lost_of(all, p, processors, 1);
+        share += one / (processors - 1);
+    }
+    return processors > 1 ? share : NAN;
+}
+
+/* Per cent of the packets that the first processor received. */
+static double share_received(const struct found *all) {
+    return all[0].packets.all > 0 ? 100 * all[0].packets.first / all[0].packets.all : NAN;
 }
 
 /* Microseconds of an operation until its slowest rank saw that it was over: the median. */
@@ -235,17 +302,21 @@ static double slowest_median(const struct found *all, int samples) {
     return 1e6 * bench_median(slowest, samples);
 }
 
-/* The figure for a value, of which the operation has been made: `lost` its share of time, or else its time. Not a number
+/* The figure for a value, of which the operation has been made, by what is measured: a time, or a share. Not a number
  * where the time of a product changed in each attempt. */
-BENCH_FUNCTION double kacc_figure(int lost) {
+BENCH_FUNCTION double kacc_figure(void) {
     struct found *all = malloc((size_t)kacc_ranks * sizeof *all);
     int samples = sample_count();
     double figure = NAN;
     if (!all)
         kacc_fail("no memory");
-    for (int attempt = 0; attempt < ATTEMPTS && isnan(figure); attempt++)
-        if (find(samples, all))
-            figure = lost ? share_lost(all) : slowest_median(all, samples);
+    for (int attempt = 0; attempt < ATTEMPTS && isnan(figure); attempt++) {
+        int steady = find(samples, all);
+        if (!strncmp(bench.what, "packets-", 8))
+            figure = share_received(all);
+        else if (steady)
+            figure = !strncmp(bench.what, "time-", 5) ? slowest_median(all, samples) : share_lost(all);
+    }
     free(all);
     return figure;
 }

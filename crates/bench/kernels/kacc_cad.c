@@ -111,7 +111,7 @@ static void operation_wait(void) {
 }
 
 static double measured(int silent) {
-    return bench_is("chain") ? chain_figure(silent) : kacc_figure(!strncmp(bench.what, "lost-", 5));
+    return bench_is("chain") ? chain_figure(silent) : kacc_figure();
 }
 
 int main(int argc, char **argv) {
@@ -124,9 +124,12 @@ int main(int argc, char **argv) {
     in_calls = !strcmp(executor, "inline");
     silent = strstr(bench.how, "-silent") != NULL;
     make_telling();
+    kacc_what();
     product_of(bench.what);
     if (bench_is("chain"))
         chain_begin();
+    if (on_processors)
+        stay_on(kacc_rank % processors_shared());
     if (kacc_rank == 0)
         bench_library("CAD");
     for (int i = 0; i < bench.count; i++) {

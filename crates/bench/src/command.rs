@@ -46,6 +46,7 @@ Examples:
   yamabiko bench fmpl --against mpich --base raw
   yamabiko bench kacc --against mpich,openmpi,impi       with their progress threads off (-calls) and on (-async)
   yamabiko bench kacc-time --base cad-inline             figure 6, related to CAD's graphs that progress in calls
+  yamabiko bench kacc-steer --hosts a,b --steering ./switch  before and after `kaccd --steer eth0` on all hosts
   yamabiko bench kacc-hpl --ranks 4 --only speedup       what a factorisation gains by broadcasts behind it
   yamabiko bench fmpl-latency --against scalapack-mpich=/  with the BLACS of Debian's libscalapack-mpich2.2
   yamabiko bench bandwidth --against yamabiko=/opt/old   another installation of Yamabiko
@@ -92,6 +93,13 @@ pub struct Args {
     /// What runs a command on a host, called as ssh is
     #[arg(long, value_name = "FILE", default_value = "ssh", requires = "hosts")]
     pub shell: PathBuf,
+    /// Only these of the ways in which libraries can be made to progress, such as ring, thread, calls or async
+    #[arg(long, value_name = "WAY", value_delimiter = ',')]
+    pub ways: Vec<String>,
+    /// What switches, for all hosts, whether the network's work is steered to the ranks' processors (yamabiko kaccd --steer): called with on or off
+    /// before runs. Then kacc-steer takes part, with each of our ways as it is and -steered
+    #[arg(long, value_name = "FILE")]
+    pub steering: Option<PathBuf>,
     /// Longest that a run may take, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..=86400))]
     pub limit: u32,
@@ -171,6 +179,10 @@ pub fn run(args: &Args, prefix: &Path) -> Result<Answer> {
     if plan.iter().any(Planned::sets_progress) {
         let ways = progress::ways(&implementations, !args.hosts.is_empty())?;
         implementations.extend(ways);
+        implementations.retain(|one| !progress::is_unwanted(one, &args.ways));
+    }
+    if args.steering.is_some() {
+        implementations.extend(progress::steered(&implementations));
     }
     check_base(&args.base, &implementations)?;
     let limits = Limits {
@@ -180,7 +192,13 @@ pub fn run(args: &Args, prefix: &Path) -> Result<Answer> {
     };
     let sources = prefix.join("share/yamabiko/bench");
     let mut workshop = Workshop::new(&sources, implementations, limits)?;
-    let report = measure(args, &plan, &mut workshop)?;
+    if let Some(switch) = &args.steering {
+        workshop.steered_by(switch);
+    }
+    let report = measure(args, &plan, &mut workshop);
+    let off = workshop.end_steering();
+    let report = report?;
+    off?;
     if let Some(path) = &args.json {
         write(path, &report.json().map_err(|e| e.to_string())?)?;
     }
@@ -319,10 +337,18 @@ fn named(
     let base = implementations.iter().position(|one| one.name == base);
     let bases = bases(series, base.unwrap_or(usize::MAX));
     let all = series.iter().zip(bases);
-    all.map(|(&(i, variant), base)| Series {
-        implementation: implementations[i].name.clone(),
-        variant,
-        base,
+    all.map(|(&(i, variant), base)| {
+        let name = &implementations[i].name;
+        // What is steered is compared with the same that isn't.
+        let plain = name.strip_suffix(progress::STEERED);
+        let same = |&(other, word): &(usize, &str)| {
+            plain == Some(&implementations[other].name) && word == variant
+        };
+        Series {
+            implementation: name.clone(),
+            variant,
+            base: series.iter().position(same).or(base),
+        }
     })
     .collect()
 }
@@ -458,6 +484,16 @@ pub(crate) mod tests {
         let names: Vec<_> = named.iter().map(Series::name).collect();
         assert_eq!(names, ["a heap", "a own", "raw"]);
         assert_eq!(named[2].base, Some(0));
+    }
+
+    #[test]
+    fn what_is_steered_is_compared_with_what_is_not() {
+        let implementations = ["yamabiko", "ring", "ring-steered"]
+            .map(|name| Implementation::yamabiko(name, Path::new("/p")));
+        let series = [(0, "x"), (1, "x"), (1, "y"), (2, "x"), (2, "y")];
+        let named = named(&series, &implementations, "yamabiko");
+        let bases: Vec<_> = named.iter().map(|series| series.base).collect();
+        assert_eq!(bases, [None, Some(0), Some(0), Some(1), Some(2)]);
     }
 
     #[test]

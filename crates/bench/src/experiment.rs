@@ -89,6 +89,9 @@ pub struct Panel {
     pub processors: Option<u32>,
     /// Whether the axis plays no part; the only value is then 0.
     pub single: bool,
+    /// Whether the ways to progress take part a second time, with the network's work steered to the ranks' processors. It is left out where
+    /// nothing switches that.
+    pub steered: bool,
 }
 
 impl Panel {
@@ -104,6 +107,7 @@ impl Panel {
         ranks: None,
         processors: None,
         single: false,
+        steered: false,
     };
 
     /// The variants' words for kernels of this interface; that of a panel without variants is empty.

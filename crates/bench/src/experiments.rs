@@ -269,6 +269,7 @@ pub static ALL: &[Experiment] = &[
     fmpl::REDUCE,
     kacc::LOST,
     kacc::TIME,
+    kacc::STEER,
     kacc::TEST,
     kacc::CHAIN,
     kacc::ALLREDUCE,

@@ -80,6 +80,8 @@ pub struct Implementation {
     pub progress: Progress,
     /// What a line on standard error has in it where what is set here has no effect; such a run is not one of this.
     pub vain: Option<&'static str>,
+    /// Whether what the network brings for its ranks is received on their processors, for which somebody has to switch that on.
+    pub steered: bool,
 }
 
 /// What a report says of an implementation.
@@ -112,6 +114,7 @@ impl Implementation {
             remote: Vec::new(),
             progress: Progress::Calls,
             vain: None,
+            steered: false,
         }
     }
 
@@ -176,6 +179,7 @@ impl Implementation {
             remote: Vec::new(),
             progress: Progress::Calls,
             vain: None,
+            steered: false,
         }
     }
 

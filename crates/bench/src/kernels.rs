@@ -9,6 +9,7 @@ use crate::{Result, lines, process};
 use indicatif::ProgressBar;
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -17,6 +18,8 @@ use std::time::{Duration, Instant};
 const COMPILING: Duration = Duration::from_secs(120);
 /// Longest that a calibration may take; it ends by itself long before.
 const CALIBRATING: Duration = Duration::from_secs(30);
+/// Longest that switching steering may take.
+const SWITCHING: Duration = Duration::from_secs(60);
 /// How much longer than its limit a launcher gets to end a run by itself, which leaves less behind.
 const LAUNCHER_GRACE: Duration = Duration::from_secs(5);
 
@@ -33,6 +36,8 @@ pub struct Workshop {
     compiled: HashMap<(usize, &'static str), Result<PathBuf>>,
     /// Processors that may be used.
     processors: usize,
+    /// What switches steering, and how it has set it.
+    steering: Option<(PathBuf, Option<bool>)>,
     limits: Limits,
 }
 
@@ -93,8 +98,32 @@ impl Workshop {
             implementations,
             compiled: HashMap::new(),
             processors: sys::cpus::allowed(),
+            steering: None,
             limits,
         })
+    }
+
+    /// From now on, this switches steering: a command that is called with `on` or `off`.
+    pub fn steered_by(&mut self, switch: &Path) {
+        self.steering = Some((switch.to_path_buf(), None));
+    }
+
+    /// Switches steering, where something does.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub fn steer(&mut self, on: bool) -> Result<()> {
+        let Some((switch, is)) = &mut self.steering else {
+            return Ok(());
+        };
+        if *is != Some(on) {
+            let mut command = Command::new(switch);
+            command.arg(if on { "on" } else { "off" });
+            *is = None;
+            checked("steering", &mut command, SWITCHING)?;
+            *is = Some(on);
+        }
+        Ok(())
     }
 
     /// The implementations.
@@ -105,6 +134,24 @@ impl Workshop {
     /// What a report says of the implementations; what they say they are is known once they have run.
     pub fn described(&self) -> Vec<Described> {
         self.described.clone()
+    }
+
+    /// Switches steering off at the end, also after an interrupt.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub fn end_steering(&mut self) -> Result<()> {
+        match &self.steering {
+            Some((switch, _)) if process::is_interrupted() => {
+                let mut command = Command::new(switch);
+                let status = command.arg("off").process_group(0).status();
+                match status.is_ok_and(|status| status.success()) {
+                    true => Ok(()),
+                    false => Err("steering could not be switched off".into()),
+                }
+            }
+            _ => self.steer(false),
+        }
     }
 
     /// The program of a kernel, compiled when it is first asked for.
@@ -144,6 +191,7 @@ impl Workshop {
         arguments: &Arguments<'_>,
     ) -> Result<Vec<f64>> {
         let program = self.program(implementation, experiment)?;
+        self.steer(self.implementations[implementation].steered)?;
         let one = &self.implementations[implementation];
         let kept_to = arguments
             .panel
@@ -398,6 +446,45 @@ mod tests {
             why.contains("exit status: 9") && why.contains("--limit"),
             "{why}"
         );
+    }
+
+    #[test]
+    fn steering_is_switched_before_a_run_that_wants_it_otherwise() {
+        let experiment = experiments::named("datatypes").unwrap();
+        let mut workshop = workshop("shift; exec \"$@\"", Duration::from_secs(60));
+        let mut steered = workshop.implementations[0].clone();
+        steered.steered = true;
+        workshop.implementations.push(steered);
+        workshop.described.push(workshop.described[0].clone());
+        let folder = Folder::new().unwrap();
+        let (switch, said) = (folder.0.join("switch"), folder.0.join("said"));
+        // Written by another process, as one that is open for writing is no program.
+        let text = format!(
+            "printf '#!/bin/sh\\necho $1 >> {}\\n' > \"$0\"; chmod +x \"$0\"",
+            said.display()
+        );
+        assert!(
+            Command::new("sh")
+                .args(["-c", &text])
+                .arg(&switch)
+                .status()
+                .unwrap()
+                .success()
+        );
+        workshop.steered_by(&switch);
+        let arguments = Arguments {
+            panel: &experiment.panels[0],
+            variant: "",
+            values: &[8],
+            ranks: 1,
+        };
+        for who in [0, 0, 1, 1, 0] {
+            workshop.run(who, experiment, &arguments).unwrap();
+        }
+        workshop.end_steering().unwrap();
+        assert_eq!(std::fs::read_to_string(&said).unwrap(), "off\non\noff\n");
+        std::fs::remove_file(&switch).unwrap();
+        assert!(workshop.steer(true).unwrap_err().contains("steering: "));
     }
 
     #[test]

@@ -33,7 +33,7 @@ impl Planned {
             kernels.any(|(interface, _)| *interface == one.interface)
         };
         let all = implementations.iter().enumerate();
-        all.filter(|(_, one)| has_kernel(one))
+        all.filter(|(_, one)| has_kernel(one) && (self.panel.steered || !one.steered))
             .flat_map(|(i, one)| {
                 let words = self.panel.words(one.interface);
                 words.iter().map(move |word| (i, *word))
@@ -72,6 +72,12 @@ pub fn of(args: &Args) -> Result<Vec<Planned>> {
     let mut planned = Vec::new();
     for experiment in experiments::ALL.iter().filter(asked) {
         for panel in experiment.panels {
+            if panel.steered && args.steering.is_none() {
+                if args.experiments.iter().any(|name| name == experiment.name) {
+                    return Err(format!("{} wants --steering", experiment.name));
+                }
+                continue;
+            }
             if args
                 .only
                 .as_ref()
@@ -174,11 +180,16 @@ mod tests {
 
     #[test]
     fn all_is_all_of_them() {
-        for words in ["bench all", "bench all --quick --ranks 3"] {
+        for (words, steering) in [
+            ("bench all", false),
+            ("bench all --quick --ranks 3", false),
+            ("bench all --steering /s", true),
+        ] {
             let names: Vec<_> = planned(words).unwrap().into_iter().map(|p| p.0).collect();
             let every = experiments::ALL
                 .iter()
                 .flat_map(|e| e.panels)
+                .filter(|p| steering || !p.steered)
                 .map(|p| p.name);
             assert_eq!(names, every.collect::<Vec<_>>());
         }
@@ -191,6 +202,7 @@ mod tests {
         assert!(refused("bench depth --sizes 0").contains("from 1 to 32767"));
         assert!(refused("bench startup --ranks 3").contains("--sizes"));
         assert!(refused("bench latency --only nothing").contains("no part"));
+        assert!(refused("bench kacc-steer").contains("--steering"));
     }
 
     #[test]
@@ -226,6 +238,12 @@ mod tests {
         assert_eq!(of("bench kacc-allreduce").series(&all), [(1, "iallreduce")]);
         let gradients = [(1, "pipelined"), (1, "pipelined-blocking")];
         assert_eq!(of("bench kacc-cg --only speedup").series(&all), gradients);
+        let mut steered = all.to_vec();
+        steered.extend(crate::progress::steered(&all));
+        assert_eq!(lost.series(&steered), series);
+        let steer = of("bench kacc-steer --steering /s");
+        let more = [(4, "ibcast"), (5, "tree"), (5, "pipeline")];
+        assert_eq!(steer.series(&steered), [&series[..], &more].concat());
         let ranks = |words: &str| of(words).ranks;
         assert_eq!(ranks("bench kacc-lost --ranks 5"), Some(5));
         assert_eq!(ranks("bench kacc-chain"), Some(3));

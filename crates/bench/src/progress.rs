@@ -37,6 +37,30 @@ pub fn ways(all: &[Implementation], far: bool) -> Result<Vec<Implementation>> {
     Ok(ways)
 }
 
+/// What the name of a steered way ends with.
+pub const STEERED: &str = "-steered";
+
+/// Our ways among `all` once more, with the network's work steered.
+pub fn steered(all: &[Implementation]) -> Vec<Implementation> {
+    let ways = all.iter().filter(|one| {
+        let way = matches!(one.interface, Interface::Progress | Interface::Cad);
+        way && matches!(one.progress, Progress::Executors(_))
+    });
+    ways.map(|one| Implementation {
+        name: format!("{}{STEERED}", one.name),
+        steered: true,
+        ..one.clone()
+    })
+    .collect()
+}
+
+/// Whether one is a way to progress that is none of these (`ring`, `calls`), where some are asked for.
+pub fn is_unwanted(one: &Implementation, wanted: &[String]) -> bool {
+    let way = matches!(one.interface, Interface::Progress | Interface::Cad);
+    let mut wanted = wanted.iter().peekable();
+    way && wanted.peek().is_some() && !wanted.any(|word| one.name.ends_with(&format!("-{word}")))
+}
+
 /// The same library in a way of this name.
 fn way(one: &Implementation, name: &str) -> Implementation {
     Implementation {
@@ -184,6 +208,23 @@ mod tests {
             why.contains("lost: `/nonexistent/bin/yamabiko info`"),
             "{why}"
         );
+    }
+
+    #[test]
+    fn ours_take_part_steered_too() {
+        let installed = Installed::saying("steered", INFO);
+        let ours = Implementation::yamabiko("yamabiko", &installed.0);
+        let mut peer = Implementation::mpi("peer", "/p/mpicc".into(), "/p/mpiexec".into());
+        peer.progress = Progress::Calls;
+        let mut all = ways(&[ours, peer], false).unwrap();
+        assert_eq!(all.len(), 4);
+        let wanted = ["thread".to_owned(), "calls".to_owned()];
+        assert!(!all.iter().any(|one| is_unwanted(one, &[])));
+        all.retain(|one| !is_unwanted(one, &wanted));
+        assert_eq!(names(&all), ["yamabiko-thread", "peer-calls"]);
+        let more = steered(&all);
+        assert_eq!(names(&more), ["yamabiko-thread-steered"]);
+        assert!(more[0].steered && !all[0].steered);
     }
 
     #[test]

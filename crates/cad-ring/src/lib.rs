@@ -29,6 +29,9 @@
 //! * an issue whose predecessor but one on the channel isn't over: it starts in the next call after that;
 //! * failures: that a process is gone, or has taken its part back, shows in the word after the next call.
 //!
+//! All this runs on the rank's processor. The receive path in front of it (IP, TCP) runs where the network's interrupt comes, unless that is steered
+//! (`yamabiko kaccd --steer`, crate `launch`'s `steer`).
+//!
 //! Work of the kernel in a thread may end a system call in which the thread sleeps, as a signal without
 //! effect does: most go on, some (`epoll_wait`) give EINTR. Where ranks outnumber processors, the kernel's work for a rank that waits for its processor waits with it.
 //!

@@ -8,6 +8,8 @@
 //! * A rank sends one packet through the loopback interface ([`rank`]). The program that sees it there takes the contribution; whoever
 //!   brings the last one finishes the collective, in the receive path, and writes the result into a page that the ranks of the host have mapped
 //!   and can only read. No rank has to run, or enter the kernel, for that.
+//! * It is done on the processor of the rank that brings the last contribution, as the loopback interface receives where it is sent; unless RPS is set
+//!   there, which `yamabiko kaccd --steer lo` takes away.
 //! * Hosts of a communicator are a tree; the program sends what its host has to the one above, and results down. Within a host there are no
 //!   packets but those of the start.
 //! * Whoever holds the program needs `CAP_BPF` and `CAP_NET_ADMIN` ([`tables`]): the [`daemon`], which ranks, that need nothing, ask for a context

@@ -7,6 +7,8 @@ use cad_softirq::client::{Client, NAME, NotOpen, VARIABLE};
 use cad_softirq::layout::DATA_MAX;
 use types::Tunable;
 
+use crate::steer;
+
 /// The libraries: file name and ABI.
 const LIBRARIES: [(&str, &str); 2] = [
     ("libmpi_abi.so.1", "standard ABI of MPI-5.0"),
@@ -123,6 +125,11 @@ pub fn summary() -> String {
         crate::options::RANKS_MAX
     );
     section(&mut text, "launcher", [("mpiexec".to_owned(), launcher)]);
+    section(
+        &mut text,
+        "steering of the network's work to the ranks' processors",
+        steer::shown(),
+    );
     section(
         &mut text,
         "processors",
@@ -286,6 +293,7 @@ fn usable(tried: Result<(), cad_ring::Unusable>) -> String {
 fn tunables() -> impl Iterator<Item = Tunable> {
     let others = tcp::TUNABLES.iter().chain(&cad::TUNABLES);
     let others = others.chain(&chains::TUNABLES).chain(&cad_ring::TUNABLES);
+    let others = others.chain(&steer::TUNABLES);
     shm::tunables().into_iter().chain(others.copied())
 }
 
@@ -331,6 +339,8 @@ mod tests {
             "in its handler, while the rank computes: ",
             "cad.alltoall.bruck_max",
             "MPIEXEC_TIMEOUT",
+            "the machine's table",
+            "kaccd.flows",
         ] {
             assert!(text.contains(word), "{word} in\n{text}");
         }

@@ -1,7 +1,9 @@
-//! `yamabiko kaccd`: the privileged helper for collectives in the kernel's receive path, which is crate `cad-softirq`'s daemon.
+//! `yamabiko kaccd`: the privileged helper for collectives in the kernel's receive path, which is crate `cad-softirq`'s daemon; and for
+//! [steering](crate::steer).
 
+use crate::steer::Steering;
 use cad_softirq::client::NAME;
-use cad_softirq::daemon::{Daemon, Limits, PORT};
+use cad_softirq::daemon::{Daemon, Limits, NotRunning, PORT};
 use clap::builder::RangedU64ValueParser;
 use std::convert::Infallible;
 use std::time::Duration;
@@ -30,6 +32,10 @@ pub struct Args {
     /// Of the processes, how many a user may have
     #[arg(long, default_value_t = Limits::default().user_inputs, value_parser = amount())]
     user_processes: u32,
+    /// Have what these interfaces of this network namespace bring for a rank received on the processor that it runs on, until this ends: useful where
+    /// interrupts of a network come to few processors, see `yamabiko info`. Of lo: where it is sent
+    #[arg(long, value_name = "INTERFACE", value_delimiter = ',')]
+    steer: Vec<String>,
 }
 
 fn amount() -> RangedU64ValueParser<u32> {
@@ -47,9 +53,36 @@ pub fn run(args: &Args) -> Result<Infallible, String> {
         user_contexts: args.user_contexts,
         user_inputs: args.user_processes,
     };
+    let steering = steering(&args.steer)?;
     let name = args.name.as_deref().map_or(NAME, str::as_bytes);
-    let mut daemon = Daemon::new(name, args.port, limits).map_err(|e| format!("kaccd: {e}"))?;
-    loop {
-        daemon.step(Duration::from_secs(3600));
+    let mut daemon = match (Daemon::new(name, args.port, limits), &steering) {
+        (Ok(daemon), _) => Some(daemon),
+        // Steering needs no such program.
+        (Err(why @ NotRunning::Refused(_)), Some(_)) => {
+            eprintln!("yamabiko: kaccd: steers, and does nothing else: {why}");
+            None
+        }
+        (Err(why), _) => return Err(format!("kaccd: {why}")),
+    };
+    if let Some(steering) = steering {
+        steering.keep();
     }
+    loop {
+        match &mut daemon {
+            Some(daemon) => daemon.step(Duration::from_secs(3600)),
+            None => std::thread::park(),
+        }
+    }
+}
+
+/// Steers, if there are interfaces, and says what lacks.
+fn steering(interfaces: &[String]) -> Result<Option<Steering>, String> {
+    if interfaces.is_empty() {
+        return Ok(None);
+    }
+    let steering = Steering::begin(interfaces).map_err(|e| format!("kaccd: --steer: {e}"))?;
+    for lack in &steering.lacks {
+        eprintln!("yamabiko: kaccd: --steer: {lack}");
+    }
+    Ok(Some(steering))
 }

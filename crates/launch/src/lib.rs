@@ -48,6 +48,7 @@ mod pmi;
 mod protocol;
 pub mod show;
 mod spread;
+pub mod steer;
 mod tree;
 mod verdict;
 mod watch;

@@ -5,6 +5,7 @@
 //! what ssh's connection would be.
 
 mod messages;
+mod steering;
 
 use super::job::tail;
 use super::{Options, Tally, apt};
@@ -38,7 +39,7 @@ struct Running {
 
 type Test = fn(&Ground, soak: bool) -> Result;
 
-const TESTS: [(&str, Test); 9] = [
+const TESTS: [(&str, Test); 10] = [
     ("net/four hosts", four_hosts),
     ("net/ssh", ssh),
     ("net/IPv6", version_6),
@@ -48,6 +49,7 @@ const TESTS: [(&str, Test); 9] = [
     ("net/a link gone", link_gone),
     ("net/a host's processes killed", host_killed),
     ("net/a rank stopped", rank_stopped),
+    ("net/steering", steering::steering),
 ];
 
 /// Runs the stage.

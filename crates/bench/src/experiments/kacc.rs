@@ -135,6 +135,68 @@ pub const TEST: Experiment = Experiment {
     }],
 };
 
+/// A broadcast while all ranks compute, each on a processor of its own, where the network's work is steered there or not.
+const fn steered(name: &'static str, about: &'static str) -> Panel {
+    Panel {
+        steered: true,
+        ..broadcast(name, about)
+    }
+}
+
+/// The same, as a share of time.
+const fn share(name: &'static str, about: &'static str) -> Panel {
+    Panel {
+        unit: PERCENT_SPENT,
+        ..steered(name, about)
+    }
+}
+
+/// Figures 4 to 6 with what they are about: the network's work on one processor, or on the ranks' own.
+pub const STEER: Experiment = Experiment {
+    name: "kacc-steer",
+    about: "Figures 4 to 6 with the network's work as it comes and steered to the ranks' processors, each rank on one of its own (--steering)",
+    kernels: KERNELS,
+    axis: SIZES,
+    ranks: Ranks::Free,
+    calibrated: true,
+    panels: &[
+        share(
+            "steer-lost-4x4",
+            "time of all processors not spent on products of 4 x 4, a test after each",
+        ),
+        share(
+            "steer-lost-40x40",
+            "time of all processors not spent on products of 40 x 40, a test after each",
+        ),
+        share(
+            "steer-first-40x40",
+            "the first processor's time not spent on products of 40 x 40",
+        ),
+        share(
+            "steer-others-40x40",
+            "the other processors' time not spent on products of 40 x 40",
+        ),
+        Panel {
+            printed: BEST,
+            ..steered(
+                "steer-time-4x4",
+                "until the slowest rank sees the end, products of 4 x 4, a test after each",
+            )
+        },
+        Panel {
+            printed: BEST,
+            ..steered(
+                "steer-time-40x40",
+                "until the slowest rank sees the end, products of 40 x 40, a test after each",
+            )
+        },
+        share(
+            "steer-packets-40x40",
+            "packets that the first processor received, of all that were, products of 40 x 40",
+        ),
+    ],
+};
+
 /// A relay that computes.
 pub const CHAIN: Experiment = Experiment {
     name: "kacc-chain",

@@ -36,8 +36,11 @@ enum Command {
         #[command(subcommand)]
         command: Cad,
     },
-    /// Hold the kernel's part of small collectives, for processes of this host that have no privilege (nothing asks for it yet)
+    /// Hold the kernel's part of small collectives, for processes of this host that have no privilege
     Kaccd(launch::kaccd::Args),
+    /// Put back what `kaccd --steer` has changed, when that is gone
+    #[command(hide = true, name = launch::steer::guard::COMMAND)]
+    Guard,
     /// Measure, alone or beside other MPI libraries
     Bench(Box<bench::command::Args>),
 }
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
             command: Cad::Show(args),
         } => launch::show::show(&args),
         Command::Kaccd(args) => launch::kaccd::run(&args).map(|never| match never {}),
+        Command::Guard => launch::steer::guard::run().map(|()| String::new()),
         Command::Bench(args) => launch::info::installation()
             .and_then(|prefix| bench::command::run(&args, &prefix))
             .and_then(|answer| {
