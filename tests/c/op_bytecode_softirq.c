@@ -4,8 +4,9 @@
  *
  * Argument "killed": kaccd is killed in the middle. "stopped": it answers no more. "many": there are more communicators than a user may have contexts.
  */
-#include "kaccd.h"
+#include "check.h"
 #ifdef YAMABIKO
+#include "kaccd.h"
 #include <yamabiko.h>
 
 enum { WORDS = 64 };

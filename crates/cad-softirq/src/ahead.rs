@@ -13,11 +13,27 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-/// What it brings back: of which entry, and its page unless the kernel refuses that.
-pub(crate) type Ready = (u32, Option<Map>);
+/// An entry, and whether its page is for a context to come; if not, it only takes the place of one that others have seen.
+pub(crate) struct Wanted {
+    pub entry: u32,
+    pub kept: bool,
+}
+
+/// What has become of it.
+pub(crate) enum Page {
+    /// At its place.
+    Kept(Map),
+    /// The same, but nobody is going to use it.
+    Put,
+    /// The kernel has none.
+    Refused,
+}
+
+/// What it brings back: of which entry.
+pub(crate) type Ready = (u32, Page);
 
 pub(crate) struct Ahead {
-    wanted: Option<Sender<u32>>,
+    wanted: Option<Sender<Wanted>>,
     ready: Receiver<Ready>,
     thread: Option<JoinHandle<()>>,
 }
@@ -28,10 +44,10 @@ impl Ahead {
     /// # Errors
     /// The system gives no thread.
     pub fn new(results: Arc<Map>) -> io::Result<Ahead> {
-        let (wanted, entries) = channel();
+        let (wanted, asked) = channel();
         let (made, ready) = channel();
         let thread = std::thread::Builder::new().name("kaccd pages".to_owned());
-        let thread = thread.spawn(move || work(&results, &entries, &made))?;
+        let thread = thread.spawn(move || work(&results, &asked, &made))?;
         Ok(Ahead {
             wanted: Some(wanted),
             ready,
@@ -40,10 +56,10 @@ impl Ahead {
     }
 
     /// Has a page put at an entry whose context is closed.
-    pub fn prepare(&self, entry: u32) {
-        if let Some(wanted) = &self.wanted {
+    pub fn prepare(&self, wanted: Wanted) {
+        if let Some(thread) = &self.wanted {
             // The thread is there as long as this is.
-            let _ = wanted.send(entry);
+            let _ = thread.send(wanted);
         }
     }
 
@@ -68,20 +84,25 @@ impl Drop for Ahead {
     }
 }
 
-fn work(results: &Map, entries: &Receiver<u32>, made: &Sender<Ready>) {
-    while let Ok(first) = entries.recv() {
+fn work(results: &Map, wanted: &Receiver<Wanted>, made: &Sender<Ready>) {
+    while let Ok(first) = wanted.recv() {
         // All that there are: the kernel waits once for them.
         let mut pages = Vec::new();
-        for entry in [first].into_iter().chain(entries.try_iter()) {
-            pages.push((entry, page().ok()));
+        for wanted in [first].into_iter().chain(wanted.try_iter()) {
+            pages.push((wanted, page().ok()));
         }
         let some = pages
             .iter()
-            .filter_map(|(entry, page)| Some((*entry, page.as_ref()?)));
+            .filter_map(|(wanted, page)| Some((wanted.entry, page.as_ref()?)));
         let set = results.set_maps(&some.collect::<Vec<_>>());
-        for (entry, page) in pages {
+        for (Wanted { entry, kept }, page) in pages {
+            let page = match page {
+                Some(page) if set.is_ok() && kept => Page::Kept(page),
+                Some(_) if set.is_ok() => Page::Put,
+                _ => Page::Refused,
+            };
             // Nobody asks any more if it can't be said.
-            let _ = made.send((entry, page.filter(|_| set.is_ok())));
+            let _ = made.send((entry, page));
         }
     }
 }

@@ -5,7 +5,7 @@
 //! is a map of its own, which nobody but the program can write, and which nobody has seen when a context gets it; inputs and pages go from one context to
 //! another only after the kernel has waited for all processors, so none is still at a packet of the former one. That is waited for ahead ([`ahead`](crate::ahead)). Who calls it: `daemon`, and tests.
 
-use crate::ahead::{Ahead, Ready};
+use crate::ahead::{Ahead, Page, Ready, Wanted};
 use crate::asm::{Asm, Kind};
 use crate::context::Context;
 use crate::flat::Flat;
@@ -79,10 +79,10 @@ struct Slot {
 
 /// What is at an entry.
 enum Entry {
-    /// Nothing, or a page that others have seen.
+    /// Nothing, or a page that is not to be used: others have seen it, or there were enough.
     Empty,
     /// A page is on its way.
-    Coming,
+    Coming { kept: bool },
     /// A page that nobody has seen.
     Ready(Map),
     /// Somebody's.
@@ -195,7 +195,7 @@ impl Tables {
             let ready = any(|entry| matches!(entry, Entry::Ready(_)));
             let (empty, coming) = (
                 any(|entry| matches!(entry, Entry::Empty)),
-                any(|entry| matches!(entry, Entry::Coming)).is_some(),
+                any(|entry| matches!(entry, Entry::Coming { .. })).is_some(),
             );
             match (ready, self.gap(inputs)) {
                 (Some(entry), Some(_)) => break entry,
@@ -204,7 +204,7 @@ impl Tables {
             }
             match empty {
                 _ if coming => {}
-                Some(entry) => self.prepare(entry),
+                Some(entry) => self.prepare(entry, true),
                 None => return Err(NotOpened::Full),
             }
             let come = self.ahead.wait().ok_or(NotOpened::Full)?;
@@ -239,17 +239,17 @@ impl Tables {
         (inputs <= self.inputs.entries() - base).then_some(base)
     }
 
-    /// Has a page put at an entry.
-    fn prepare(&mut self, entry: usize) {
-        self.entries[entry] = Entry::Coming;
+    /// Has a page put at an entry, and kept unless it is only to replace another.
+    fn prepare(&mut self, entry: usize, kept: bool) {
+        self.entries[entry] = Entry::Coming { kept };
         self.asked += 1;
-        self.ahead.prepare(entry as u32);
+        let entry = entry as u32;
+        self.ahead.prepare(Wanted { entry, kept });
     }
 
     /// Has so many more pages made that [`AHEAD`] are there soon.
     fn top_up(&mut self) {
-        let near = |entry: &&Entry| matches!(entry, Entry::Coming | Entry::Ready(_));
-        let near = self.entries.iter().filter(near).count();
+        let near = self.near();
         let empty = self.entries.iter().enumerate();
         let empty = empty.filter(|(_, entry)| matches!(entry, Entry::Empty));
         let some: Vec<_> = empty
@@ -257,23 +257,32 @@ impl Tables {
             .take(AHEAD.saturating_sub(near))
             .collect();
         for entry in some {
-            self.prepare(entry);
+            self.prepare(entry, true);
         }
+    }
+
+    /// How many pages are ready, or will be.
+    fn near(&self) -> usize {
+        let near = |entry: &&Entry| matches!(entry, Entry::Coming { kept: true } | Entry::Ready(_));
+        self.entries.iter().filter(near).count()
     }
 
     /// What the thread brings back, in the order in which it was asked for.
     fn note(&mut self, (entry, page): Ready) -> io::Result<()> {
         self.come += 1;
         let entry = &mut self.entries[entry as usize];
-        let Some(page) = page else {
-            *entry = Entry::Empty;
-            // The kernel has perhaps not waited.
-            for rest in &mut self.resting {
-                rest.after = self.asked;
+        *entry = match page {
+            Page::Kept(page) => Entry::Ready(page),
+            Page::Put => Entry::Empty,
+            Page::Refused => {
+                *entry = Entry::Empty;
+                // The kernel has perhaps not waited.
+                for rest in &mut self.resting {
+                    rest.after = self.asked;
+                }
+                return Err(io::Error::other("no page of results can be made"));
             }
-            return Err(io::Error::other("no page of results can be made"));
         };
-        *entry = Entry::Ready(page);
         let come = self.come;
         self.resting.retain(|rest| rest.after >= come);
         Ok(())
@@ -359,7 +368,7 @@ impl Tables {
         self.contexts.set(place.entry, &vec![0; context::BYTES])?;
         let after = self.asked;
         self.resting.push(Rest { place, after });
-        self.prepare(entry);
+        self.prepare(entry, self.near() < AHEAD);
         clear(&self.codes, place)
     }
 }

@@ -96,9 +96,19 @@ fn until(what: &str, is: impl Fn() -> bool) {
 }
 
 fn kaccd(steer: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_yamabiko"));
+    kaccd_by(Command::new(env!("CARGO_BIN_EXE_yamabiko")), steer)
+}
+
+fn kaccd_by(mut command: Command, steer: &str) -> Command {
     command.args(["kaccd", "--steer", steer]);
     command.stdin(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
+/// What runs the program with all signals as they are by default: a shell's background job has SIGINT ignored, which kaccd keeps to.
+fn as_by_default() -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal", env!("CARGO_BIN_EXE_yamabiko")]);
     command
 }
 
@@ -107,7 +117,8 @@ struct Running(Child);
 
 impl Running {
     fn new(ground: &Ground) -> Running {
-        let running = Running(kaccd("lo,cable").spawn().unwrap());
+        let mut command = kaccd_by(as_by_default(), "lo,cable");
+        let running = Running(command.spawn().unwrap());
         until("it steers", || ground.is_steered());
         running
     }
@@ -128,7 +139,11 @@ impl Running {
     fn end(&mut self, signal: Signal) {
         let pid = Pid::from_raw(self.0.id() as i32).unwrap();
         kill_process(pid, signal).unwrap();
-        self.0.wait().unwrap();
+        let begin = Instant::now();
+        while self.0.try_wait().unwrap().is_none() {
+            assert!(begin.elapsed() < LIMIT, "{signal:?} has not ended it");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }
 

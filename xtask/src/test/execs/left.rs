@@ -1,13 +1,16 @@
 //! What jobs could leave behind: processes of ours, maps and programs of eBPF, links that have one run, names.
 
 use crate::{Result, build};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long what is ending may take.
 const LIMIT: Duration = Duration::from_secs(5);
+
+/// For how long nothing changes where all is at rest: some of the kernel's grace periods.
+const QUIET: Duration = Duration::from_millis(300);
 
 /// Everything there is. A map or a program exists as long as a process has a descriptor of it, or a mapping; nothing of ours is pinned.
 pub fn all() -> BTreeSet<String> {
@@ -36,6 +39,7 @@ fn of_process(pid: &str, folder: &Path, found: &mut BTreeSet<String>) {
     if ours.iter().any(|place| exe.starts_with(place)) {
         found.insert(format!("process {pid}, {}", exe.display()));
     }
+    let mut held = BTreeMap::new();
     for entry in fs::read_dir(folder.join("fdinfo"))
         .into_iter()
         .flatten()
@@ -46,11 +50,33 @@ fn of_process(pid: &str, folder: &Path, found: &mut BTreeSet<String>) {
         let lines = info
             .lines()
             .filter(|line| kinds.iter().any(|kind| line.starts_with(kind)));
-        found.extend(lines.map(|line| format!("process {pid} has {}", line.replace('\t', " "))));
+        for line in lines {
+            let kind = line.split(':').next().unwrap_or(line);
+            *held.entry(kind.to_owned()).or_insert(0) += 1;
+        }
+    }
+    // By number, not by name: kaccd replaces the pages that it keeps ready.
+    for (kind, count) in held {
+        let each = 1..=count;
+        found.extend(each.map(|nth| format!("process {pid} has {nth} or more of {kind}")));
     }
     let maps = fs::read_to_string(folder.join("maps")).unwrap_or_default();
     if maps.lines().any(|line| line.ends_with("bpf-map")) {
         found.insert(format!("process {pid} has a map mapped"));
+    }
+}
+
+/// Everything there is when nothing has come or gone for a while.
+pub fn at_rest() -> BTreeSet<String> {
+    let begin = Instant::now();
+    let mut before = all();
+    loop {
+        std::thread::sleep(QUIET);
+        let now = all();
+        if now == before || begin.elapsed() > LIMIT {
+            return now;
+        }
+        before = now;
     }
 }
 
