@@ -8,6 +8,10 @@
  * U, N.  A is column-major with leading dimension lda; where that is less than m, and there is more than one column, BLACS warns and
  * takes m.
  *
+ * The tr functions move a trapezoid: of the upper one with m > n the triangle is at the bottom, and its diagonal ends at the last element; of the
+ * lower one with n > m it is at the right, and its diagonal ends there too; else the diagonal begins at the first element. With diag
+ * U the diagonal itself is neither sent nor written.
+ *
  * Where uplo or diag is another letter BLACS warns and takes L, or N; negative m and n count as 0, with a warning. Any order but C is R.
  *
  * Sends return before their receive is called, however many there are: what has not been received takes memory of the sender.

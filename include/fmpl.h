@@ -31,7 +31,7 @@ extern "C" {
 #define FMPL_ERR_INITIALISED 2     /* it has been called already */
 #define FMPL_ERR_FINALIZED 3       /* FMPL or MPI was finalized */
 #define FMPL_ERR_START 4           /* MPI could not be started, or no library was found (standard error says why) */
-#define FMPL_ERR_BUFFER 5          /* a buffer of more than 0 bytes, or an address for a result, is NULL */
+#define FMPL_ERR_BUFFER 5          /* a buffer of more than 0 bytes, or an address for a result, is NULL; or work overlaps buf */
 #define FMPL_ERR_SIZE 6            /* a size or count is negative or too large */
 #define FMPL_ERR_RANK 7            /* no process of the communicator has that rank */
 #define FMPL_ERR_INDEX 8           /* the index is outside the matching area */

@@ -183,6 +183,8 @@ static void refused(void) {
     GIVES(FMPL_ERR_SIZE, fmpl_bcast(b, (size_t)-1, 0, 0, &ier));
     GIVES(FMPL_ERR_BUFFER, fmpl_bcast(NULL, 8, 0, 0, &ier));
     GIVES(FMPL_ERR_BUFFER, fmpl_allreduce(b, 2, fmpl_isum, 0, NULL, &ier));
+    GIVES(FMPL_ERR_BUFFER, fmpl_allreduce(b, 2, fmpl_isum, 0, b, &ier));
+    GIVES(FMPL_ERR_BUFFER, fmpl_reduce(b + 1, 2, fmpl_isum, 0, 0, b, &ier));
     GIVES(FMPL_ERR_SIZE, fmpl_allreduce(b, (size_t)1 << 62, fmpl_isum, 0, b, &ier));
     GIVES(FMPL_ERR_ARGUMENT, fmpl_collectives_set(9, &ier));
     GIVES(FMPL_ERR_BUFFER, fmpl_comm_create(NULL, 1, &ier));

@@ -12,7 +12,7 @@ pub const ERR_INITIALISED: i32 = 2;
 pub const ERR_FINALIZED: i32 = 3;
 /// MPI could not be started, or no MPI library was found; a sentence on standard error says why.
 pub const ERR_START: i32 = 4;
-/// The buffer is NULL though its size is not 0, or a result's address is NULL.
+/// The buffer is NULL though its size is not 0, or overlaps the memory to work in, or a result's address is NULL.
 pub const ERR_BUFFER: i32 = 5;
 /// The size or count is negative or beyond what can be.
 pub const ERR_SIZE: i32 = 6;
@@ -51,7 +51,7 @@ pub fn text(code: i32) -> &'static std::ffi::CStr {
         ERR_INITIALISED => c"FMPL is initialised already",
         ERR_FINALIZED => c"FMPL or MPI was finalized and can't be used any more",
         ERR_START => c"MPI could not be started, or no library of Yamabiko's was found",
-        ERR_BUFFER => c"a buffer or an address for a result is NULL",
+        ERR_BUFFER => c"a buffer or an address for a result is NULL, or the memory to work in overlaps the buffer",
         ERR_SIZE => c"the size or count is negative or too large",
         ERR_RANK => c"no process of the communicator has that rank",
         ERR_INDEX => c"the index is outside the matching area",

@@ -47,7 +47,8 @@ impl Args {
         if bytes > i64::MAX as u64 {
             return Err(code::ERR_SIZE);
         }
-        if bytes > 0 && (self.buf.is_null() || self.work.is_null()) {
+        let apart = self.buf.addr().abs_diff(self.work.addr()) as u64 >= bytes;
+        if bytes > 0 && (self.buf.is_null() || self.work.is_null() || !apart) {
             return Err(code::ERR_BUFFER);
         }
         Ok(bytes)

@@ -82,7 +82,7 @@ impl fmt::Display for Failure {
             }
             Failure::Answer(how) => write!(f, "{how}, when it could not reach another rank"),
             Failure::Unfinalized => {
-                f.write_str("exited with code 0 after MPI_Init without calling MPI_Finalize")
+                f.write_str("exited with code 0 after MPI_Init without calling MPI_Finalize (with FMPL or BLACS alone: fmpl_finalize, blacs_exit)")
             }
             Failure::Absent(waiter) => write!(
                 f,
