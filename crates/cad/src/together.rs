@@ -9,7 +9,7 @@ use std::ops::Range;
 
 /// Most ranks: all look at all, which beyond this would take longer than a tree.
 pub const RANKS_MAX: u32 = 16;
-/// Bytes of a chunk, of which four are out at a time: a rank's share of a communicator stays in a second-level cache.
+/// Bytes of a chunk: those that are out at a time stay in a second-level cache.
 pub const CHUNK: usize = 32 << 10;
 /// Bytes of the least chunk of what one rank writes for others (a broadcast of 8 KiB: 1.9 us in two chunks, 2.2 in one).
 pub const CHUNK_MIN: u64 = 4 << 10;

@@ -30,14 +30,14 @@ const CPU_WORDS: usize = 16;
 const PAGE: usize = 4096;
 const LINE: usize = 64;
 
-/// Most ranks of one node; their segment is 4.3 TiB of the 128 TiB of address space.
+/// Most ranks of one node; their segment is 9 TiB of the 128 TiB of address space.
 pub(crate) const MOST_RANKS: u32 = 4096;
 
 /// Bytes of each rank's board: flags, two faces and pieces of 64 KiB each for each of 64 communicators.
 pub(crate) const BOARD: usize = 64 * (PAGE + 3 * 65_536);
 
 /// Bytes of each rank's common memory: see [`crate::Stretch`].
-pub(crate) const COMMON: usize = 9 << 20;
+pub(crate) const COMMON: usize = 33 << 20;
 
 /// Where things lie for a number of ranks.
 #[derive(Clone, Copy, Debug)]
