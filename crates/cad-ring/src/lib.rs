@@ -61,6 +61,7 @@
 use types::Tunable;
 
 mod calls;
+mod cells;
 mod channel;
 mod claims;
 mod code;
@@ -110,6 +111,15 @@ pub const TUNABLES: [Tunable; 4] = [
 /// Why not, in words for a person.
 pub fn usable() -> Result<(), Unusable> {
     uring::Uring::new().map(drop)
+}
+
+/// Whether the program of the kaccd under this name can calculate in chains, while the calling thread computes.
+///
+/// # Errors
+/// Why not, in words for a person.
+pub fn program_usable(kaccd: &[u8]) -> Result<(), Unusable> {
+    let mut uring = uring::Uring::new()?;
+    cells::Cells::new(kaccd, &mut uring).map(drop)
 }
 
 /// Whether the handler of a signal can calculate while the calling thread computes.

@@ -28,12 +28,13 @@
 use crate::flat::Flat;
 use crate::group::Group;
 use crate::kernel::{Map, Prog, Refused, Shape, Sort};
-use crate::layout::{BYTECODE, Op, SLOTS, Type, cells, code};
+use crate::layout::{BYTECODE, DATA_MAX, Op, SLOTS, Type, cells, code};
 use crate::program::calc;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fmt;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use sys::unix::{Kind, pair};
 
 /// Cells of a socket: with byte code they fit what the kernel gives in one piece of memory and lets a socket have (`net.core.optmem_max`).
@@ -65,6 +66,28 @@ impl Formula {
     /// The byte code in this slot.
     pub fn coded(slot: u32) -> Option<Formula> {
         (slot < SLOTS).then_some(Formula(u32::from(BYTECODE) | slot << 8))
+    }
+}
+
+/// How two operands are combined.
+#[derive(Clone, Debug)]
+pub enum How {
+    /// By an operation of the standard's.
+    Standard(Formula),
+    /// By byte code.
+    Coded(Arc<Flat>),
+}
+
+impl How {
+    /// Whether a cell can have so many bytes of such operands.
+    pub fn fits(&self, bytes: u64) -> bool {
+        let Ok(bytes) = usize::try_from(bytes) else {
+            return false;
+        };
+        match self {
+            How::Standard(_) => (1..=DATA_MAX).contains(&bytes),
+            How::Coded(flat) => flat.fits(bytes),
+        }
     }
 }
 
@@ -173,26 +196,23 @@ impl Calculator {
         }
         let none = || NotMade::Group("no socket was made".to_owned());
         let pair = self.ahead.pop().ok_or_else(none)?;
-        let own = |map: &Map, bytes| {
-            map.set_of(std::os::fd::AsFd::as_fd(&pair[0]), &vec![0; bytes], false)
-        };
+        let own = |map: &Map, bytes| map.set_of(pair[0].as_fd(), &vec![0; bytes], false);
         let given = own(&self.cells, cells::BYTES).and_then(|()| own(&self.codes, CODES));
         given.map_err(|e| NotMade::Refused(Refused::new("a socket's storage", e)))?;
         Ok(pair)
     }
 
-    /// Has a socket of ours run this byte code, by its slots; what it had before, it has no more.
+    /// Has a socket of ours run byte code in a slot, beside what it runs in the others.
     ///
     /// # Errors
-    /// It is none of ours, or the kernel's.
-    pub fn put(
-        &self,
-        socket: BorrowedFd<'_>,
-        all: &[Option<Flat>; SLOTS as usize],
-    ) -> io::Result<()> {
-        let blank = || vec![0; code::BYTES];
-        let entry = |flat: &Option<Flat>| flat.as_ref().map_or_else(blank, Flat::entry);
-        let bytes: Vec<u8> = all.iter().flat_map(entry).collect();
+    /// It is none of ours, there is no such slot, or the kernel's.
+    pub fn put(&self, socket: BorrowedFd<'_>, slot: u32, flat: &Flat) -> io::Result<()> {
+        let mut bytes = vec![0; CODES];
+        self.codes.get_of(socket, &mut bytes)?;
+        let at = slot as usize * code::BYTES;
+        let room = bytes.get_mut(at..at.saturating_add(code::BYTES));
+        room.ok_or(io::ErrorKind::InvalidInput)?
+            .copy_from_slice(&flat.entry());
         self.codes.set_of(socket, &bytes, true)
     }
 }

@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How folders' names begin.
 const PREFIX: &str = "yamabiko-kaccd-";
@@ -18,8 +19,9 @@ const MEMBERS: &str = "cgroup.procs";
 /// Stands for whoever writes it.
 const SELF: &str = "0";
 
-/// A group that is going to be gone.
+/// A group that is going to be gone. There is one at a time in a process, which is in one group as a whole.
 pub(crate) struct Group {
+    _one: MutexGuard<'static, ()>,
     /// This process's own.
     above: PathBuf,
     path: PathBuf,
@@ -32,7 +34,10 @@ impl Group {
     /// # Errors
     /// Why not, in words for a person.
     pub fn new() -> Result<Group, String> {
+        static ONE: Mutex<()> = Mutex::new(());
         static COUNT: AtomicU32 = AtomicU32::new(0);
+        // Nothing is behind it that a panic leaves half done.
+        let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let above = own()?;
         tidy(&above);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -46,6 +51,7 @@ impl Group {
         fs::create_dir(&path).map_err(failed)?;
         match File::open(&path) {
             Ok(folder) => Ok(Group {
+                _one,
                 above,
                 path,
                 folder,

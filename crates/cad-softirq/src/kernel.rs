@@ -260,6 +260,19 @@ impl Map {
         unsafe { self.element(MAP_LOOKUP, key, value.as_mut_ptr() as u64, 0) }
     }
 
+    /// Reads the entry of a socket.
+    ///
+    /// # Errors
+    /// As of [`set_of`](Map::set_of).
+    pub fn get_of(&self, socket: BorrowedFd<'_>, value: &mut [u8]) -> io::Result<()> {
+        if self.shape != Shape::OfSockets || value.len() != self.bytes as usize {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let key = socket.as_raw_fd() as u32;
+        // SAFETY: the value was measured, and may be written.
+        unsafe { self.element(MAP_LOOKUP, key, value.as_mut_ptr() as u64, 0) }
+    }
+
     fn fits(&self, length: usize) -> io::Result<()> {
         let plain = matches!(self.shape, Shape::Array | Shape::Mapped);
         match plain && length == self.bytes as usize {

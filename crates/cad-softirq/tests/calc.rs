@@ -182,9 +182,8 @@ fn byte_code_is_run() {
     set(&socket, LEVEL, load(3), &value).unwrap();
     let refused = set(&socket, LEVEL, combine(3, formula), &input);
     assert_eq!(refused, Err(libc::EPERM), "there is none yet");
-    let mut all = [const { None }; 4];
-    all[2] = Some(flat);
-    calculator.put(socket.as_fd(), &all).unwrap();
+    calculator.put(socket.as_fd(), 2, &flat).unwrap();
+    assert!(calculator.put(socket.as_fd(), 4, &flat).is_err());
     calculate(&socket, 3, formula, &input, &mut value);
     let bufs = [&mut input, &mut right].map(|b| UserBuf::of_array(b));
     op::apply_program(&program, bufs[0], bufs[1], 2);
@@ -194,7 +193,10 @@ fn byte_code_is_run() {
     set(&socket, LEVEL, combine(3, formula), &value[..8]).unwrap();
     let other = sys::unix::pair(sys::unix::Kind::Stream).unwrap().0.into();
     let other: OwnedFd = other;
-    assert!(calculator.put(other.as_fd(), &all).is_err(), "none of ours");
+    assert!(
+        calculator.put(other.as_fd(), 2, &flat).is_err(),
+        "none of ours"
+    );
 }
 
 #[test]

@@ -64,6 +64,9 @@ pub fn run(args: &Args) -> Result<Infallible, String> {
         }
         (Err(why), _) => return Err(format!("kaccd: {why}")),
     };
+    if let Some(why) = daemon.as_ref().and_then(Daemon::lacks) {
+        eprintln!("yamabiko: kaccd: nothing calculates in chains of io_uring: {why}");
+    }
     if let Some(steering) = steering {
         steering.keep();
     }
