@@ -3,13 +3,15 @@
  */
 #include "check.h"
 
-enum { EXECUTORS = 4, ROUNDS = 20, N = 20000, ROOM = 256, SHORT = 9 };
+enum { EXECUTORS = 4, COUNTERS = EXECUTORS + 2, ROUNDS = 20, N = 20000, ROOM = 256, SHORT = 9 };
 
-static const char *const names[EXECUTORS] = {
+static const char *const names[COUNTERS] = {
     "yamabiko_collectives_inline",
     "yamabiko_collectives_ring",
     "yamabiko_collectives_softirq",
     "yamabiko_collectives_thread",
+    "yamabiko_ring_by_program",
+    "yamabiko_ring_in_signals",
 };
 
 /* The errors of this interface are codes of their own. */

@@ -22,6 +22,12 @@ pub const NAME: &[u8] = b"yamabiko-kaccd";
 /// The environment variable that has it, where it isn't the usual one.
 pub const VARIABLE: &str = "YAMABIKO_KACCD";
 
+/// The name that the environment has, or else the usual one.
+pub fn name() -> Vec<u8> {
+    let chosen = std::env::var_os(VARIABLE).filter(|name| !name.is_empty());
+    chosen.map_or(NAME.to_vec(), |name| name.into_encoded_bytes())
+}
+
 /// "ymk", and the version of what follows.
 const MAGIC: u32 = u32::from_le_bytes(*b"ymk\x03");
 

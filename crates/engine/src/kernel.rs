@@ -42,7 +42,8 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use cad_ring::{Kept, Opening, Ring};
-use cad_run::{Callback, Choice, Executor, Issued, Plan, State};
+use cad_run::{Callback, Choice, Counts, Executor, Issued, Plan, State};
+use cad_softirq::client;
 use fabrics::Fabrics;
 use types::{Handle, Result, Status, consts, fault};
 use wireup::Job;
@@ -183,7 +184,8 @@ pub(crate) fn join(
     match fits {
         Ok((opening, callback)) => {
             let ring = opening.join(job.rank(), &cards, secret, callback);
-            let ring = ring.map_err(startup_fault)?;
+            let mut ring = ring.map_err(startup_fault)?;
+            calculate(&mut ring, callback, job.rank());
             fabrics
                 .sleep_on_too(std::os::fd::AsFd::as_fd(&ring))
                 .map_err(startup_fault)?;
@@ -197,6 +199,20 @@ pub(crate) fn join(
             }
             Ok(None)
         }
+    }
+}
+
+/// Has the kernel reduce by itself, where a kaccd lets it and nothing else is asked for.
+fn calculate(ring: &mut Ring, callback: Callback, rank: u32) {
+    let wanted = match callback {
+        Callback::Any | Callback::Program => ring.calculate_by(&client::name()),
+        Callback::Signal | Callback::None => return,
+    };
+    // Each rank has its own, whatever the others have.
+    if let (Err(why), Callback::Program) = (wanted, callback) {
+        let variable = Callback::VARIABLE;
+        let text = format!("yamabiko: rank {rank}: {variable}=program has no effect: {why}");
+        sys::say::line(&text);
     }
 }
 
@@ -236,6 +252,11 @@ impl Kernel {
     /// Collectives that the kernel ran to their end.
     pub(crate) fn done(&self) -> u64 {
         self.done.get()
+    }
+
+    /// What the ring has run; `None` where there is none, or it is in use.
+    pub(crate) fn counts(&self) -> Option<Counts> {
+        self.with(|ring| ring.counts())
     }
 
     /// Whether progress would find something to do.
@@ -336,11 +357,12 @@ impl Engine {
         };
         if std::env::var_os(Choice::REPORT).is_some_and(|v| !v.is_empty()) {
             let counts = ring.counts();
-            let cad_run::Counts {
+            let Counts {
                 plans,
                 nodes,
                 in_calls,
                 in_signals,
+                by_program,
             } = counts;
             let text = match plans {
                 0 => "no collective was handed to the kernel".to_string(),
@@ -350,7 +372,7 @@ impl Engine {
                     let made = counted(self.kernel.plans.get(), "plan");
                     format!(
                         "handed to the kernel: {plans} of {nodes}, {in_calls} of which were done in calls, {in_signals} in a \
-                         signal's handler; {made}"
+                         signal's handler, {by_program} by kaccd's program; {made}"
                     )
                 }
             };
