@@ -24,7 +24,8 @@ const TRIAL: Duration = Duration::from_secs(1);
 
 /// What this process's ring has of kaccd.
 pub(crate) struct Cells {
-    client: Client,
+    /// Its name. There is a connection only while something is asked, as it has not that many.
+    kaccd: Vec<u8>,
     socket: OwnedFd,
     free: Vec<u32>,
     /// What stands in the slots.
@@ -41,7 +42,7 @@ impl Cells {
         let client = Client::new(kaccd).map_err(|why| none(&why))?;
         let socket = client.calculate().map_err(|why| none(&why))?;
         let cells = Cells {
-            client,
+            kaccd: kaccd.to_vec(),
             socket,
             free: (0..CELLS).rev().collect(),
             coded: Vec::new(),
@@ -66,7 +67,8 @@ impl Cells {
             return Formula::coded(slot as u32);
         }
         let slot = self.coded.len() as u32;
-        let put = slot < SLOTS && self.client.code(self.fd(), slot, flat).is_ok();
+        let put = || Client::new(&self.kaccd).and_then(|kaccd| kaccd.code(self.fd(), slot, flat));
+        let put = slot < SLOTS && put().is_ok();
         put.then(|| self.coded.push(flat.clone()))?;
         Formula::coded(slot)
     }

@@ -46,11 +46,11 @@ pub(crate) const COUNTERS: [Counter; 6] = [
     Counter {
         name: "yamabiko_ring_by_program",
         text: "reductions that kaccd's program did in chains of the ring",
-        read: |e| e.kernel.counts().map_or(0, |counts| counts.by_program),
+        read: |e| e.kernel.counts().by_program,
     },
     Counter {
         name: "yamabiko_ring_in_signals",
         text: "reductions of the ring that the handler of a signal did",
-        read: |e| e.kernel.counts().map_or(0, |counts| counts.in_signals),
+        read: |e| e.kernel.counts().in_signals,
     },
 ];

@@ -122,6 +122,8 @@ pub(crate) struct Kernel {
     again: Cell<Option<Instant>>,
     /// Collectives that the kernel ran to their end.
     done: Cell<u64>,
+    /// What the ring had run when that was last asked for.
+    counted: Cell<Counts>,
     /// Non-blocking and persistent collectives that ran in calls.
     in_calls: Cell<u64>,
 }
@@ -254,9 +256,12 @@ impl Kernel {
         self.done.get()
     }
 
-    /// What the ring has run; `None` where there is none, or it is in use.
-    pub(crate) fn counts(&self) -> Option<Counts> {
-        self.with(|ring| ring.counts())
+    /// What the ring has run: what was last known, where it is in use, or not there any more.
+    pub(crate) fn counts(&self) -> Counts {
+        if let Some(counts) = self.with(|ring| ring.counts()) {
+            self.counted.set(counts);
+        }
+        self.counted.get()
     }
 
     /// Whether progress would find something to do.
@@ -352,11 +357,11 @@ impl Engine {
         let Some((rank, _)) = self.kernel.place.take() else {
             return;
         };
-        let Some(mut ring) = self.kernel.ring.take() else {
+        let counts = self.kernel.counts();
+        let Some(ring) = self.kernel.ring.take() else {
             return;
         };
         if std::env::var_os(Choice::REPORT).is_some_and(|v| !v.is_empty()) {
-            let counts = ring.counts();
             let Counts {
                 plans,
                 nodes,
