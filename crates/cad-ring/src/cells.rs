@@ -16,6 +16,8 @@ use cad_softirq::calc::{CELLS, Formula, How};
 use cad_softirq::client::Client;
 use cad_softirq::flat::Flat;
 use cad_softirq::layout::{Op, SLOTS, Type};
+use io_uring::types::Fd;
+use io_uring::{opcode, squeue};
 
 use crate::uring::{Act, Name, Step, Unusable, Uring};
 
@@ -127,6 +129,28 @@ impl Cells {
             false => Err(failed("the result is wrong")),
         }
     }
+}
+
+/// A step that sets an option.
+pub(crate) fn option(fd: Fd, level: u32, name: u32, value: UserBuf, bytes: u32) -> squeue::Entry {
+    opcode::SetSockOpt::new(fd, level, name, value.as_mut_ptr().cast(), bytes).build()
+}
+
+/// The same, but it asks for the option: the crate `io-uring` has only the other one.
+pub(crate) fn asked(mut entry: squeue::Entry) -> squeue::Entry {
+    /// `SOCKET_URING_OP_GETSOCKOPT`, and where an entry has a command's number.
+    const GET: u32 = 2;
+    const COMMAND: usize = 8;
+    const { assert!(size_of::<squeue::Entry>() == 64 && align_of::<squeue::Entry>() >= 4) };
+    // SAFETY: an entry is the kernel's `struct io_uring_sqe` (`repr(C)` of it alone), a structure of numbers; the four bytes are inside, and aligned.
+    unsafe {
+        (&raw mut entry)
+            .cast::<u8>()
+            .add(COMMAND)
+            .cast::<u32>()
+            .write(GET)
+    };
+    entry
 }
 
 /// Waits for the one chain of a ring: whether it came to its last step, and what it told.

@@ -80,12 +80,18 @@ pub use ring::{Kept, Opening, Ring};
 pub use uring::Unusable;
 
 /// The tunables of this crate, for `yamabiko info`.
-pub const TUNABLES: [Tunable; 4] = [
+pub const TUNABLES: [Tunable; 5] = [
     Tunable {
         name: "cad-ring.calls",
         value: calls::CALLS as u64,
         unit: "reductions",
         source: "that a signal's handler may do, at once: their bells fit a pipe of one page",
+    },
+    Tunable {
+        name: "cad-ring.cells",
+        value: cad_softirq::calc::CELLS as u64,
+        unit: "chains",
+        source: "that calculate by kaccd's program at once: what a socket may have in one piece of the kernel's memory",
     },
     Tunable {
         name: "cad-ring.far_max",

@@ -24,6 +24,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, OFlags};
 
 use crate::calls::DUE;
+use crate::cells::{asked, option};
 
 /// Steps that a chain may have: submissions that the ring takes at a time.
 pub(crate) const CHAIN_MAX: usize = 256;
@@ -235,7 +236,7 @@ impl Uring {
             }
             Act::Give(to, n, cell) => {
                 let level = libc::SOL_SOCKET as u32;
-                asks(option(fd, level, calc::give(*cell), *to, *n))
+                asked(option(fd, level, calc::give(*cell), *to, *n))
             }
             Act::End(word) => opcode::Read::new(words, word.cast(), 4).build(),
             Act::Due(word) => opcode::Read::new(words, word.as_ptr().cast(), 4)
@@ -470,28 +471,6 @@ impl Uring {
         }
         Err(wrong(&format!("two small chains ended with {seen:?}")))
     }
-}
-
-/// A step that sets an option.
-fn option(fd: Fd, level: u32, name: u32, value: UserBuf, bytes: u32) -> squeue::Entry {
-    opcode::SetSockOpt::new(fd, level, name, value.as_mut_ptr().cast(), bytes).build()
-}
-
-/// The same, but it asks for the option: the crate `io-uring` has only the other one.
-fn asks(mut entry: squeue::Entry) -> squeue::Entry {
-    /// `SOCKET_URING_OP_GETSOCKOPT`, and where an entry has a command's number.
-    const GET: u32 = 2;
-    const COMMAND: usize = 8;
-    const { assert!(size_of::<squeue::Entry>() == 64 && align_of::<squeue::Entry>() >= 4) };
-    // SAFETY: an entry is the kernel's `struct io_uring_sqe` (`repr(C)` of it alone), a structure of numbers; the four bytes are inside, and aligned.
-    unsafe {
-        (&raw mut entry)
-            .cast::<u8>()
-            .add(COMMAND)
-            .cast::<u32>()
-            .write(GET)
-    };
-    entry
 }
 
 /// A token without units: what takes of it waits, each unit is taken by one.
