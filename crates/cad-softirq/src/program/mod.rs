@@ -63,8 +63,6 @@ pub(crate) struct Functions {
     send: Func,
     /// `tag(entry, words)` of the packet in the scratch.
     tag: Func,
-    /// Takes one of these words into the sum, which `tag` calls.
-    word: Func,
     /// `wake(packet, entry)`: a packet to each process of this host that waits.
     wake: Func,
     /// One of these, which `wake` calls.
@@ -97,7 +95,6 @@ pub(crate) fn program(port: u16) -> Code {
         publish: asm.declare("publish", Fn::Global(3)),
         send: asm.declare("send", Fn::Packet(4)),
         tag: asm.declare("tag", Fn::Global(2)),
-        word: asm.declare("siphash", Fn::Callback),
         wake: asm.declare("wake", Fn::Packet(1)),
         wake_one: asm.declare("wake_one", Fn::Callback),
     };
@@ -110,9 +107,7 @@ pub(crate) fn program(port: u16) -> Code {
     machine::step(&mut asm, functions.step);
     send::publish(&mut asm, &functions, &parts);
     send::send(&mut asm, &functions, &parts);
-    siphash::tag(&mut asm, &functions);
-    asm.begin(functions.word);
-    siphash::word(&mut asm);
+    siphash::tag(&mut asm, &functions, &parts);
     wake::wake(&mut asm, &functions);
     wake::wake_one(&mut asm, &functions, port);
     parts.write(&mut asm);

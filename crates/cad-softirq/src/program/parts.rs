@@ -4,7 +4,7 @@
 //! from where it was pointed to, which is how the kernel's verifier sees that. It is called with a number and with what [`each_word`]
 //! left on the stack.
 
-use super::arithmetic;
+use super::{arithmetic, siphash};
 use crate::asm::{Alu, Asm, Cond, Func, Helper, Kind, Reg, Reg::*, Size};
 use crate::layout::{DATA_MAX, Op, Type};
 
@@ -20,6 +20,8 @@ pub(super) const STACK: i16 = PLACES;
 pub(super) struct Parts {
     /// Copies a word.
     pub copy: Func,
+    /// Takes a word into a sum.
+    pub siphash: Func,
     /// Combines the elements of a word.
     combine: Vec<(Op, Type, Func)>,
 }
@@ -37,6 +39,7 @@ impl Parts {
         }
         Parts {
             copy: asm.declare("copy", Kind::Callback),
+            siphash: asm.declare("siphash", Kind::Callback),
             combine,
         }
     }
@@ -59,6 +62,8 @@ impl Parts {
         asm.load(Size::D, R1, R4, 0);
         asm.store(Size::D, R3, 0, R1);
         asm.give(0);
+        asm.begin(self.siphash);
+        siphash::word(asm);
         for &(op, ty, func) in &self.combine {
             asm.begin(func);
             places(asm);

@@ -1,6 +1,6 @@
 //! SipHash-2-4 (Aumasson and Bernstein, 2012) of whole words: the tag that shows who made a packet.
 
-use super::parts::STACK;
+use super::parts::{Parts, STACK};
 use super::{ENTRY, Functions, WORDS};
 use crate::asm::{Alu, Asm, Helper, Reg, Reg::*, Size};
 use crate::layout::{context, map, scratch};
@@ -18,7 +18,7 @@ const BEGIN: [u64; 4] = [
 ];
 
 /// `tag(entry, words)`: of the packet in the scratch, from our header on; 0 if there is no such entry.
-pub(super) fn tag(asm: &mut Asm, functions: &Functions) {
+pub(super) fn tag(asm: &mut Asm, functions: &Functions, parts: &Parts) {
     asm.begin(functions.tag);
     let none = asm.label();
     asm.store(Size::D, Fp, ENTRY, R1);
@@ -34,7 +34,7 @@ pub(super) fn tag(asm: &mut Asm, functions: &Functions) {
     asm.alu(Alu::Add, R7, i32::from(scratch::OURS));
     asm.store(Size::D, Fp, STATE + 32, R7);
     asm.load(Size::D, R1, Fp, WORDS);
-    asm.function(R2, functions.word);
+    asm.function(R2, parts.siphash);
     asm.mov(R3, Fp);
     asm.alu(Alu::Add, R3, i32::from(STATE));
     asm.mov(R4, 0);
