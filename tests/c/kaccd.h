@@ -95,9 +95,8 @@ static inline int kaccd_start(void)
 }
 
 /* For what calculates in chains of the ring: 0 also where there is no control group (of version 2) for it. */
-static inline int kaccd_calculates(void)
+static inline int kaccd_calculates(const char *words)
 {
-    const char *words = "ok coll_ring_relay, handed to the kernel: 0 of which were done in calls, 0 in a signal's handler, 1 by kaccd's program, or none";
     FILE *groups = fopen("/proc/self/mountinfo", "r");
     char line[4096];
     int there = 0;
@@ -108,6 +107,24 @@ static inline int kaccd_calculates(void)
     if (!there)
         printf("skipped: %s: no control groups of version 2\n", words);
     return there && kaccd_started(words);
+}
+
+/* What one of MPI_T's counters says. */
+static inline unsigned long long kaccd_counted(const char *counter)
+{
+    MPI_T_pvar_session session;
+    MPI_T_pvar_handle handle;
+    unsigned long long value = 0;
+    int index = -1, n = 0, provided;
+    OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    OK(MPI_T_pvar_get_index(counter, MPI_T_PVAR_CLASS_COUNTER, &index));
+    OK(MPI_T_pvar_session_create(&session));
+    OK(MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &n));
+    OK(MPI_T_pvar_read(session, handle, &value));
+    OK(MPI_T_pvar_handle_free(session, &handle));
+    OK(MPI_T_pvar_session_free(&session));
+    OK(MPI_T_finalize());
+    return value;
 }
 
 static void kaccd_stop(void)
