@@ -99,7 +99,7 @@ pub struct Descriptor {
     tags: Vec<u32>,
     edges: Vec<(NodeId, NodeId)>,
     made: HashMap<(u32, bool), u32>,
-    known: HashMap<NodeId, Known>,
+    known: Vec<(NodeId, Known)>,
 }
 
 impl Descriptor {
@@ -114,7 +114,7 @@ impl Descriptor {
             tags: Vec::new(),
             edges: Vec::new(),
             made: HashMap::new(),
-            known: HashMap::new(),
+            known: Vec::new(),
         }
     }
 
@@ -251,7 +251,7 @@ impl Descriptor {
         ends(known.to, known.bytes)?;
         match self.actions.get(node as usize) {
             Some(Action::Reduce(..)) => {
-                self.known.insert(node, known);
+                self.known.push((node, known));
                 Ok(())
             }
             _ => Err(Refused::Node(node)),
@@ -332,7 +332,7 @@ impl Descriptor {
             graph,
             actions: self.actions,
             members: self.members,
-            known: self.known,
+            known: self.known.into_iter().collect(),
         })
     }
 }
