@@ -4,7 +4,10 @@
  *
  * Argument "calls": without that handler (YAMABIKO_CAD_CALLBACK=none) reductions wait for the rank's next call, and come out right.
  * "thread": it is a thread of the library that does it (YAMABIKO_CAD=thread), all of it; the rank's own makes no system call at all.
+ * "program": they are small, and it is kaccd's program that does them (YAMABIKO_CAD_CALLBACK=program), all but those of a function of the
+ * program's own, which are left out; no system call at all either, and no signal. "killed": the same, and in the middle that kaccd is killed.
  */
+#include "kaccd.h"
 #include "coll.h"
 #include "shared.h"
 #ifdef YAMABIKO
@@ -19,7 +22,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-enum { N = 8192, KINDS = 6 };
+enum { MOST = 8192, LEAST = 128, KINDS = 6 };
 
 /* What the ranks tell each other: how often somebody has begun to compute, or is through. */
 typedef struct {
@@ -30,7 +33,8 @@ static Told *told;
 static MPI_Comm vouching; /* on it, functions of the program's may run in the handler too */
 static MPI_Datatype pair;
 static MPI_Op own, coded; /* coded: the same as byte code, which may run there on any communicator */
-static int calls, thread, watched;
+static int calls, thread, program, watched;
+static int N = MOST; /* numbers of a collective */
 static double sink;
 static volatile char forbidden;       /* while 1, each system call of this thread is SIGSYS */
 static volatile sig_atomic_t posted; /* those that it made for reductions */
@@ -54,7 +58,7 @@ static void refused(int signal, siginfo_t *info, void *context)
     greg_t *at = ((ucontext_t *)context)->uc_mcontext.gregs;
     (void)signal;
     forbidden = 0;
-    if (info->si_syscall != SYS_write || at[REG_RDX] != 8) {
+    if (program || info->si_syscall != SYS_write || at[REG_RDX] != 8) {
         static const char words[] = "a system call of a rank that only computes\n";
         (void)!write(STDERR_FILENO, words, sizeof words - 1);
         _exit(3);
@@ -216,7 +220,13 @@ static void one(int kind, int root, int relay, double *in, double *out)
 
 int main(int argc, char **argv)
 {
+    int dies = argc > 1 && strcmp(argv[1], "killed") == 0;
+    program = dies || (argc > 1 && strcmp(argv[1], "program") == 0);
+    if (program && !kaccd_calculates("ok coll_ring_relay; handed to the kernel: nothing, 0 of which were done in calls, 0 in a signal's handler, 0 by kaccd's program"))
+        return 0;
     t_init(&argc, &argv);
+    if (program)
+        N = LEAST;
     calls = argc > 1 && strcmp(argv[1], "calls") == 0;
     thread = argc > 1 && strcmp(argv[1], "thread") == 0;
     told = shared(sizeof *told);
@@ -234,19 +244,31 @@ int main(int argc, char **argv)
     double *in = t_alloc(N * sizeof *in), *out = t_alloc(N * sizeof *out);
     CHECK(signal(SIGALRM, late) != SIG_ERR);
     /* At first nobody computes, as connections are made in the first calls. */
-    for (int relay = -1; relay < (calls ? 0 : t_size); relay++)
+    for (int relay = -1; relay < (calls ? 0 : t_size); relay++) {
+        if (dies && relay == t_size / 2)
+            kaccd_stop();
         for (int kind = 0; kind < KINDS; kind++)
             for (int i = 0; i < (relay >= 0 && t_size > 3 ? 3 : t_size); i++)
-                one(kind, (relay + 1 + i) % t_size, relay, in, out);
+                if (!program || kind != 4)
+                    one(kind, (relay + 1 + i) % t_size, relay, in, out);
+    }
     CHECK(threads() == before + thread);
     int mine = (int)posted;
     OK(MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
     /* In an allreduce the one that computes has to reduce, at least for some. */
-    CHECK(calls || !watched || t_size == 1 || (thread ? sum == 0 : sum > 0));
+    CHECK(calls || !watched || t_size == 1 || (thread || program ? sum == 0 : sum > 0));
+    if (program) {
+        unsigned long long by_program = kaccd_counted("yamabiko_ring_by_program");
+        SAME(kaccd_counted("yamabiko_ring_in_signals"), 0);
+        OK(MPI_Allreduce(MPI_IN_PLACE, &by_program, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD));
+        CHECK(by_program > 0);
+    }
     free(in), free(out);
     OK(MPI_Op_free(&own));
     OK(MPI_Op_free(&coded));
     OK(MPI_Type_free(&pair));
     OK(MPI_Comm_free(&vouching));
-    return t_done("coll_ring_relay");
+    int end = t_done("coll_ring_relay");
+    kaccd_stop();
+    return end;
 }

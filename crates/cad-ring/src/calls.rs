@@ -153,12 +153,17 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Books entries for the questions of a plan that may be answered anywhere, as far as there are free ones. `tokens` are
+    /// Books entries for the wanted ones of a plan's questions, which may be answered anywhere, as far as there are free ones. `tokens` are
     /// those of the issue, which have to stay open as long as this is there.
-    pub fn book(plan: &Rc<Plan>, asks: &[Ask], tokens: &[OwnedFd]) -> Prepared {
+    pub fn book(
+        plan: &Rc<Plan>,
+        asks: &[Ask],
+        tokens: &[OwnedFd],
+        wanted: impl Fn(&Ask) -> bool,
+    ) -> Prepared {
         let (control, mut next) = (control::get(), 0);
         let mut book = |ask: &Ask| {
-            let token = tokens.get(ask.answer as usize).filter(|_| ask.anywhere)?;
+            let token = tokens.get(ask.answer as usize).filter(|_| wanted(ask))?;
             let (index, entry) = free(next)?;
             next = index + 1;
             entry.node.store(ask.node, Ordering::Relaxed);

@@ -3,14 +3,15 @@
 //! Invariants: no chain is longer than [`CHAIN_MAX`]: where one is, it is cut, and a token of its own
 //! makes the second part wait for the first. A question to the rank is followed by the token that its
 //! answer posts, which no other question uses before that is taken. Where the handler of a signal may answer, it is called
-//! before the rank is asked.
+//! before the rank is asked. Where the kernel may, its steps come first, and an issue has either these or the others ([`Ask::known`]).
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use boundary::UserBuf;
 use cad::{Kind, NodeId};
-use cad_run::Plan;
+use cad_run::{Known, Plan};
+use cad_softirq::calc::{Formula, How};
 use chains::Options;
 use chains::program::{BY_RANK, CALC, COPY, Entry, FILLER, POST, RECV, SEND, WAIT};
 
@@ -43,6 +44,12 @@ pub(crate) enum Op {
     Due(u32),
     Ring(u32),
     Still(u32),
+    /// Index of the question: takes its answer.
+    Answered(u32),
+    /// Index of the cell, memory: loads it, combines with it, stores it.
+    Load(u32, UserBuf, u32),
+    Combine(u32, UserBuf, u32, Formula),
+    Give(u32, UserBuf, u32),
     End,
 }
 
@@ -57,6 +64,8 @@ pub(crate) struct Ask {
     pub answer: u32,
     /// Whether the handler of a signal may do it.
     pub anywhere: bool,
+    /// Whether the kernel may, where the issue has cells: it is not asked then.
+    pub known: bool,
 }
 
 /// A compiled plan.
@@ -71,19 +80,29 @@ pub(crate) struct Code {
     /// Pairs of sockets to copy through.
     pub pairs: u32,
     pub asks: Vec<Ask>,
-    /// Whether the handler of a signal may answer any.
+    /// Whether the handler of a signal may answer any; and any that the kernel can't.
     pub rings: bool,
+    pub rings_beside: bool,
+    /// Cells to calculate in, one for each chain that does.
+    pub cells: u32,
+    /// How many nodes calculate there.
+    pub known: u64,
     /// Nodes of the plan, and how many of them the rank does.
     pub nodes: u64,
     pub in_calls: u64,
 }
 
 impl Code {
-    /// Compiles the plan of a process among `size`; the kernel copies `copy_max` bytes in one piece.
+    /// Compiles the plan of a process among `size`; the kernel copies `copy_max` bytes in one piece, and combines operands as `formula` says.
     ///
     /// # Errors
     /// In words, why it can't run as chains.
-    pub fn new(plan: &Plan, size: u32, copy_max: u64) -> Result<Code, String> {
+    pub fn new(
+        plan: &Plan,
+        size: u32,
+        copy_max: u64,
+        mut formula: impl FnMut(&How) -> Option<Formula>,
+    ) -> Result<Code, String> {
         let graph = plan.graph();
         let empty = |n: &cad::Node| n.kind == Kind::Calc && graph.bytes(&n.dst) == Some(0);
         if graph.nodes().iter().any(empty) {
@@ -107,18 +126,25 @@ impl Code {
             ..Code::default()
         };
         for chain in program.chains() {
-            code.chain(plan, chain);
+            code.chain(plan, chain, &mut formula);
         }
         code.peers.shrink_to_fit();
         let asked: BTreeSet<NodeId> = code.asks.iter().map(|a| a.node).collect();
         code.in_calls = asked.len() as u64;
         code.rings = code.asks.iter().any(|ask| ask.anywhere);
+        code.rings_beside = code.asks.iter().any(|ask| ask.anywhere && !ask.known);
+        code.known = code.asks.iter().filter(|ask| ask.known).count() as u64;
         Ok(code)
     }
 
-    fn chain(&mut self, plan: &Plan, entries: &[Entry]) {
+    fn chain(
+        &mut self,
+        plan: &Plan,
+        entries: &[Entry],
+        formula: &mut dyn FnMut(&How) -> Option<Formula>,
+    ) {
         let mut ops = Vec::with_capacity(entries.len());
-        let (mut answer, mut pair) = (None, None);
+        let (mut answer, mut pair, mut cell) = (None, None, None);
         for entry in entries {
             match entry.code {
                 SEND | RECV => self.message(entry, &mut ops),
@@ -126,11 +152,21 @@ impl Code {
                 POST => ops.push(Op::Post(entry.peer)),
                 CALC | COPY if entry.flags & BY_RANK != 0 => {
                     let answer = *answer.get_or_insert_with(|| next(&mut self.tokens));
-                    let (index, ask) = (self.asks.len() as u32, ask(plan, entry, answer));
+                    let (index, mut ask) = (self.asks.len() as u32, ask(plan, entry, answer));
+                    if let Some((known, formula)) = known(plan, entry.peer, formula) {
+                        let (cell, n) = (
+                            *cell.get_or_insert_with(|| next(&mut self.cells)),
+                            known.bytes as u32,
+                        );
+                        ops.push(Op::Load(cell, known.to, n));
+                        ops.push(Op::Combine(cell, known.from, n, formula));
+                        ops.push(Op::Give(cell, known.to, n));
+                        ask.known = true;
+                    }
                     if ask.anywhere {
                         ops.extend([Op::Due(index), Op::Ring(index), Op::Still(index)]);
                     }
-                    ops.extend([Op::Ask(index), Op::Take(answer)]);
+                    ops.extend([Op::Ask(index), Op::Answered(index)]);
                     self.asks.push(ask);
                 }
                 COPY => {
@@ -213,7 +249,20 @@ fn ask(plan: &Plan, entry: &Entry, answer: u32) -> Ask {
         bytes: entry.bytes,
         answer,
         anywhere: plan.is_reduction(node),
+        known: false,
     }
+}
+
+/// What a node combines and how, if the kernel can do it.
+fn known<'a>(
+    plan: &'a Plan,
+    node: NodeId,
+    formula: &mut dyn FnMut(&How) -> Option<Formula>,
+) -> Option<(&'a Known, Formula)> {
+    let known = plan
+        .known(node)
+        .filter(|known| known.how.fits(known.bytes))?;
+    Some((known, formula(&known.how)?))
 }
 
 #[cfg(test)]
@@ -225,7 +274,7 @@ mod tests {
     fn compiled(make: impl FnOnce(&mut Descriptor)) -> Code {
         let mut cad = Descriptor::new(1, 4, None);
         make(&mut cad);
-        Code::new(&cad.plan().unwrap(), 4, COPY_MAX).unwrap()
+        Code::new(&cad.plan().unwrap(), 4, COPY_MAX, |_| None).unwrap()
     }
 
     #[test]
@@ -312,9 +361,9 @@ mod tests {
                     Op::Ring(0),
                     Op::Still(0),
                     Op::Ask(0),
-                    Op::Take(_),
+                    Op::Answered(0),
                     Op::Ask(1),
-                    Op::Take(_),
+                    Op::Answered(1),
                     Op::End
                 ]
             ),
@@ -329,7 +378,7 @@ mod tests {
         let op: Calc = Rc::new(|_, _, _| {});
         cad.make_calc_node(op, UserBuf::NULL, UserBuf::NULL, 0)
             .unwrap();
-        assert!(Code::new(&cad.plan().unwrap(), 2, COPY_MAX).is_err());
+        assert!(Code::new(&cad.plan().unwrap(), 2, COPY_MAX, |_| None).is_err());
     }
 
     #[test]
@@ -338,7 +387,7 @@ mod tests {
         let first = cad.make_send_node(UserBuf::NULL, 0, 1).unwrap();
         let second = cad.make_send_node(UserBuf::NULL, 0, 1).unwrap();
         cad.connect_node(second, first).unwrap();
-        let why = Code::new(&cad.plan().unwrap(), 2, COPY_MAX).unwrap_err();
+        let why = Code::new(&cad.plan().unwrap(), 2, COPY_MAX, |_| None).unwrap_err();
         assert!(why.contains("order of tags"), "{why}");
     }
 }

@@ -216,8 +216,9 @@ impl Bell {
             bytes: 8,
             answer: 0,
             anywhere: true,
+            known: false,
         };
-        let mut prepared = Prepared::book(&plan, &[ask], &answer);
+        let mut prepared = Prepared::book(&plan, &[ask], &answer, |_| true);
         let state = prepared.state(0);
         let state =
             state.ok_or_else(|| Unusable("too many calculations are prepared".to_owned()))?;

@@ -6,14 +6,16 @@
 //! * [`Opening`] becomes a [`Ring`] when all processes of a job have published their cards.
 //! * Whoever sleeps by other means than `wait` polls the ring's descriptor, and minds [`Ring::look_again`].
 //! * [`Ring::keep`] is for plans that are issued again and again: their chains are kept as the kernel takes them (`ring::kept`).
-//! * `code`: a plan, compiled by crate `chains`, as steps. `uring`: the ring. `interrupt`: the signal by which the kernel has the
-//!   rank calculate, `calls`: what its handler may do. (These three are unsafe, and where `ring` hands chains over; nothing else is.)
+//! * `code`: a plan, compiled by crate `chains`, as steps. `uring`: the ring. `cells`: what the kernel calculates by itself. `interrupt`: the signal by which it has the
+//!   rank calculate, `calls`: what its handler may do. (All but `code` are unsafe, and where `ring` hands chains over; nothing else is.)
 //! * `control`: who says what to whom beside the data (`packet`), and who is gone; `control::far`: the same, and the streams, between hosts. `lanes`: the streams for the data,
 //!   `claims`: who makes them.
 //!
 //! # What runs where
 //!
-//! SEND, RECV, and COPY in pieces of 64 KiB run in the kernel; so does END, which writes the word. A CALC is done by the rank,
+//! SEND, RECV, and COPY in pieces of 64 KiB run in the kernel; so does END, which writes the word. A CALC of up to 1 KiB that is
+//! [known](cad_run::Known) does too, as three steps of its chain, where a kaccd has given this process a socket for that ([`Ring::calculate_by`], `cells`), by kaccd's program: it is there
+//! as long as the ring, whatever becomes of kaccd, and as long as there are cells for all that is under way. Any other CALC is done by the rank,
 //! while its chain waits for a token: a [reduction](cad_run::Descriptor::make_reduction_node) by the handler of SIGURG, which
 //! the kernel raises on the rank's thread when the chain has come to it, any other in the
 //! rank's next call: the chain asks by a completion, and
@@ -61,6 +63,7 @@
 use types::Tunable;
 
 mod calls;
+mod cells;
 mod channel;
 mod claims;
 mod code;
@@ -77,12 +80,18 @@ pub use ring::{Kept, Opening, Ring};
 pub use uring::Unusable;
 
 /// The tunables of this crate, for `yamabiko info`.
-pub const TUNABLES: [Tunable; 4] = [
+pub const TUNABLES: [Tunable; 5] = [
     Tunable {
         name: "cad-ring.calls",
         value: calls::CALLS as u64,
         unit: "reductions",
         source: "that a signal's handler may do, at once: their bells fit a pipe of one page",
+    },
+    Tunable {
+        name: "cad-ring.cells",
+        value: cad_softirq::calc::CELLS as u64,
+        unit: "chains",
+        source: "that calculate by kaccd's program at once: what a socket may have in one piece of the kernel's memory",
     },
     Tunable {
         name: "cad-ring.far_max",
@@ -110,6 +119,15 @@ pub const TUNABLES: [Tunable; 4] = [
 /// Why not, in words for a person.
 pub fn usable() -> Result<(), Unusable> {
     uring::Uring::new().map(drop)
+}
+
+/// Whether the program of the kaccd under this name can calculate in chains, while the calling thread computes.
+///
+/// # Errors
+/// Why not, in words for a person.
+pub fn program_usable(kaccd: &[u8]) -> Result<(), Unusable> {
+    let mut uring = uring::Uring::new()?;
+    cells::Cells::new(kaccd, &mut uring).map(drop)
 }
 
 /// Whether the handler of a signal can calculate while the calling thread computes.

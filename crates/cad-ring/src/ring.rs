@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use cad_run::{Callback, Counts, Executor, Issued, NotIssued, Plan, State};
 
 use crate::calls::{Prepared, Ran};
+use crate::cells::Cells;
 use crate::channel::Channel;
 use crate::claims::Claims;
 use crate::code::{COPY_MAX, Code};
@@ -102,12 +103,13 @@ impl Opening {
     ) -> Result<Ring, Unusable> {
         let control = self.own.join(rank, cards, secret).map_err(Unusable)?;
         let bell = match callback {
-            Callback::Signal => Bell::new(&mut self.uring).ok(),
             Callback::None => None,
+            _ => Bell::new(&mut self.uring).ok(),
         };
         let mut ring = Ring {
             uring: self.uring,
             bell,
+            cells: None,
             control,
             lanes: Lanes::default(),
             claims: Claims::default(),
@@ -140,6 +142,8 @@ pub struct Ring {
     uring: Uring,
     /// What calls the handler that calculates, if the rank need not.
     bell: Option<Bell>,
+    /// Where the kernel calculates by itself.
+    cells: Option<Cells>,
     control: Control,
     lanes: Lanes,
     claims: Claims,
@@ -294,6 +298,17 @@ impl Ring {
         self.lend_afar(&code, channel);
     }
 
+    /// Has reductions that are [known](cad_run::Known) done by the program of the kaccd under this name. Plans that were issued before stay as they are.
+    ///
+    /// # Errors
+    /// Why that does not work here; they are done as before.
+    pub fn calculate_by(&mut self, kaccd: &[u8]) -> Result<(), Unusable> {
+        // Its own may have something to tell.
+        let mut trial = Uring::new()?;
+        self.cells = Some(Cells::new(kaccd, &mut trial)?);
+        Ok(())
+    }
+
     /// The processes that are gone.
     pub fn lost(&self) -> impl Iterator<Item = u32> {
         self.control.lost()
@@ -306,7 +321,10 @@ impl Ring {
         if let Some((_, code)) = self.codes.get(&key) {
             return Ok(code.clone());
         }
-        let code = Rc::new(Code::new(plan, self.control.size(), self.copy_max)?);
+        let cells = &mut self.cells;
+        let formula = |how: &_| cells.as_mut()?.formula(how);
+        let code = Code::new(plan, self.control.size(), self.copy_max, formula)?;
+        let code = Rc::new(code);
         if self.codes.len() >= CODES {
             self.codes.retain(|_, (plan, _)| plan.strong_count() > 0);
         }
@@ -473,6 +491,10 @@ impl Ring {
             return self.done(running);
         }
         running.prepared.settle();
+        if !self.uring.is_broken() {
+            // Else a chain may not have told everything.
+            self.reclaim(&mut running);
+        }
         let why = running.failed.unwrap_or(State::Lost);
         running.streams.clear();
         for &peer in &running.code.peers {
@@ -492,8 +514,10 @@ impl Ring {
         };
         self.counts.plans += 1;
         self.counts.nodes += running.code.nodes;
-        self.counts.in_calls += running.code.in_calls - by_handler;
+        let by_program = running.by_program();
+        self.counts.in_calls += running.code.in_calls - by_handler - by_program;
         self.counts.in_signals += by_handler;
+        self.counts.by_program += by_program;
         self.park(running);
     }
 

@@ -1,6 +1,6 @@
 //! An issue that is not over, or one of a kept plan that waits for the next.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +10,7 @@ use io_uring::squeue::Entry;
 
 use crate::calls::Prepared;
 use crate::channel::Channel;
-use crate::code::{Code, Op};
+use crate::code::{Ask, Code, Op};
 use crate::interrupt::Bell;
 use crate::lanes::{LANES, Place, lane};
 use crate::uring::{Act, Step, Uring};
@@ -42,6 +42,8 @@ pub(crate) struct Running {
     /// By the indices of the code.
     pub tokens: Vec<OwnedFd>,
     pub pairs: Vec<Pair>,
+    /// The numbers of its cells; none if it has to do without.
+    pub cells: Vec<u32>,
     pub streams: Vec<Rc<OwnedFd>>,
     /// For each chain, whether it is not over.
     pub under_way: Vec<bool>,
@@ -76,6 +78,7 @@ impl Running {
             slot: 0,
             tokens: Vec::new(),
             pairs: Vec::new(),
+            cells: Vec::new(),
             streams: Vec::new(),
             under_way: vec![true; chains],
             begun: false,
@@ -114,6 +117,32 @@ impl Running {
         }
     }
 
+    /// Whether the kernel does a question's calculation without asking.
+    fn does(&self, ask: &Ask) -> bool {
+        ask.known && !self.cells.is_empty()
+    }
+
+    /// Whether the handler of the signal may do it.
+    fn may_ring(&self, ask: &Ask) -> bool {
+        ask.anywhere && !self.does(ask)
+    }
+
+    /// Whether there is anything that it may do.
+    pub fn wants_bell(&self) -> bool {
+        match self.cells.is_empty() {
+            true => self.code.rings,
+            false => self.code.rings_beside,
+        }
+    }
+
+    /// How many nodes the kernel calculates without asking.
+    pub fn by_program(&self) -> u64 {
+        match self.cells.is_empty() {
+            true => 0,
+            false => self.code.known,
+        }
+    }
+
     /// Books the handler's entries for its calculations, or gives them back if it does not ring.
     pub fn prepare(&mut self, rings: bool) {
         if rings && self.prepared.is_kept() {
@@ -126,13 +155,14 @@ impl Running {
         self.images = Default::default();
         self.prepared.settle();
         if rings {
-            self.prepared = Prepared::book(&self.plan, &self.code.asks, &self.tokens);
+            let wanted = |ask: &Ask| self.may_ring(ask);
+            self.prepared = Prepared::book(&self.plan, &self.code.asks, &self.tokens, wanted);
         }
     }
 
     /// Keeps its chains for the next issue of its lane, if the handler's entries can be kept too.
     pub fn keep_image(&mut self, entries: Vec<Entry>, rings: bool) {
-        let anywhere = self.code.asks.iter().filter(|ask| ask.anywhere);
+        let anywhere = self.code.asks.iter().filter(|ask| self.may_ring(ask));
         if rings && !self.prepared.keep(anywhere.count()) {
             return;
         }
@@ -168,17 +198,29 @@ impl Running {
     }
 
     /// The steps of a chain. It does not ring for what is not prepared.
-    pub fn steps<'a>(&'a self, chain: usize, bell: Option<&'a Bell>) -> Vec<Step<'a>> {
+    pub fn steps<'a>(
+        &'a self,
+        chain: usize,
+        bell: Option<&'a Bell>,
+        socket: Option<BorrowedFd<'a>>,
+    ) -> Vec<Step<'a>> {
         let range = self.code.chains.get(chain).cloned().unwrap_or(0..0);
         let ops = self.code.ops[range].iter();
-        ops.filter_map(|op| self.step(op, bell)).collect()
+        ops.filter_map(|op| self.step(op, bell, socket)).collect()
     }
 
-    fn step<'a>(&'a self, op: &Op, bell: Option<&'a Bell>) -> Option<Step<'a>> {
+    fn step<'a>(
+        &'a self,
+        op: &Op,
+        bell: Option<&'a Bell>,
+        socket: Option<BorrowedFd<'a>>,
+    ) -> Option<Step<'a>> {
         let stream = |i: u32| self.streams.get(i as usize).map(|s| s.as_fd());
         let token = |i: u32| self.tokens.get(i as usize).map(|t| t.as_fd());
         let pair = |i: u32, end: usize| self.pairs.get(i as usize).map(|p| p[end].as_fd());
         let due = |ask: u32| self.prepared.state(ask).zip(bell);
+        let asked = |i: u32| self.code.asks.get(i as usize).filter(|ask| !self.does(ask));
+        let cell = |i: u32| self.cells.get(i as usize).copied();
         let (act, fd) = match *op {
             Op::Send(i, buf, n) => (Act::Send(buf, n), stream(i)),
             Op::Recv(i, buf, n) => (Act::Recv(buf, n), stream(i)),
@@ -188,7 +230,11 @@ impl Running {
             Op::CopyIn(i, buf, n) => (Act::Recv(buf, n), pair(i, 1)),
             Op::Take(i) => (Act::Take, token(i)),
             Op::Post(i) => (Act::Post, token(i)),
-            Op::Ask(i) => (Act::Ask(i), None),
+            Op::Ask(i) => (asked(i).map(|_| Act::Ask(i))?, None),
+            Op::Answered(i) => (Act::Take, token(asked(i)?.answer)),
+            Op::Load(i, buf, n) => (Act::Load(buf, n, cell(i)?), socket),
+            Op::Combine(i, buf, n, how) => (Act::Combine(buf, n, cell(i)?, how), socket),
+            Op::Give(i, buf, n) => (Act::Give(buf, n, cell(i)?), socket),
             Op::Due(i) => (Act::Due(due(i)?.0), None),
             Op::Ring(i) => (Act::Post, Some(due(i)?.1.to_ring())),
             Op::Still(i) => (Act::Take, Some(due(i)?.1.to_still())),
@@ -205,7 +251,7 @@ impl Running {
         let range = self.code.chains.get(chain as usize).cloned();
         let op = range.and_then(|r| self.code.ops[r].last());
         // A chain does not end with what only some issues have.
-        let step = op.and_then(|op| self.step(op, None));
+        let step = op.and_then(|op| self.step(op, None, None));
         let good = last && step.is_some_and(|step| result == Uring::success(&step.act));
         if good && chain == self.code.end {
             self.ended = true;

@@ -17,12 +17,14 @@ use std::time::{Duration, Instant};
 
 use boundary::UserBuf;
 use cad_run::State;
+use cad_softirq::calc::{self, Formula, LEVEL};
 use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, OFlags};
 
 use crate::calls::DUE;
+use crate::cells::{asked, option};
 
 /// Steps that a chain may have: submissions that the ring takes at a time.
 pub(crate) const CHAIN_MAX: usize = 256;
@@ -94,6 +96,10 @@ pub(crate) enum Act {
     Post,
     /// Tells the rank that the chain has come this far.
     Ask(u32),
+    /// Loads a cell with this memory; combines this memory with it; stores it to this memory.
+    Load(UserBuf, u32, u32),
+    Combine(UserBuf, u32, u32, Formula),
+    Give(UserBuf, u32, u32),
     /// Makes this word say that a calculation is due.
     Due(&'static AtomicU32),
     /// Makes this word say [`State::Done`].
@@ -224,6 +230,14 @@ impl Uring {
             Act::Take => opcode::Read::new(fd, nowhere, 8).build(),
             Act::Post => opcode::Write::new(fd, one, 8).build(),
             Act::Ask(_) => opcode::Nop::new().build(),
+            Act::Load(from, n, cell) => option(fd, LEVEL, calc::load(*cell), *from, *n),
+            Act::Combine(from, n, cell, formula) => {
+                option(fd, LEVEL, calc::combine(*cell, *formula), *from, *n)
+            }
+            Act::Give(to, n, cell) => {
+                let level = libc::SOL_SOCKET as u32;
+                asked(option(fd, level, calc::give(*cell), *to, *n))
+            }
             Act::End(word) => opcode::Read::new(words, word.cast(), 4).build(),
             Act::Due(word) => opcode::Read::new(words, word.as_ptr().cast(), 4)
                 .offset(4)
@@ -237,7 +251,8 @@ impl Uring {
             Act::Send(_, n) | Act::Recv(_, n) => i32::try_from(*n).unwrap_or(i32::MAX),
             Act::SendByte | Act::RecvByte => 1,
             Act::Take | Act::Post => 8,
-            Act::Ask(_) => 0,
+            Act::Ask(_) | Act::Load(..) | Act::Combine(..) => 0,
+            Act::Give(_, n, _) => i32::try_from(*n).unwrap_or(i32::MAX),
             Act::End(_) | Act::Due(_) => 4,
         }
     }

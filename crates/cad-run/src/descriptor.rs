@@ -2,6 +2,7 @@
 
 use boundary::UserBuf;
 use cad::{BufId, Builder, Graph, Invalid, Kind, MAX_TAG, NodeId, Region, Shape, Team};
+use cad_softirq::calc::How;
 use std::collections::HashMap;
 use std::fmt;
 use std::rc::Rc;
@@ -56,11 +57,25 @@ pub(crate) enum Action {
     Copy(UserBuf, UserBuf, u64),
 }
 
+/// What a reduction does, for an executor whose kernel can do it: `to = from how to`, on so many bytes.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// The first operand.
+    pub from: UserBuf,
+    /// The second, and the result.
+    pub to: UserBuf,
+    /// Bytes of each.
+    pub bytes: u64,
+    /// What is done.
+    pub how: How,
+}
+
 /// A descriptor that can be issued.
 pub struct Plan {
     pub(crate) graph: Graph,
     pub(crate) actions: Vec<Action>,
     pub(crate) members: Option<Vec<u32>>,
+    known: HashMap<NodeId, Known>,
 }
 
 impl Plan {
@@ -84,6 +99,7 @@ pub struct Descriptor {
     tags: Vec<u32>,
     edges: Vec<(NodeId, NodeId)>,
     made: HashMap<(u32, bool), u32>,
+    known: Vec<(NodeId, Known)>,
 }
 
 impl Descriptor {
@@ -98,6 +114,7 @@ impl Descriptor {
             tags: Vec::new(),
             edges: Vec::new(),
             made: HashMap::new(),
+            known: Vec::new(),
         }
     }
 
@@ -224,6 +241,23 @@ impl Descriptor {
         Ok(self.node(0, 0, Action::Reduce(Rc::new(op), src, dst, bytes)))
     }
 
+    /// Says what a [reduction](Descriptor::make_reduction_node) does, so that an executor may have the kernel do it. That has to be the same as what the
+    /// node's own operation does, bit by bit, and the memory valid as a node's; who uses it else is a matter of edges, as ever.
+    ///
+    /// # Errors
+    /// [`Refused::Node`], [`Refused::Memory`].
+    pub fn know_reduction(&mut self, node: NodeId, known: Known) -> Result<(), Refused> {
+        ends(known.from, known.bytes)?;
+        ends(known.to, known.bytes)?;
+        match self.actions.get(node as usize) {
+            Some(Action::Reduce(..)) => {
+                self.known.push((node, known));
+                Ok(())
+            }
+            _ => Err(Refused::Node(node)),
+        }
+    }
+
     /// A node that copies `bytes` at `src` to `dst`.
     ///
     /// # Errors
@@ -298,6 +332,7 @@ impl Descriptor {
             graph,
             actions: self.actions,
             members: self.members,
+            known: self.known.into_iter().collect(),
         })
     }
 }
@@ -320,6 +355,11 @@ impl Plan {
     /// Whether a node is a calculation that [may run anywhere](Descriptor::make_reduction_node).
     pub fn is_reduction(&self, id: NodeId) -> bool {
         matches!(self.actions.get(id as usize), Some(Action::Reduce(..)))
+    }
+
+    /// What a reduction does, if it [was said](Descriptor::know_reduction).
+    pub fn known(&self, id: NodeId) -> Option<&Known> {
+        self.known.get(&id)
     }
 
     /// Does what a node that calculates or copies says; nothing for a message or no node. In the handler of a signal only

@@ -100,6 +100,8 @@ pub struct Counts {
     pub in_calls: u64,
     /// Of these, how many ran in the handler of a signal.
     pub in_signals: u64,
+    /// Of these, how many a program in the kernel calculated.
+    pub by_program: u64,
 }
 
 /// Runs plans. The n-th issue on a channel belongs to the n-th of the same executor in other processes.
@@ -205,8 +207,12 @@ impl Choice {
 /// environment has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Callback {
-    /// The handler of a signal that the kernel raises, while the program computes.
+    /// The kernel, where it [knows](crate::Descriptor::know_reduction) how and a kaccd lets it; else as `Signal`.
     #[default]
+    Any,
+    /// The same, and where it can't at all, it is said why.
+    Program,
+    /// The handler of a signal that the kernel raises, while the program computes.
     Signal,
     /// The program's next call.
     None,
@@ -230,10 +236,11 @@ impl Callback {
     fn named(name: &str) -> Result<Callback, String> {
         match name {
             "" => Ok(Callback::default()),
+            "program" => Ok(Callback::Program),
             "signal" => Ok(Callback::Signal),
             "none" => Ok(Callback::None),
             other => Err(format!(
-                "{} names a way that does not exist: {other:?}; there are signal and none",
+                "{} names a way that does not exist: {other:?}; there are program, signal and none",
                 Callback::VARIABLE
             )),
         }
@@ -248,9 +255,10 @@ mod tests {
     fn call_backs_are_chosen_by_name() {
         assert_eq!(Callback::named("signal"), Ok(Callback::Signal));
         assert_eq!(Callback::named("none"), Ok(Callback::None));
-        assert_eq!(Callback::named(""), Ok(Callback::Signal));
+        assert_eq!(Callback::named("program"), Ok(Callback::Program));
+        assert_eq!(Callback::named(""), Ok(Callback::Any));
         let why = Callback::named("thread").unwrap_err();
-        assert!(why.contains("\"thread\"") && why.contains("signal and none"));
+        assert!(why.contains("\"thread\"") && why.contains("program, signal and none"));
     }
 
     #[test]

@@ -44,6 +44,6 @@ mod executor;
 mod inline;
 
 pub use boundary::UserBuf;
-pub use descriptor::{Calc, Descriptor, END, Plan, Refused, START, barrier};
+pub use descriptor::{Calc, Descriptor, END, Known, Plan, Refused, START, barrier};
 pub use executor::{Callback, Choice, Counts, Executor, Issued, NotIssued, State};
 pub use inline::Inline;

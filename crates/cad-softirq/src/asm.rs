@@ -118,6 +118,7 @@ pub enum Helper {
     CloneRedirect = 13,
     LoadBytes = 26,
     ChangeTail = 38,
+    SocketStorage = 107,
     Loop = 181,
 }
 

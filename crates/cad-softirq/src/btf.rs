@@ -1,5 +1,5 @@
 //! The BPF Type Format, as much of it as tells the kernel what a program's functions are: numbers, packets,
-//! prototypes, functions. Format: the kernel's `Documentation/bpf/btf.rst`. Who calls it: `kernel`.
+//! prototypes, functions; and what the entries of a map are that sockets have. Format: the kernel's `Documentation/bpf/btf.rst`. Who calls it: `kernel`.
 
 use crate::asm::{Function, Kind};
 
@@ -8,6 +8,7 @@ const HEADER: u32 = 24;
 
 const INT: u32 = 1;
 const PTR: u32 = 2;
+const ARRAY: u32 = 3;
 const STRUCT: u32 = 4;
 const FUNC: u32 = 12;
 const FUNC_PROTO: u32 = 13;
@@ -18,6 +19,10 @@ const GLOBAL: u32 = 1;
 /// Types that are always there, by their numbers.
 const NUMBER: u32 = 1;
 const PACKET: u32 = 3;
+
+/// Types of [`describe_storage`]: of what names a socket, and of an entry.
+pub(crate) const STORAGE_KEY: u32 = 1;
+pub(crate) const STORAGE_VALUE: u32 = 3;
 
 /// What is handed over with a program.
 #[derive(Debug, PartialEq, Eq)]
@@ -73,12 +78,30 @@ impl Writer {
     }
 }
 
-/// What tells the kernel about these functions.
-pub(crate) fn describe(functions: &[Function]) -> Btf {
+impl Writer {
+    /// All that was added, as the kernel takes it.
+    fn finish(self) -> Vec<u8> {
+        let length = self.types.len() as u32 * 4;
+        let mut types = Vec::new();
+        types.extend(MAGIC.to_ne_bytes());
+        types.extend([1, 0]);
+        for word in [HEADER, 0, length, length, self.strings.len() as u32] {
+            types.extend(word.to_ne_bytes());
+        }
+        for word in self.types {
+            types.extend(word.to_ne_bytes());
+        }
+        types.extend(self.strings);
+        types
+    }
+}
+
+/// What tells the kernel about these functions; the program's own argument points to a structure of the name `context`.
+pub(crate) fn describe(functions: &[Function], context: &str) -> Btf {
     let mut writer = Writer::default();
     writer.strings.push(0);
     writer.add("u64", INT, 0, 8, &[64]);
-    let packet = writer.add("__sk_buff", STRUCT, 0, 8, &[]);
+    let packet = writer.add(context, STRUCT, 0, 8, &[]);
     writer.add("", PTR, 0, packet, &[]);
     let mut info = Vec::new();
     for function in functions {
@@ -86,21 +109,20 @@ pub(crate) fn describe(functions: &[Function]) -> Btf {
         info.extend((function.start as u32).to_ne_bytes());
         info.extend(ty.to_ne_bytes());
     }
-    let length = writer.types.len() as u32 * 4;
-    let mut types = Vec::new();
-    types.extend(MAGIC.to_ne_bytes());
-    types.extend([1, 0]);
-    for word in [HEADER, 0, length, length, writer.strings.len() as u32] {
-        types.extend(word.to_ne_bytes());
-    }
-    for word in writer.types {
-        types.extend(word.to_ne_bytes());
-    }
-    types.extend(writer.strings);
     Btf {
-        types,
+        types: writer.finish(),
         functions: info,
     }
+}
+
+/// What tells the kernel about entries of so many bytes, a multiple of 8, that sockets have.
+pub(crate) fn describe_storage(bytes: u32) -> Vec<u8> {
+    let mut writer = Writer::default();
+    writer.strings.push(0);
+    let key = writer.add("u32", INT, 0, 4, &[32]);
+    let word = writer.add("u64", INT, 0, 8, &[64]);
+    writer.add("", ARRAY, 0, 0, &[word, key, bytes / 8]);
+    writer.finish()
 }
 
 #[cfg(test)]
@@ -114,10 +136,11 @@ mod tests {
             kind,
             start,
         };
-        let btf = describe(&[
+        let functions = [
             function("main", Kind::Main, 0),
             function("sum", Kind::Global(2), 9),
-        ]);
+        ];
+        let btf = describe(&functions, "__sk_buff");
         let word = |bytes: &[u8], at: usize| {
             u32::from_ne_bytes(bytes[4 * at..4 * at + 4].try_into().unwrap())
         };

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::fmt;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 use sys::unix::Socket;
 
@@ -21,6 +21,12 @@ pub const NAME: &[u8] = b"yamabiko-kaccd";
 
 /// The environment variable that has it, where it isn't the usual one.
 pub const VARIABLE: &str = "YAMABIKO_KACCD";
+
+/// The name that the environment has, or else the usual one.
+pub fn name() -> Vec<u8> {
+    let chosen = std::env::var_os(VARIABLE).filter(|name| !name.is_empty());
+    chosen.map_or(NAME.to_vec(), |name| name.into_encoded_bytes())
+}
 
 /// "ymk", and the version of what follows.
 const MAGIC: u32 = u32::from_le_bytes(*b"ymk\x03");
@@ -39,6 +45,10 @@ pub(crate) enum Request<'a> {
     Join(Shown),
     /// That a slot of it has this byte code.
     Put(Shown, u32, &'a [u8]),
+    /// A socket that [calculates](crate::calc).
+    Calculate,
+    /// That such a socket, which comes with it, runs this byte code in this slot, beside what it runs in the others.
+    Code(u32, &'a [u8]),
 }
 
 /// What of a card shows that one has it.
@@ -83,6 +93,8 @@ impl<'a> Request<'a> {
             Request::Close(entry) => (2, only(entry), 0, &[][..]),
             Request::Join(shown) => (3, shown, 0, &[][..]),
             Request::Put(shown, slot, code) => (4, shown, slot, code),
+            Request::Calculate => (5, Shown::NONE, 0, &[][..]),
+            Request::Code(slot, code) => (6, Shown::NONE, slot, code),
         };
         let mut bytes = Vec::with_capacity(Request::HEAD + code.len());
         for word in [MAGIC, command, shown.entry, shown.input] {
@@ -111,10 +123,12 @@ impl<'a> Request<'a> {
         let slot = u32::try_from(slot).ok()?;
         match command {
             4 => Some(Request::Put(shown, slot, code)),
+            6 => Some(Request::Code(slot, code)),
             _ if !code.is_empty() => None,
             1 => Some(Request::Open(entry)),
             2 => Some(Request::Close(entry)),
             3 => Some(Request::Join(shown)),
+            5 => Some(Request::Calculate),
             _ => None,
         }
     }
@@ -138,10 +152,12 @@ pub enum Status {
     System = 5,
     /// The byte code is in its slot.
     Put = 6,
+    /// The daemon can't make sockets that calculate; when it began it has said why.
+    NoGroup = 7,
 }
 
 impl Status {
-    const ALL: [Status; 7] = [
+    const ALL: [Status; 8] = [
         Status::Opened,
         Status::Closed,
         Status::Invalid,
@@ -149,6 +165,7 @@ impl Status {
         Status::Full,
         Status::System,
         Status::Put,
+        Status::NoGroup,
     ];
 }
 
@@ -162,6 +179,7 @@ impl fmt::Display for Status {
             Status::Full => "the daemon has no more",
             Status::System => "the kernel refuses something to the daemon",
             Status::Put => "it is in its slot",
+            Status::NoGroup => "it has no control group for calculations, as it said when it began",
         })
     }
 }
@@ -288,9 +306,17 @@ impl Client {
     }
 
     fn ask(&self, request: Request<'_>) -> Result<(Reply, Option<OwnedFd>), NotOpen> {
+        self.ask_with(request, None)
+    }
+
+    fn ask_with(
+        &self,
+        request: Request<'_>,
+        fd: Option<BorrowedFd<'_>>,
+    ) -> Result<(Reply, Option<OwnedFd>), NotOpen> {
         let deadline = Some(Instant::now() + PATIENCE);
         let mut bytes = [0; Reply::BYTES_MAX];
-        let sent = self.socket.send(&request.bytes(), None, deadline);
+        let sent = self.socket.send(&request.bytes(), fd, deadline);
         let got = sent.and_then(|_| self.socket.receive(&mut bytes, deadline));
         let got = got.map_err(NotOpen::Garbled)?;
         let reply = Reply::of(&bytes[..got.bytes]);
@@ -344,6 +370,30 @@ impl Client {
         }
     }
 
+    /// A socket that [calculates](crate::calc), for as long as it is open; it does not end with the connection, nor with the daemon.
+    ///
+    /// # Errors
+    /// [`NotOpen`].
+    pub fn calculate(&self) -> Result<OwnedFd, NotOpen> {
+        let (reply, socket) = self.ask(Request::Calculate)?;
+        match reply.status {
+            Status::Opened => socket.ok_or(NotOpen::Garbled(io::ErrorKind::InvalidData.into())),
+            other => Err(NotOpen::Refused(other)),
+        }
+    }
+
+    /// Has a socket that calculates run byte code in a slot. It must not be under way there.
+    ///
+    /// # Errors
+    /// [`NotOpen`].
+    pub fn code(&self, socket: BorrowedFd<'_>, slot: u32, flat: &Flat) -> Result<(), NotOpen> {
+        let request = Request::Code(slot, flat.code());
+        match self.ask_with(request, Some(socket))?.0.status {
+            Status::Put => Ok(()),
+            other => Err(NotOpen::Refused(other)),
+        }
+    }
+
     /// Whether the daemon has ended, or has ended the connection: what was opened on it is going, or gone.
     pub fn is_gone(&self) -> bool {
         let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
@@ -382,6 +432,8 @@ mod tests {
             Request::Join(shown),
             Request::Put(shown, 3, b"some code"),
             Request::Put(shown, u32::MAX, b""),
+            Request::Calculate,
+            Request::Code(2, b"some code"),
         ] {
             assert_eq!(Request::of(&request.bytes()), Some(request));
         }
@@ -407,7 +459,7 @@ mod tests {
             assert_eq!(Reply::of(&bad), None, "byte {at}");
         }
         let mut bad = Request::Open(1).bytes();
-        bad[4] = 5;
+        bad[4] = 7;
         assert_eq!(Request::of(&bad), None);
         let mut bad = Request::Open(1).bytes();
         bad.push(0);

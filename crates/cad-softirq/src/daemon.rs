@@ -4,12 +4,14 @@
 //! loopback interface it looks at. A process asks for a context for so many processes of this host (`client`), and gets their cards
 //! and a descriptor of the results' page, by which nobody can write; it hands the cards on as it likes, and who has one gets the page, and may put byte code
 //! into a slot. The context, and its byte code, is closed when its
-//! connection ends. So nothing outlives the daemon, and nothing of a user's outlives his processes.
+//! connection ends. A process may also get a socket that calculates ([`calc`](crate::calc)), where the daemon can make such: these
+//! alone outlive it, as long as their processes. Nothing else outlives the daemon, and nothing of a user's outlives his processes.
 //!
 //! Invariants: what a client says has few lengths, is checked (byte code by its verifier, whoever has done so before), and makes nobody wait for him; a user has no more contexts, inputs and connections
 //! than [`Limits`] allows, whatever he does; who he is says the kernel (`SO_PEERCRED`). A context of several hosts is not offered: its key would
 //! have to come from somewhere that all hosts know and no user does.
 
+use crate::calc::{Calculator, NotMade, is_there};
 use crate::client::{Reply, Request, Shown, Status};
 use crate::context::Context;
 use crate::flat::Flat;
@@ -59,6 +61,10 @@ impl Default for Limits {
 const USER_CLIENTS: usize = 128;
 /// Connections of all.
 const CLIENTS: usize = 512;
+/// Sockets that calculate, of a user at most: his ranks on this host.
+const USER_CALCULATING: usize = 256;
+/// Those of all.
+const CALCULATING: usize = 512;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 64;
 
@@ -98,6 +104,13 @@ struct Client {
     places: Vec<Held>,
 }
 
+/// A socket that calculates.
+struct Calculating {
+    user: u32,
+    /// Closed when the socket is.
+    end: OwnedFd,
+}
+
 /// The daemon.
 pub struct Daemon {
     tables: Tables,
@@ -106,6 +119,8 @@ pub struct Daemon {
     limits: Limits,
     listener: OwnedFd,
     clients: Vec<Client>,
+    calculator: Result<Calculator, NotMade>,
+    calculating: Vec<Calculating>,
 }
 
 impl Daemon {
@@ -128,7 +143,14 @@ impl Daemon {
             limits,
             listener,
             clients: Vec::new(),
+            calculator: Calculator::new(),
+            calculating: Vec::new(),
         })
+    }
+
+    /// Why it can't make sockets that calculate, if so; all else it does.
+    pub fn lacks(&self) -> Option<&NotMade> {
+        self.calculator.as_ref().err()
     }
 
     /// Waits until somebody wants something, at most so long, and does it.
@@ -192,6 +214,8 @@ impl Daemon {
             return false;
         };
         let told = match request {
+            Request::Calculate => return self.calculate(client),
+            Request::Code(slot, code) => Err(self.code(got.fd, slot, code)),
             Request::Open(processes) => self.open(client, processes),
             Request::Close(entry) => Err(self.close(client, entry)),
             Request::Join(shown) => self.join(shown),
@@ -276,6 +300,44 @@ impl Daemon {
         };
         let told = flat.ok_or(Status::Invalid).and_then(put);
         told.unwrap_or_else(|status| status)
+    }
+
+    /// Gives a client a socket that calculates; whether he stays.
+    fn calculate(&mut self, client: usize) -> bool {
+        let user = self.clients[client].user;
+        self.calculating.retain(|one| is_there(&one.end));
+        let his = self.calculating.iter().filter(|one| one.user == user);
+        let made = match &mut self.calculator {
+            Err(_) => Err(Status::NoGroup),
+            Ok(_) if his.count() >= USER_CALCULATING => Err(Status::Quota),
+            Ok(_) if self.calculating.len() >= CALCULATING => Err(Status::Full),
+            Ok(calculator) => calculator.socket().map_err(|_| Status::System),
+        };
+        let (status, pair) = match made {
+            Ok(pair) => (Status::Opened, Some(pair)),
+            Err(status) => (status, None),
+        };
+        let fd = pair.as_ref().map(|[socket, _]| socket.as_fd());
+        let socket = &self.clients[client].socket;
+        let sent = socket.send(&Reply::only(status).bytes(), fd, Some(Instant::now()));
+        let end = pair.map(|[_, end]| end);
+        self.calculating
+            .extend(end.map(|end| Calculating { user, end }));
+        sent.is_ok()
+    }
+
+    /// Has a socket that calculates run byte code, if it is one, and that is something that its program can run.
+    fn code(&self, socket: Option<OwnedFd>, slot: u32, code: &[u8]) -> Status {
+        let flat = Program::verify(code).ok().as_ref().and_then(Flat::of);
+        match (&self.calculator, socket, flat) {
+            (Ok(calculator), Some(socket), Some(flat)) => {
+                match calculator.put(socket.as_fd(), slot, &flat) {
+                    Ok(()) => Status::Put,
+                    Err(_) => Status::Invalid,
+                }
+            }
+            _ => Status::Invalid,
+        }
     }
 
     fn close(&mut self, client: usize, entry: u32) -> Status {

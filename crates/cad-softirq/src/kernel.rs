@@ -1,18 +1,19 @@
-//! The system calls: maps, programs, links and mapped results. The only unsafe module.
+//! The system calls: maps, programs, links and mapped results (`page`). The only unsafe module.
 //!
 //! Invariants: whatever is given to the kernel has the length that the kernel goes by (a [`Map`] knows its
 //! entries' size); nothing is pinned, so all is gone with its descriptors. Who calls it: `tables`, which needs privilege, and `rank`,
 //! which maps results.
 
+mod page;
+
+pub use page::Page;
+
 use crate::asm::Code;
 use crate::btf;
-use rustix::mm::{MapFlags, ProtFlags};
 use std::fmt;
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
 
 const MAP_CREATE: libc::c_int = 0;
 const MAP_LOOKUP: libc::c_int = 1;
@@ -23,13 +24,16 @@ const MAP_FREEZE: libc::c_int = 22;
 const MAP_UPDATE_BATCH: libc::c_int = 26;
 const LINK_CREATE: libc::c_int = 28;
 const OBJECT_INFO: libc::c_int = 15;
+const PROG_ATTACH: libc::c_int = 8;
 
-const SCHED_CLS: u32 = 3;
 const TCX_INGRESS: u32 = 46;
 /// In front of the programs that are there.
 const BEFORE: u32 = 1 << 3;
 
 const MMAPABLE: u32 = 1 << 10;
+const NO_PREALLOC: u32 = 1;
+/// Only where there is one.
+const EXIST: u64 = 2;
 
 /// What the verifier may say, in bytes: the end of it tells what was wrong.
 const LOG: usize = 1 << 24;
@@ -108,6 +112,8 @@ pub enum Shape {
     PerCpu = 6,
     /// Entries that are maps.
     OfMaps = 12,
+    /// One for each socket that was given one, by whoever holds it; it goes with the socket.
+    OfSockets = 24,
     /// Entries that user space can map to read them. It can't write, by whatever call: only programs do. (A descriptor that can
     /// only read would not do: the kernel does not map what is not opened for writing.)
     Mapped = 2 | MMAPABLE,
@@ -132,6 +138,10 @@ struct MapCreate {
     inner: u32,
     node: u32,
     name: [u8; 16],
+    ifindex: u32,
+    btf: u32,
+    btf_key: u32,
+    btf_value: u32,
 }
 
 #[repr(C)]
@@ -168,8 +178,15 @@ impl Map {
     ) -> Result<Map, Refused> {
         let (ty, flags) = match shape {
             Shape::Mapped => (Shape::Array as u32, MMAPABLE),
+            Shape::OfSockets => (shape as u32, NO_PREALLOC),
             other => (other as u32, 0),
         };
+        // Such a map has as many as there are sockets, and its entries are described.
+        let (entries, described) = match shape {
+            Shape::OfSockets => (0, Some(btf::describe_storage(bytes as u32))),
+            _ => (entries, None),
+        };
+        let types = described.map(|types| load_btf(&types)).transpose()?;
         let mut attributes = MapCreate {
             ty,
             key: 4,
@@ -179,6 +196,10 @@ impl Map {
             inner: inner.map_or(0, |map| map.fd.as_raw_fd() as u32),
             node: 0,
             name: *b"yamabiko\0\0\0\0\0\0\0\0",
+            ifindex: 0,
+            btf: types.as_ref().map_or(0, |fd| fd.as_raw_fd() as u32),
+            btf_key: types.as_ref().map_or(0, |_| btf::STORAGE_KEY),
+            btf_value: types.as_ref().map_or(0, |_| btf::STORAGE_VALUE),
         };
         // SAFETY: no addresses; a descriptor is made.
         let fd = unsafe { bpf_fd(MAP_CREATE, &mut attributes) };
@@ -214,7 +235,20 @@ impl Map {
     pub fn set(&self, key: u32, value: &[u8]) -> io::Result<()> {
         self.fits(value.len())?;
         // SAFETY: the value was measured.
-        unsafe { self.element(MAP_UPDATE, key, value.as_ptr() as u64) }
+        unsafe { self.element(MAP_UPDATE, key, value.as_ptr() as u64, 0) }
+    }
+
+    /// Sets the entry of a socket; `again`: of one that has an entry, and of no other.
+    ///
+    /// # Errors
+    /// It is no socket, or none that has an entry, `value` is not one, or the kernel's.
+    pub fn set_of(&self, socket: BorrowedFd<'_>, value: &[u8], again: bool) -> io::Result<()> {
+        if self.shape != Shape::OfSockets || value.len() != self.bytes as usize {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let (key, flags) = (socket.as_raw_fd() as u32, if again { EXIST } else { 0 });
+        // SAFETY: the value was measured; the key is a descriptor, as such a map's are.
+        unsafe { self.element(MAP_UPDATE, key, value.as_ptr() as u64, flags) }
     }
 
     /// Reads an entry.
@@ -224,7 +258,20 @@ impl Map {
     pub fn get(&self, key: u32, value: &mut [u8]) -> io::Result<()> {
         self.fits(value.len())?;
         // SAFETY: the value was measured, and may be written.
-        unsafe { self.element(MAP_LOOKUP, key, value.as_mut_ptr() as u64) }
+        unsafe { self.element(MAP_LOOKUP, key, value.as_mut_ptr() as u64, 0) }
+    }
+
+    /// Reads the entry of a socket.
+    ///
+    /// # Errors
+    /// As of [`set_of`](Map::set_of).
+    pub fn get_of(&self, socket: BorrowedFd<'_>, value: &mut [u8]) -> io::Result<()> {
+        if self.shape != Shape::OfSockets || value.len() != self.bytes as usize {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let key = socket.as_raw_fd() as u32;
+        // SAFETY: the value was measured, and may be written.
+        unsafe { self.element(MAP_LOOKUP, key, value.as_mut_ptr() as u64, 0) }
     }
 
     fn fits(&self, length: usize) -> io::Result<()> {
@@ -265,12 +312,18 @@ impl Map {
 
     /// # Safety
     /// `value` is the address of an entry's bytes, writable for a look-up.
-    unsafe fn element(&self, command: libc::c_int, key: u32, value: u64) -> io::Result<()> {
+    unsafe fn element(
+        &self,
+        command: libc::c_int,
+        key: u32,
+        value: u64,
+        flags: u64,
+    ) -> io::Result<()> {
         let mut attributes = Element {
             map: self.fd.as_raw_fd() as u64,
             key: &raw const key as u64,
             value,
-            flags: 0,
+            flags,
         };
         // SAFETY: a key has 4 bytes, the value is the caller's contract. (The descriptor is the lower half of its
         // field: the upper one is padding, which has to be zero, on the machines that `usable` allows.)
@@ -313,6 +366,21 @@ struct ProgLoad {
     more: u32,
 }
 
+/// Has the kernel take types.
+fn load_btf(types: &[u8]) -> Result<OwnedFd, Refused> {
+    let mut attributes = BtfLoad {
+        btf: types.as_ptr() as u64,
+        log: 0,
+        size: types.len() as u32,
+        log_size: 0,
+        log_level: 0,
+        more: 0,
+    };
+    // SAFETY: the types are as long as told; a descriptor is made.
+    let fd = unsafe { bpf_fd(BTF_LOAD, &mut attributes) };
+    fd.map_err(|e| Refused::new("the description of types", e))
+}
+
 /// The kernel's `struct bpf_prog_info`, in words, as far as [`VERIFIED`] is in it.
 const INFO_WORDS: usize = 56;
 /// The word that says how many instructions the verifier went through.
@@ -326,6 +394,14 @@ struct ObjectInfo {
 }
 
 #[repr(C)]
+struct ProgAttach {
+    target: u32,
+    prog: u32,
+    attach: u32,
+    flags: u32,
+}
+
+#[repr(C)]
 struct LinkCreate {
     prog: u32,
     ifindex: u32,
@@ -334,6 +410,28 @@ struct LinkCreate {
     relative: u32,
     padding: u32,
     revision: u64,
+}
+
+/// What a program looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    /// Packets that come in through an interface.
+    Packets,
+    /// Options that are set at sockets of a control group.
+    OptionsSet,
+    /// Options that are asked for there.
+    OptionsGot,
+}
+
+impl Sort {
+    /// The kernel's numbers of the program's type and of where it is attached, and the name of its context.
+    fn numbers(self) -> (u32, u32, &'static str) {
+        match self {
+            Sort::Packets => (3, TCX_INGRESS, "__sk_buff"),
+            Sort::OptionsGot => (25, 21, "bpf_sockopt"),
+            Sort::OptionsSet => (25, 22, "bpf_sockopt"),
+        }
+    }
 }
 
 /// A program that the kernel has verified.
@@ -351,31 +449,22 @@ impl Prog {
     ///
     /// # Errors
     /// The kernel's, with what its verifier says.
-    pub fn load(code: &Code, maps: &[&Map]) -> Result<Prog, Refused> {
-        let described = btf::describe(&code.functions);
-        let mut attributes = BtfLoad {
-            btf: described.types.as_ptr() as u64,
-            log: 0,
-            size: described.types.len() as u32,
-            log_size: 0,
-            log_level: 0,
-            more: 0,
-        };
-        // SAFETY: the types are as long as told; a descriptor is made.
-        let types = unsafe { bpf_fd(BTF_LOAD, &mut attributes) };
-        let types = types.map_err(|e| Refused::new("the description of a program", e))?;
+    pub fn load(sort: Sort, code: &Code, maps: &[&Map]) -> Result<Prog, Refused> {
+        let (ty, attach, context) = sort.numbers();
+        let described = btf::describe(&code.functions, context);
+        let types = load_btf(&described.types)?;
         let mut insns = code.insns.clone();
         for &(at, map) in &code.maps {
             insns[at].imm = maps[map].fd.as_raw_fd();
         }
         let insns: Vec<u8> = insns.iter().flat_map(|i| i.bytes()).collect();
         let mut attributes = ProgLoad {
-            ty: SCHED_CLS,
+            ty,
             insn_count: code.insns.len() as u32,
             insns: insns.as_ptr() as u64,
             license: c"Dual MIT/GPL".as_ptr() as u64,
             name: *b"yamabiko\0\0\0\0\0\0\0\0",
-            attach: TCX_INGRESS,
+            attach,
             btf: types.as_raw_fd() as u32,
             function_size: 8,
             functions: described.functions.as_ptr() as u64,
@@ -447,46 +536,24 @@ impl Prog {
     }
 }
 
-/// The first entry of a [`Shape::Mapped`] map, as words.
-#[derive(Debug)]
-pub struct Page {
-    at: NonNull<AtomicU64>,
-    words: usize,
-}
-
-impl Page {
-    /// Maps the first `words` words of a map. What the descriptor really is does not matter: what is
-    /// mapped is readable or a signal.
+impl Prog {
+    /// Has it look at the options of all sockets that are made in a control group (of version 2) from now on, until the last of these and the
+    /// group are gone: so it outlives the group's folder, and whoever calls this.
     ///
     /// # Errors
-    /// The kernel's: it is not such a map, or shorter.
-    pub fn new(map: BorrowedFd<'_>, words: usize) -> io::Result<Page> {
-        let (protect, flags) = (ProtFlags::READ, MapFlags::SHARED);
-        // SAFETY: a mapping of its own, at an address that the kernel picks.
-        let at =
-            unsafe { rustix::mm::mmap(std::ptr::null_mut(), words * 8, protect, flags, map, 0) };
-        let at = NonNull::new(at?.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
-        Ok(Page { at, words })
-    }
-
-    /// The words, which the kernel changes.
-    pub fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping is aligned to pages, that long, and lives as long as `self`. Others change it, so
-        // they are atomics, which are only loaded from.
-        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.words) }
-    }
-}
-
-// SAFETY: the memory belongs to nobody's thread, and all access is by atomic loads.
-unsafe impl Send for Page {}
-// SAFETY: as above.
-unsafe impl Sync for Page {}
-
-impl Drop for Page {
-    fn drop(&mut self) {
-        // SAFETY: it is a mapping of this length, and nobody has a reference to it any more. Nothing can be done if it
-        // fails.
-        let _ = unsafe { rustix::mm::munmap(self.at.as_ptr().cast(), self.words * 8) };
+    /// The kernel's.
+    pub fn attach_to_group(&self, group: BorrowedFd<'_>, sort: Sort) -> Result<(), Refused> {
+        let mut attributes = ProgAttach {
+            target: group.as_raw_fd() as u32,
+            prog: self.0.as_raw_fd() as u32,
+            attach: sort.numbers().1,
+            flags: 0,
+        };
+        // SAFETY: no addresses.
+        let attached = unsafe { bpf(PROG_ATTACH, &mut attributes) };
+        attached
+            .map(drop)
+            .map_err(|e| Refused::new("a program at a control group", e))
     }
 }
 

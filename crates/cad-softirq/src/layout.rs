@@ -130,6 +130,18 @@ pub(crate) mod code {
     pub const BYTES: usize = TEXT as usize + 8 * WORDS_MAX;
 }
 
+/// What a socket calculates in (`program/calc.rs`).
+pub(crate) mod cells {
+    /// The operand that comes in.
+    pub const OPERAND: i16 = 0;
+    /// What runs byte code.
+    pub const MACHINE: i16 = super::DATA_MAX as i16;
+    /// The first cell; each has [`DATA_MAX`](super::DATA_MAX) bytes.
+    pub const FIRST: i16 = 2 * super::DATA_MAX as i16;
+    /// Bytes of all.
+    pub const BYTES: usize = FIRST as usize + crate::calc::CELLS as usize * super::DATA_MAX;
+}
+
 /// What runs byte code.
 pub(crate) mod machine {
     /// Registers of 8 bytes.

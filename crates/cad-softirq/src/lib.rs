@@ -34,10 +34,12 @@
 mod ahead;
 pub mod asm;
 mod btf;
+pub mod calc;
 pub mod client;
 pub mod context;
 pub mod daemon;
 pub mod flat;
+mod group;
 #[cfg(test)]
 mod interpreter;
 pub mod kernel;

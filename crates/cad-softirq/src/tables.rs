@@ -9,7 +9,7 @@ use crate::ahead::{Ahead, Page, Ready, Wanted};
 use crate::asm::{Asm, Kind};
 use crate::context::Context;
 use crate::flat::Flat;
-use crate::kernel::{Link, Map, Prog, Refused, Shape};
+use crate::kernel::{Link, Map, Prog, Refused, Shape, Sort};
 use crate::layout::{SLOTS, code, context, input, machine, result, scratch};
 use crate::program;
 use std::fmt;
@@ -145,7 +145,7 @@ impl Tables {
             Map::new(Shape::Array, code::BYTES, contexts * SLOTS, None)?,
             Map::new(Shape::PerCpu, machine::BYTES, 1, None)?,
         ];
-        let prog = Prog::load(&program::program(port), &maps.each_ref())?;
+        let prog = Prog::load(Sort::Packets, &program::program(port), &maps.each_ref())?;
         let [contexts, inputs, results, scratch, codes, machine] = maps;
         let ahead = Ahead::new(Arc::new(results));
         let mut tables = Tables {
@@ -397,7 +397,7 @@ pub fn usable() -> Result<(), String> {
         true => format!("{why} (it takes CAP_BPF and CAP_NET_ADMIN)"),
         false => why.to_string(),
     };
-    let prog = Prog::load(&asm.finish(), &[]).map_err(told)?;
+    let prog = Prog::load(Sort::Packets, &asm.finish(), &[]).map_err(told)?;
     let link = prog.attach(program::LOOPBACK as u32, false);
     link.map(drop).map_err(told)
 }

@@ -390,3 +390,43 @@ fn there_is_one_daemon_and_only_here() {
         apart(|| assert!(matches!(Client::new(NAME), Err(NotOpen::Absent(_)))));
     });
 }
+
+#[test]
+fn sockets_that_calculate_are_had_without_privilege_and_outlive_connections() {
+    beside(LIMITS, || {
+        let client = Client::new(NAME).unwrap();
+        let socket = match client.calculate() {
+            Ok(socket) => socket,
+            Err(NotOpen::Refused(Status::NoGroup)) => return world::skipped("no control group"),
+            Err(why) => panic!("{why}"),
+        };
+        let flat = |times| Flat::of(&adds(times)).unwrap();
+        for slot in 0..4 {
+            client.code(socket.as_fd(), slot, &flat(2)).unwrap();
+        }
+        let refused = |slot, socket: &dyn AsFd| {
+            let told = client.code(socket.as_fd(), slot, &flat(1));
+            assert!(matches!(told, Err(NotOpen::Refused(Status::Invalid))));
+        };
+        refused(4, &socket);
+        refused(u32::MAX, &socket);
+        // Another socket, and none.
+        refused(0, &std::net::UdpSocket::bind("0.0.0.0:0").unwrap());
+        refused(0, &std::fs::File::open("/dev/null").unwrap());
+        // As many as there may be; those that are closed count no more.
+        let mut all = Vec::new();
+        let told = loop {
+            match client.calculate() {
+                Ok(socket) => all.push(socket),
+                Err(why) => break why,
+            }
+        };
+        assert!(matches!(told, NotOpen::Refused(Status::Quota)), "{told}");
+        assert_eq!(all.len(), 255);
+        all.truncate(100);
+        all.push(client.calculate().unwrap());
+        drop(client);
+        let client = Client::new(NAME).unwrap();
+        client.code(socket.as_fd(), 0, &flat(3)).unwrap();
+    });
+}

@@ -1,7 +1,7 @@
 //! What is counted in this process, for tools: the performance variables of MPI_T.
 //!
-//! Each says of one executor ([`cad_run::Choice`]) how many non-blocking and persistent collectives it has run here, so that a person, or a
-//! test, can tell where they ran. All are monotonous, begin with `MPI_Init` and are never reset. `api::tool` names them to programs.
+//! Each says of one executor ([`cad_run::Choice`]) how many non-blocking and persistent collectives it has run here, and of the ring who
+//! reduced, so that a person, or a test, can tell where they ran. All are monotonous, begin with `MPI_Init` and are never reset. `api::tool` names them to programs.
 
 use crate::state::Engine;
 
@@ -22,7 +22,7 @@ impl Counter {
 }
 
 /// All of them.
-pub(crate) const COUNTERS: [Counter; 4] = [
+pub(crate) const COUNTERS: [Counter; 6] = [
     Counter {
         name: "yamabiko_collectives_inline",
         text: "non-blocking and persistent collectives that this process ran in its MPI calls",
@@ -42,5 +42,15 @@ pub(crate) const COUNTERS: [Counter; 4] = [
         name: "yamabiko_collectives_thread",
         text: "those that a thread of the library brought to their end (YAMABIKO_CAD=thread)",
         read: |e| e.progress_thread.ended(),
+    },
+    Counter {
+        name: "yamabiko_ring_by_program",
+        text: "reductions that kaccd's program did in chains of the ring",
+        read: |e| e.kernel.counts().by_program,
+    },
+    Counter {
+        name: "yamabiko_ring_in_signals",
+        text: "reductions of the ring that the handler of a signal did",
+        read: |e| e.kernel.counts().in_signals,
     },
 ];

@@ -42,7 +42,8 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use cad_ring::{Kept, Opening, Ring};
-use cad_run::{Callback, Choice, Executor, Issued, Plan, State};
+use cad_run::{Callback, Choice, Counts, Executor, Issued, Plan, State};
+use cad_softirq::client;
 use fabrics::Fabrics;
 use types::{Handle, Result, Status, consts, fault};
 use wireup::Job;
@@ -121,6 +122,8 @@ pub(crate) struct Kernel {
     again: Cell<Option<Instant>>,
     /// Collectives that the kernel ran to their end.
     done: Cell<u64>,
+    /// What the ring had run when that was last asked for.
+    counted: Cell<Counts>,
     /// Non-blocking and persistent collectives that ran in calls.
     in_calls: Cell<u64>,
 }
@@ -183,7 +186,8 @@ pub(crate) fn join(
     match fits {
         Ok((opening, callback)) => {
             let ring = opening.join(job.rank(), &cards, secret, callback);
-            let ring = ring.map_err(startup_fault)?;
+            let mut ring = ring.map_err(startup_fault)?;
+            calculate(&mut ring, callback, job.rank());
             fabrics
                 .sleep_on_too(std::os::fd::AsFd::as_fd(&ring))
                 .map_err(startup_fault)?;
@@ -197,6 +201,20 @@ pub(crate) fn join(
             }
             Ok(None)
         }
+    }
+}
+
+/// Has the kernel reduce by itself, where a kaccd lets it and nothing else is asked for.
+fn calculate(ring: &mut Ring, callback: Callback, rank: u32) {
+    let wanted = match callback {
+        Callback::Any | Callback::Program => ring.calculate_by(&client::name()),
+        Callback::Signal | Callback::None => return,
+    };
+    // Each rank has its own, whatever the others have.
+    if let (Err(why), Callback::Program) = (wanted, callback) {
+        let variable = Callback::VARIABLE;
+        let text = format!("yamabiko: rank {rank}: {variable}=program has no effect: {why}");
+        sys::say::line(&text);
     }
 }
 
@@ -236,6 +254,14 @@ impl Kernel {
     /// Collectives that the kernel ran to their end.
     pub(crate) fn done(&self) -> u64 {
         self.done.get()
+    }
+
+    /// What the ring has run: what was last known, where it is in use, or not there any more.
+    pub(crate) fn counts(&self) -> Counts {
+        if let Some(counts) = self.with(|ring| ring.counts()) {
+            self.counted.set(counts);
+        }
+        self.counted.get()
     }
 
     /// Whether progress would find something to do.
@@ -331,16 +357,17 @@ impl Engine {
         let Some((rank, _)) = self.kernel.place.take() else {
             return;
         };
-        let Some(mut ring) = self.kernel.ring.take() else {
+        let counts = self.kernel.counts();
+        let Some(ring) = self.kernel.ring.take() else {
             return;
         };
         if std::env::var_os(Choice::REPORT).is_some_and(|v| !v.is_empty()) {
-            let counts = ring.counts();
-            let cad_run::Counts {
+            let Counts {
                 plans,
                 nodes,
                 in_calls,
                 in_signals,
+                by_program,
             } = counts;
             let text = match plans {
                 0 => "no collective was handed to the kernel".to_string(),
@@ -350,7 +377,7 @@ impl Engine {
                     let made = counted(self.kernel.plans.get(), "plan");
                     format!(
                         "handed to the kernel: {plans} of {nodes}, {in_calls} of which were done in calls, {in_signals} in a \
-                         signal's handler; {made}"
+                         signal's handler, {by_program} by kaccd's program; {made}"
                     )
                 }
             };

@@ -25,7 +25,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use cad_run::Choice;
-use cad_softirq::client::{Client, NAME, NotOpen, VARIABLE};
+use cad_softirq::client::{self, Client, NotOpen};
 use cad_softirq::layout::DATA_MAX;
 use cad_softirq::rank::{End, NotStarted, Part, Waker};
 use fabrics::Fabrics;
@@ -65,8 +65,7 @@ pub(crate) fn open(job: &mut Job) -> Result<Option<Asked>> {
     if choice != Choice::Softirq || job.size() == 1 {
         return Ok(None);
     }
-    let name = std::env::var_os(VARIABLE).filter(|name| !name.is_empty());
-    let asked = Client::new(name.as_ref().map_or(NAME, |name| name.as_encoded_bytes()));
+    let asked = Client::new(&client::name());
     let card = if asked.is_ok() { CAN } else { CANT };
     job.put(&key(job.rank()), card).map_err(startup_fault)?;
     Ok(Some(asked))

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use cad_softirq::client::{Client, NAME, NotOpen, VARIABLE};
+use cad_softirq::client::{self, Client, NotOpen};
 use cad_softirq::layout::DATA_MAX;
 use types::Tunable;
 
@@ -54,7 +54,7 @@ const VARIABLES: [(&str, &str); 16] = [
     ),
     (
         "YAMABIKO_CAD_CALLBACK",
-        "what reduces for the ring while a rank computes: signal, or none (default: signal)",
+        "what reduces for the ring while a rank computes: program (where kaccd lets it, and signal beside it; says why if it can't), signal, or none (default: program and signal, as far as there are)",
     ),
     (
         "YAMABIKO_CAD_REPORT",
@@ -62,7 +62,7 @@ const VARIABLES: [(&str, &str); 16] = [
     ),
     (
         "YAMABIKO_KACCD",
-        "the name of the kaccd that softirq asks (default: yamabiko-kaccd)",
+        "the name of the kaccd that softirq and the ring ask (default: yamabiko-kaccd)",
     ),
     (
         "YAMABIKO_SLOTS_REPORT",
@@ -260,8 +260,7 @@ fn thread() -> String {
 
 /// Whether the daemon is there that does collectives in the kernel's receive path.
 fn daemon() -> String {
-    let name = std::env::var_os(VARIABLE).filter(|name| !name.is_empty());
-    match Client::new(name.as_ref().map_or(NAME, |name| name.as_encoded_bytes())) {
+    match Client::new(&client::name()) {
         Ok(_) => "usable".to_owned(),
         Err(why @ NotOpen::Absent(_)) => {
             let could = match cad_softirq::usable() {
@@ -275,12 +274,21 @@ fn daemon() -> String {
 }
 
 /// What calculates for the ring between the calls of a program.
-fn callbacks() -> [(String, String); 1] {
+fn callbacks() -> [(String, String); 2] {
+    let program = usable(cad_ring::program_usable(&client::name()));
     let signal = usable(cad_ring::callback_usable());
-    [(
-        "signal".to_owned(),
-        format!("in its handler, while the rank computes: {signal}"),
-    )]
+    [
+        (
+            "program".to_owned(),
+            format!(
+                "kaccd's, in the kernel: the standard's operations on integers, float and double, and byte code, up to {DATA_MAX} bytes: {program}"
+            ),
+        ),
+        (
+            "signal".to_owned(),
+            format!("in its handler, while the rank computes: {signal}"),
+        ),
+    ]
 }
 
 fn usable(tried: Result<(), cad_ring::Unusable>) -> String {

@@ -1,6 +1,7 @@
 //! `yamabiko kaccd`: the privileged helper for collectives in the kernel's receive path, which is crate `cad-softirq`'s daemon; and for
 //! [steering](crate::steer).
 
+use crate::node::allow_descriptors;
 use crate::steer::Steering;
 use cad_softirq::client::NAME;
 use cad_softirq::daemon::{Daemon, Limits, NotRunning, PORT};
@@ -8,6 +9,8 @@ use clap::builder::RangedU64ValueParser;
 use std::convert::Infallible;
 use std::time::Duration;
 
+/// Descriptors for as many clients, pages and sockets that calculate as there may be.
+const DESCRIPTORS: u64 = 4096;
 /// Most contexts and inputs that can be asked for: their maps take memory of the kernel's.
 const MOST: u64 = 65_536;
 
@@ -54,6 +57,7 @@ pub fn run(args: &Args) -> Result<Infallible, String> {
         user_inputs: args.user_processes,
     };
     let steering = steering(&args.steer)?;
+    allow_descriptors(DESCRIPTORS);
     let name = args.name.as_deref().map_or(NAME, str::as_bytes);
     let mut daemon = match (Daemon::new(name, args.port, limits), &steering) {
         (Ok(daemon), _) => Some(daemon),
@@ -64,6 +68,9 @@ pub fn run(args: &Args) -> Result<Infallible, String> {
         }
         (Err(why), _) => return Err(format!("kaccd: {why}")),
     };
+    if let Some(why) = daemon.as_ref().and_then(Daemon::lacks) {
+        eprintln!("yamabiko: kaccd: nothing calculates in chains of io_uring: {why}");
+    }
     if let Some(steering) = steering {
         steering.keep();
     }

@@ -9,7 +9,7 @@ mod resident;
 mod start;
 mod stop;
 
-pub use start::{First, Prepared, null, prepare, start, system};
+pub use start::{First, Prepared, allow_descriptors, null, prepare, start, system};
 
 use crate::message::{self, News, Order, Received};
 use crate::os;

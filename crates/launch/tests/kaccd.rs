@@ -43,6 +43,9 @@ fn it_serves_until_it_is_killed() {
         std::thread::sleep(Duration::from_millis(10));
     };
     assert_eq!(client.open(3).unwrap().cards.len(), 3);
+    let calculates = client.calculate();
+    let may = cad_softirq::calc::usable();
+    assert_eq!(calculates.is_ok(), may.is_ok(), "{calculates:?} {may:?}");
     kaccd.kill().unwrap();
     kaccd.wait().unwrap();
     assert!(client.open(3).is_err());

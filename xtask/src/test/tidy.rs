@@ -23,11 +23,21 @@ const ARROWS: [(&str, &[&str]); 37] = [
     ("op", &["types", "boundary", "bytecode"]),
     ("cad", &["types"]),
     ("chains", &["types", "cad"]),
-    ("cad-run", &["boundary", "layout", "cad", "mtmi"]),
+    (
+        "cad-run",
+        &["boundary", "layout", "cad", "mtmi", "cad-softirq"],
+    ),
     (
         "cad-ring",
         &[
-            "types", "boundary", "sys", "cad", "chains", "cad-run", "tcp",
+            "types",
+            "boundary",
+            "sys",
+            "cad",
+            "chains",
+            "cad-run",
+            "cad-softirq",
+            "tcp",
         ],
     ),
     ("cad-softirq", &["sys", "bytecode"]),

@@ -11,6 +11,7 @@ use cad_run::{Issued, NotIssued, Plan, State};
 
 use super::Ring;
 use super::peers::Missing;
+use crate::cells::Cells;
 use crate::channel::Channel;
 use crate::code::Code;
 use crate::headroom;
@@ -139,9 +140,14 @@ impl Ring {
             (Err(Missing::Descriptors), _) | (Ok(Some(_)), Err(_)) => return self.starve(slot),
         }
         self.unsettled -= 1;
+        self.allot_cells(slot);
+        let Some(running) = self.slots[slot].as_mut() else {
+            return;
+        };
         running.begun = true;
+        let socket = self.cells.as_ref().map(Cells::fd);
         let bell = self.bell.as_ref();
-        let bell = bell.filter(|bell| running.code.rings && bell.rings());
+        let bell = bell.filter(|bell| running.wants_bell() && bell.rings());
         let rings = bell.is_some();
         running.prepare(rings);
         let (mut entries, mut pushed) = (Vec::new(), Ok(()));
@@ -151,7 +157,7 @@ impl Ring {
                 entries.clear();
             }
             let from = entries.len();
-            let steps = running.steps(chain, bell);
+            let steps = running.steps(chain, bell, socket);
             self.uring
                 .chain(slot as u32, chain as u32, &steps, &mut entries);
             // SAFETY: the plan's buffers are valid while it is under way, as whoever made its nodes promised
@@ -166,6 +172,28 @@ impl Ring {
         }
         if pushed.and_then(|()| self.uring.flush()).is_err() {
             self.abandon(slot);
+        }
+    }
+
+    /// Gives an issue cells to calculate in, if there are as many as it needs; plans that rest give theirs up for that.
+    fn allot_cells(&mut self, slot: usize) {
+        loop {
+            let (Some(cells), Some(running)) = (&mut self.cells, &mut self.slots[slot]) else {
+                return;
+            };
+            if running.code.cells == 0 || !running.cells.is_empty() {
+                return;
+            }
+            if let Some(taken) = cells.take(running.code.cells) {
+                // Its entries and images are of an issue without.
+                running.prepared.settle();
+                running.images = Default::default();
+                running.cells = taken;
+                return;
+            }
+            if !self.reclaim_resting() {
+                return;
+            }
         }
     }
 

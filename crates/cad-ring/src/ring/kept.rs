@@ -103,7 +103,7 @@ impl Ring {
         let image = running.images[running.channel.next_lane()].as_ref()?;
         let place = self.slots.get_mut(running.slot)?;
         let in_the_way = place.is_some() || !running.channel.is_clear() || !self.overs.is_empty();
-        let rings = running.code.rings && self.bell.as_ref().is_some_and(Bell::rings);
+        let rings = running.wants_bell() && self.bell.as_ref().is_some_and(Bell::rings);
         if in_the_way || self.starving.is_some() || self.uring.is_broken() || image.rings != rings {
             return None;
         }
@@ -137,8 +137,31 @@ impl Ring {
     /// Takes from an issue that came to its END what others can use: all tokens are at zero and all pairs empty again.
     fn strip(&mut self, mut running: Running) {
         running.prepared.settle();
+        self.reclaim(&mut running);
         self.spare_tokens.append(&mut running.tokens);
         self.spare_pairs.append(&mut running.pairs);
+    }
+
+    /// Takes the cells of an issue, whose chains are over.
+    pub(super) fn reclaim(&mut self, running: &mut Running) {
+        if let Some(cells) = &mut self.cells {
+            cells.give_back(&mut running.cells);
+        }
+    }
+
+    /// Takes the cells of a plan that rests; whether one had any.
+    pub(super) fn reclaim_resting(&mut self) -> bool {
+        let resting = self.kept.iter_mut().flatten();
+        let mut resting = resting.filter_map(|keep| keep.idle.as_mut());
+        let (Some(idle), Some(cells)) =
+            (resting.find(|idle| !idle.cells.is_empty()), &mut self.cells)
+        else {
+            return false;
+        };
+        idle.images = Default::default();
+        idle.prepared.settle();
+        cells.give_back(&mut idle.cells);
+        true
     }
 
     /// Lets go of plans whose owners have dropped them.
@@ -159,6 +182,9 @@ impl Ring {
         for keep in self.kept.iter_mut().flatten() {
             if let Some(mut running) = keep.idle.take() {
                 running.prepared.settle();
+                if let Some(cells) = &mut self.cells {
+                    cells.give_back(&mut running.cells);
+                }
             }
         }
     }

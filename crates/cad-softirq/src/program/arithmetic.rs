@@ -4,7 +4,7 @@
 //! logical result is 0 or 1. Elements are loaded and stored each with its own size, so the order of bytes does not matter.
 
 use super::float;
-use crate::asm::{Alu, Asm, Cond, Reg::*, Size};
+use crate::asm::{Alu, Asm, Cond, Reg, Reg::*, Size};
 use crate::layout::{Op, Type};
 
 /// Whether the elements of this type are combined so by a callback.
@@ -39,14 +39,19 @@ fn size(ty: Type) -> Size {
     }
 }
 
-/// Combines the word at `R4` into the one at `R3`. Leaves no register but those as it was.
+/// Combines the word at `R4`, as the second operand, with the one at `R3`, into that one. Leaves no register but those as it was.
 pub(super) fn word(asm: &mut Asm, op: Op, ty: Type) {
-    for lane in 0..8 / ty.bytes() {
-        let at = (lane * ty.bytes()) as i16;
+    elements(asm, op, ty, 8, R3);
+}
+
+/// Combines so many bytes at `R3`, as the first operands, with those at `R4`, into those at `to`, one of these. Leaves no register but those as it was.
+pub(super) fn elements(asm: &mut Asm, op: Op, ty: Type, bytes: usize, to: Reg) {
+    for at in (0..bytes).step_by(ty.bytes()) {
+        let at = at as i16;
         asm.load(size(ty), R1, R3, at);
         asm.load(size(ty), R2, R4, at);
         element(asm, op, ty);
-        asm.store(size(ty), R3, at, R1);
+        asm.store(size(ty), to, at, R1);
     }
 }
 
@@ -97,7 +102,7 @@ fn extreme(asm: &mut Asm, op: Op, ty: Type) {
 }
 
 /// `reg` = 1 if it is not 0. Without a jump: the sign of `x | -x`.
-fn truth(asm: &mut Asm, reg: crate::asm::Reg) {
+fn truth(asm: &mut Asm, reg: Reg) {
     asm.mov(R0, 0);
     asm.alu(Alu::Sub, R0, reg);
     asm.alu(Alu::Or, reg, R0);

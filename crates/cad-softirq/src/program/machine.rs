@@ -9,7 +9,7 @@
 
 use super::parts::{self, Parts, STACK};
 use super::{BASE, ENTRY, Functions, INPUT, WORDS, float};
-use crate::asm::{Alu, Asm, Cond, Label, Reg, Reg::*, Size};
+use crate::asm::{Alu, Asm, Cond, Func, Label, Reg, Reg::*, Size};
 use crate::flat::Step;
 use crate::layout::{
     DATA, DATA_MAX, Op, SLOTS, STEPS_MAX, Type, WHAT, WORDS_MAX, code, input, machine, map,
@@ -55,33 +55,18 @@ pub(super) fn fold(asm: &mut Asm, functions: &Functions, parts: &Parts) {
     asm.mov(R2, R8);
     asm.alu(Alu::Rsh, R2, 32);
     asm.jump_if(Cond::Ne, R1, R2, none);
-    asm.load(Size::W, R3, R9, code::WORDS);
-    asm.jump_if(Cond::Eq, R3, 0, none);
     asm.alu(Alu::Rsh, R8, 16);
     asm.alu(Alu::And, R8, 0xffff);
-    asm.load(Size::W, R2, R9, code::ELEMENT);
-    asm.alu(Alu::Div, R8, R2);
-    asm.alu(Alu::Mul, R8, R3);
-    asm.jump_if(Cond::Gt, R8, STEPS_MAX as i32, none);
-    asm.store(Size::D, Fp, STEPS, R8);
     asm.store(Size::D, Fp, GIVEN + CODE, R9);
     for (at, reg) in [(IN, R6), (INOUT, R7)] {
         asm.mov(R1, reg);
         asm.alu(Alu::Add, R1, i32::from(DATA));
         asm.store(Size::D, Fp, GIVEN + at, R1);
     }
+    steps(asm, none);
     asm.store(Size::D, Fp, BASE, 0);
     super::lookup_at(asm, map::MACHINE, BASE, R8, none);
-    for word in 0..machine::BYTES as i16 / 8 {
-        asm.store(Size::D, R8, 8 * word, 0);
-    }
-    asm.store(Size::D, Fp, GIVEN + MACHINE, R8);
-    asm.load(Size::D, R1, Fp, STEPS);
-    asm.function(R2, functions.step);
-    asm.mov(R3, Fp);
-    asm.alu(Alu::Add, R3, i32::from(GIVEN));
-    asm.mov(R4, 0);
-    asm.call(crate::asm::Helper::Loop);
+    run(asm, functions.step);
     asm.load(Size::D, R2, R6, WHAT);
     parts::words_of(asm, R2, none);
     asm.store(Size::D, Fp, WORDS, R2);
@@ -91,10 +76,56 @@ pub(super) fn fold(asm: &mut Asm, functions: &Functions, parts: &Parts) {
     asm.give(0);
 }
 
+/// How many steps the byte code in `R9` takes for data of so many bytes as `R8` says; goes to `none` if that is none, or too many.
+fn steps(asm: &mut Asm, none: Label) {
+    asm.load(Size::W, R3, R9, code::WORDS);
+    asm.jump_if(Cond::Eq, R3, 0, none);
+    asm.load(Size::W, R2, R9, code::ELEMENT);
+    asm.alu(Alu::Div, R8, R2);
+    asm.alu(Alu::Mul, R8, R3);
+    asm.jump_if(Cond::Gt, R8, STEPS_MAX as i32, none);
+    asm.store(Size::D, Fp, STEPS, R8);
+}
+
+/// Runs the machine in `R8`, from zeros on, for as many steps as there are.
+fn run(asm: &mut Asm, step: Func) {
+    for word in 0..machine::BYTES as i16 / 8 {
+        asm.store(Size::D, R8, 8 * word, 0);
+    }
+    asm.store(Size::D, Fp, GIVEN + MACHINE, R8);
+    asm.load(Size::D, R1, Fp, STEPS);
+    asm.function(R2, step);
+    asm.mov(R3, Fp);
+    asm.alu(Alu::Add, R3, i32::from(GIVEN));
+    asm.mov(R4, 0);
+    asm.call(crate::asm::Helper::Loop);
+}
+
+/// Runs the byte code in `R9` on as many bytes as `R8` says, by a machine that lies in `R7` at `machine`: the contribution at the distance
+/// `lower` from `R7` with that at the address in the stack at `upper`, where the result goes. If it is none, goes to `none`.
+pub(super) fn fold_at(
+    asm: &mut Asm,
+    step: Func,
+    (machine, lower): (i16, i16),
+    upper: i16,
+    none: Label,
+) {
+    steps(asm, none);
+    asm.store(Size::D, Fp, GIVEN + CODE, R9);
+    asm.mov(R1, R7);
+    asm.alu(Alu::Add, R1, i32::from(lower));
+    asm.store(Size::D, Fp, GIVEN + IN, R1);
+    asm.load(Size::D, R1, Fp, upper);
+    asm.store(Size::D, Fp, GIVEN + INOUT, R1);
+    asm.mov(R8, R7);
+    asm.alu(Alu::Add, R8, i32::from(machine));
+    run(asm, step);
+}
+
 /// The callback: one word. `R1` and `R2` are the operands, `R3` is where the result goes, `R5` where the element lies, `R6` the machine, `R8` what was
 /// given, `R9` the word. What does a step may use all but `R3`.
-pub(super) fn step(asm: &mut Asm, functions: &Functions) {
-    asm.begin(functions.step);
+pub(super) fn step(asm: &mut Asm, step: Func) {
+    asm.begin(step);
     let (same, store) = (asm.label(), asm.label());
     asm.mov(R8, R2);
     asm.load(Size::D, R7, R8, CODE);

@@ -17,6 +17,7 @@
 //! * A host below whose DOWN was lost says UP again, when one of its processes says START again; that asks for DOWN again.
 
 mod arithmetic;
+pub(crate) mod calc;
 mod float;
 mod gather;
 mod machine;
@@ -103,7 +104,7 @@ pub(crate) fn program(port: u16) -> Code {
     gather::gather(&mut asm, &functions);
     gather::combine(&mut asm, &functions, &parts);
     machine::fold(&mut asm, &functions, &parts);
-    machine::step(&mut asm, &functions);
+    machine::step(&mut asm, functions.step);
     send::publish(&mut asm, &functions, &parts);
     send::send(&mut asm, &functions, &parts);
     siphash::tag(&mut asm, &functions, &parts);

@@ -6,7 +6,7 @@
 use cad_softirq::asm::{Alu, Asm, Cond, Helper, Kind, Reg};
 use cad_softirq::context::{Context, Peer, Way};
 use cad_softirq::flat::Flat;
-use cad_softirq::kernel::{Link, Prog};
+use cad_softirq::kernel::{Link, Prog, Sort};
 use cad_softirq::layout::{Op, Type};
 use cad_softirq::rank::{Card, End, Member, Part};
 use cad_softirq::tables::{Place, Tables};
@@ -94,7 +94,7 @@ pub fn lossy() -> Link {
     asm.give(-1);
     asm.bind(labels[drop]);
     asm.give(2);
-    let prog = Prog::load(&asm.finish(), &[]).unwrap();
+    let prog = Prog::load(Sort::Packets, &asm.finish(), &[]).unwrap();
     prog.attach(LOOPBACK, true).unwrap()
 }
 

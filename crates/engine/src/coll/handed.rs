@@ -18,7 +18,7 @@ use cad_run::{Descriptor, Refused};
 use layout::{Data, transfer};
 use types::{Handle, Result, Status, consts, fault};
 
-use super::{Call, Running, Tags, no_memory};
+use super::{Call, Running, Tags, no_memory, small};
 use crate::comm::Comm;
 use crate::info::OP_ASYNC_SAFE;
 use crate::kernel::{Channel, Ready};
@@ -259,7 +259,11 @@ impl Maker<'_> {
             let node = self
                 .cad
                 .make_reduction_node(reduce, self.mark, self.mark, 1);
-            return Ok((node.map_err(unfit)?, None));
+            let node = node.map_err(unfit)?;
+            if let Some(known) = small::known(&op, &datatype, src, dst, count) {
+                self.cad.know_reduction(node, known).map_err(unfit)?;
+            }
+            return Ok((node, None));
         }
         // The rank is in MPI when this runs: entering again costs a test.
         let reduce = move || enter(hooks).reduce_local(&op, &datatype, src, dst, count);

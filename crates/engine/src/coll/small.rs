@@ -8,6 +8,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use boundary::UserBuf;
+use cad_run::Known;
+use cad_softirq::calc::{Formula, How};
 use cad_softirq::flat::Flat;
 use cad_softirq::layout::{self as packet, DATA_MAX};
 use cad_softirq::rank::Part;
@@ -124,6 +126,31 @@ fn op_of(op: Builtin) -> Option<packet::Op> {
         Builtin::Lor => packet::Op::Lor,
         Builtin::Lxor => packet::Op::Lxor,
         Builtin::Maxloc | Builtin::Minloc | Builtin::Replace | Builtin::NoOp => return None,
+    })
+}
+
+/// What a reduction of so many elements is for the kernel in a chain of the ring, if it can do it: its data have no gaps there.
+pub(super) fn known(
+    op: &Op,
+    ty: &TypeObj,
+    from: UserBuf,
+    to: UserBuf,
+    count: u64,
+) -> Option<Known> {
+    let how = match op {
+        Op::Builtin(op) => How::Standard(Formula::of(op_of(*op)?, type_of(ty.basic()?.elem)?)?),
+        Op::Bytecode { flat, .. } => How::Coded(flat.clone()?),
+        Op::User { .. } => return None,
+    };
+    let bytes = u64::try_from(ty.datatype.extent())
+        .ok()?
+        .checked_mul(count)?;
+    let whole = |buf| ty.data(buf, count).contiguous() == Some((buf, bytes));
+    (whole(from) && whole(to) && how.fits(bytes)).then_some(Known {
+        from,
+        to,
+        bytes,
+        how,
     })
 }
 

@@ -193,7 +193,7 @@ fn one_rank(
 }
 
 /// Raises the soft limit of open files where the hard one allows it.
-fn allow_descriptors(wanted: u64) {
+pub fn allow_descriptors(wanted: u64) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < wanted) {
