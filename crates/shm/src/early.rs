@@ -85,7 +85,8 @@ impl Shm {
             if header.target != EARLY || len > total - arrived {
                 break;
             }
-            lane.drain_chunk(header, |bytes| drain(bytes, &mut to));
+            peer.common
+                .drain(lane, header, |bytes| drain(bytes, &mut to));
             arrived += len;
             chunk = chunk.wrapping_add(1);
             lane.set_drained(chunk);
@@ -106,7 +107,7 @@ mod tests {
     use mtmi::{Completion, Cookie, Matched, Outcome, Source, Submit, TagSel, Transport};
 
     use super::*;
-    use crate::lane::{ChunkHeader, Lane};
+    use crate::lane::{ChunkHeader, Lane, Whose};
     use crate::ring::{RingMemory, STEP, cell};
     use crate::segment::Segment;
     use crate::slots::Area;
@@ -171,6 +172,7 @@ mod tests {
                 start,
                 len,
                 target: EARLY,
+                whose: Whose::Own,
             };
             self.lane.publish_chunk(self.chunk, header);
             self.chunk += 1;

@@ -11,7 +11,8 @@ use mtmi::{
 };
 
 use crate::Shm;
-use crate::lane::{ChunkHeader, Lane};
+use crate::lane::{ChunkHeader, Lane, Whose};
+use crate::pipe::EARLY;
 use crate::ring::{RingMemory, STEP, cell};
 use crate::segment::Segment;
 use crate::slots::Area;
@@ -39,9 +40,23 @@ impl Random {
     }
 }
 
+fn whose(r: &mut Random) -> Whose {
+    match r.below(3) as usize {
+        2 => Whose::Own,
+        area => Whose::Common {
+            area,
+            last: r.below(2) == 0,
+        },
+    }
+}
+
 /// One malicious (or, by chance, plausible) act of rank 1 towards rank 0.
 fn act(r: &mut Random, segment: &Segment, lane: &mut Lane, next: &mut u32, chunk: &mut u32) {
-    match r.below(12) {
+    match r.below(13) {
+        12 => {
+            let area = r.below(2) as usize;
+            segment.lane(0, 1).turn(area).set(r.below(4) as u32);
+        }
         10 => {
             let from = r.below(2) as u32;
             let (number, copied) = (r.word() as u32, r.word() as u32);
@@ -64,7 +79,8 @@ fn act(r: &mut Random, segment: &Segment, lane: &mut Lane, next: &mut u32, chunk
             let header = ChunkHeader {
                 start: [0, 100, r.word() as usize][r.below(3) as usize],
                 len: [r.word() as usize, 32_768, 100][r.below(3) as usize],
-                target: r.word(),
+                target: [r.word(), EARLY][r.below(2) as usize],
+                whose: whose(r),
             };
             lane.publish_chunk(*chunk, header);
             *chunk = chunk.wrapping_add(1);

@@ -3,10 +3,11 @@
 //! # How a message travels
 //! * Up to 48 bytes: one cache line of the pair's ring, header and data together.
 //! * Up to 2 KiB: a cell of the ring, and consecutive lines elsewhere for the data (`lines`).
-//! * Above: announced in the ring; the data stream through the pair's pipe of 512 KiB in chunks of up to 32 KiB, with
-//!   both sides copying at once. If the pipe is idle, what fits into it goes with the announcement;
+//! * Above: announced in the ring; the data stream through a pipe in chunks of up to 32 KiB, with
+//!   both sides copying at once: through one that both directions share, if it is free and brings anything (`common`), else through the direction's own. If there is room in it, up to
+//!   128 KiB go with the announcement;
 //!   the rest waits until the receiver has matched the message and asks for it. So whatever is in a
-//!   pipe can be drained at once (unmatched data go to the heap, at most one pipe's worth per
+//!   pipe can be drained at once (unmatched data go to the heap, at most that much per
 //!   message) and no message holds up another.
 //! * From 32 KiB on, where the system lets the processes and it has been measured to take less time than the pipe: lent in the ring, and copied
 //!   by the kernel from one process's own memory to the other's, which both sides have it do (`direct`).
@@ -28,6 +29,9 @@
 
 mod boards;
 mod chunking;
+mod common;
+#[cfg(all(test, loom))]
+mod common_loom;
 mod connect;
 mod direct;
 #[cfg(all(test, not(loom)))]

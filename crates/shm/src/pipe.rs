@@ -1,11 +1,12 @@
-//! Through the pipe: long messages, chunk by chunk, out and in.
+//! Through the pipe: long messages, chunk by chunk, out and in. Either through the direction's own or through one of both ([`common`](crate::common)).
 
 use layout::Reader;
 use mtmi::{Outcome, Queues};
 
 use crate::Shm;
 use crate::chunking;
-use crate::lane::{CHUNK, ChunkHeader, drain};
+use crate::common::Common;
+use crate::lane::{CHUNK, ChunkHeader, Lane, drain};
 use crate::port::Port;
 use crate::ring::Hostile;
 use crate::space::{Space, length};
@@ -18,25 +19,63 @@ const TURN: u32 = 16;
 /// Looks for the next chunk of a message whose sender is copying it: about what it takes to copy one.
 const LOOKS: u32 = 32;
 
-/// Copies the next bytes of `reader` into the next chunk and publishes it, without the bell: how many. `left` are to be sent with this target, in chunks of
-/// `chunk` bytes. `None`: there is no room for it now.
+/// Copies the next of the `left` bytes of `reader` into the next chunk: where, and how many. `None`: there is no room for it now.
 #[inline]
-fn push(
-    port: &Port,
-    space: &mut Space,
+fn fill<const ROOM: usize>(
+    mut lane: Lane<ROOM>,
+    space: &Space,
     reader: &mut Reader,
-    (left, chunk, target): (u64, u64, u64),
-) -> Option<u64> {
-    let mut lane = port.lane;
+    left: u64,
+    chunk: u64,
+) -> Option<(usize, usize)> {
     let place = lane.place(reader);
     let len = length(left, chunk, place.unwrap_or(0));
     let start = space.find(place, len)?;
     // Also what was asked for ahead: the consumer's cache may have read on into it since.
     lane.own_chunk(space.next(), start, chunking::here().own(len));
     lane.fill_chunk(start, len, reader);
-    lane.publish_chunk(space.next(), ChunkHeader { start, len, target });
+    Some((start, len))
+}
+
+/// Copies the next bytes of `reader` into the next chunk and publishes it, without the bell: how many. `left` are to be sent with this target, in chunks of
+/// `chunk` bytes. `None`: there is no room for it now.
+#[inline]
+fn push(
+    port: &Port,
+    (space, common): (&mut Space, &mut Common),
+    reader: &mut Reader,
+    (left, chunk, target): (u64, u64, u64),
+) -> Option<u64> {
+    let (start, len) = match space.area() {
+        None => fill(port.lane, space, reader, left, chunk)?,
+        Some(area) => fill(common.out(area), space, reader, left, chunk)?,
+    };
+    let whose = common.place(len as u64 == left);
+    let header = ChunkHeader {
+        start,
+        len,
+        target,
+        whose,
+    };
+    port.lane.publish_chunk(space.next(), header);
     space.take(start, len);
     Some(len as u64)
+}
+
+/// Chooses the pipe for the next chunks of a message.
+#[inline]
+fn choose(space: &mut Space, common: &mut Common) {
+    if common.is_open() {
+        return;
+    }
+    let begun = match chunking::here().common {
+        true => common.begin(),
+        false => None,
+    };
+    match begun {
+        Some((area, start)) => space.go(Some(area), start),
+        None => space.go(None, None),
+    }
 }
 
 impl Shm {
@@ -50,12 +89,16 @@ impl Shm {
         known.is_ok()
     }
 
-    /// Whether nothing is in the pipe to a peer, and nothing waits for it.
-    pub(crate) fn pipe_idle(&mut self, to: u32) -> bool {
+    /// Chooses where the first `early` bytes of a message go, before a receive is known. False: there is no room for all of them at once, or others wait for it.
+    pub(crate) fn begin_early(&mut self, to: u32, early: u64) -> bool {
         let drained = self.ports[to].lane.drained();
         let peer = &mut self.peers[to as usize];
         // Who says anything impossible is found out by what has to wait for it.
-        peer.streams.is_empty() && peer.space.refresh(drained).is_ok() && peer.space.is_idle()
+        if !peer.streams.is_empty() || peer.space.refresh(drained).is_err() {
+            return false;
+        }
+        choose(&mut peer.space, &mut peer.common);
+        peer.space.begin(early as usize)
     }
 
     /// Whether a stream to a peer can go on.
@@ -78,9 +121,11 @@ impl Shm {
         let (Some(send), Some(peer)) = (self.sends.get(id), self.peers.get_mut(to as usize)) else {
             return false;
         };
+        let (space, common, left) = (&mut peer.space, &mut peer.common, until - send.sent);
+        choose(space, common);
         let reader = send.reader.get_or_insert_with(|| send.data.reader());
-        let chunk = (until - send.sent, send.chunk, target);
-        let pushed = push(&self.ports[to], &mut peer.space, reader, chunk);
+        let chunk = (left, send.chunk, target);
+        let pushed = push(&self.ports[to], (space, common), reader, chunk);
         send.sent += pushed.unwrap_or(0);
         if pushed.is_some() {
             self.ports[to].bell.get().ring();
@@ -88,8 +133,8 @@ impl Shm {
         pushed.is_some()
     }
 
-    /// Sends the `early` bytes that are next in `reader` through the pipe, which is idle if there are any, in chunks of `chunk` bytes, as far as
-    /// they fit, and rings for them and for their announcement.
+    /// Sends the `early` bytes that are next in `reader` through the pipe, in which their place was [begun](Shm::begin_early) if there are any, in chunks
+    /// of `chunk` bytes, and rings for them and for their announcement.
     pub(crate) fn push_early(&mut self, to: u32, reader: &mut Reader, early: u64, chunk: u64) {
         // Where processes share processors the peer may need this one, and what it would do first is wait for what is copied here: with 4 ranks on 2
         // processors 4 KiB take 2.7 us in place of 3.4 so, 16 KiB 3.4 in place of 4.7.
@@ -97,16 +142,19 @@ impl Shm {
             true => early.min(CHUNK as u64),
             false => 0,
         };
-        let (port, space) = (&self.ports[to], &mut self.peers[to as usize].space);
+        let (port, peer) = (&self.ports[to], &mut self.peers[to as usize]);
+        let (space, common) = (&mut peer.space, &mut peer.common);
         if quiet == 0 {
             port.bell.get().ring();
         }
-        if early > 0 {
-            space.begin(early as usize);
-        }
         let mut sent = 0;
         while sent < early
-            && let Some(pushed) = push(port, space, reader, (early - sent, chunk, EARLY))
+            && let Some(pushed) = push(
+                port,
+                (&mut *space, &mut *common),
+                reader,
+                (early - sent, chunk, EARLY),
+            )
         {
             sent += pushed;
             if sent >= quiet {
@@ -238,7 +286,7 @@ impl Shm {
             return Err(Hostile);
         }
         let sink = &mut message.sink;
-        peer.inward.drain_chunk(header, |bytes| match sink {
+        peer.common.drain(peer.inward, header, |bytes| match sink {
             Sink::Heap(buffer) => buffer.extend_from_slice(bytes),
             Sink::User { writer, .. } => drain(bytes, writer),
             Sink::Drop => {}

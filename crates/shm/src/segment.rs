@@ -2,8 +2,8 @@
 //!
 //! Layout: a header (magic, version, number of ranks, processors); per rank the processor it runs on; per rank a doorbell and a bit per peer that
 //! ever sent to it; per ordered pair a [`Lane`] (ring, credit, chunk headers); per ordered pair a
-//! pipe of chunks; per rank a board and common memory. Only what is used is ever touched, so a big node costs address space, not memory:
-//! 256 ranks make 40 GiB of the former.
+//! pipe of chunks, and two for both orders; per rank a board and common memory. Only what is used is ever touched, so a big node costs address space, not memory:
+//! 256 ranks make 136 GiB of the former.
 //!
 //! Invariant: every offset handed out lies inside the mapping, which lives as long as the
 //! `Segment`; the size is sealed, so no access can fault.
@@ -16,10 +16,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sys::doorbell::Doorbell;
 use sys::memfd::{Mapping, create_sealed, open_sealed};
 
-use crate::lane::{Lane, PIPE};
+use crate::common::AREAS;
+use crate::lane::{self, COMMON_PIPE, Lane, PIPE};
 
 /// "ymbkshm" and the layout's number.
-const MAGIC: u64 = u64::from_be_bytes(*b"ymbkshm\x06");
+const MAGIC: u64 = u64::from_be_bytes(*b"ymbkshm\x07");
 /// Bytes for the version's name.
 pub(crate) const VERSION: usize = 48;
 const HEADER: usize = 4096;
@@ -30,7 +31,7 @@ const CPU_WORDS: usize = 16;
 const PAGE: usize = 4096;
 const LINE: usize = 64;
 
-/// Most ranks of one node; their segment is 9 TiB of the 128 TiB of address space.
+/// Most ranks of one node; their segment is 34 TiB of the 128 TiB of address space.
 pub(crate) const MOST_RANKS: u32 = 4096;
 
 /// Bytes of each rank's board: flags, two faces and pieces of 64 KiB each for each of 64 communicators.
@@ -47,6 +48,7 @@ struct Map {
     rank_bytes: usize,
     lanes: usize,
     pipes: usize,
+    commons: usize,
     boards: usize,
     common: usize,
     total: usize,
@@ -59,8 +61,9 @@ impl Map {
         let rank_bytes = 2 * LINE + (words * 8).next_multiple_of(2 * LINE);
         let bells = HEADER + (n * 8).next_multiple_of(2 * LINE);
         let lanes = (bells + n * rank_bytes).next_multiple_of(PAGE);
-        let pipes = (lanes + n * n * Lane::BYTES).next_multiple_of(PAGE);
-        let boards = (pipes + n * n * PIPE).next_multiple_of(PAGE);
+        let pipes = (lanes + n * n * lane::BYTES).next_multiple_of(PAGE);
+        let commons = (pipes + n * n * PIPE).next_multiple_of(PAGE);
+        let boards = (commons + n * (n + 1) / 2 * AREAS * COMMON_PIPE).next_multiple_of(PAGE);
         let common = (boards + n * BOARD).next_multiple_of(PAGE);
         Map {
             ranks: n,
@@ -68,6 +71,7 @@ impl Map {
             rank_bytes,
             lanes,
             pipes,
+            commons,
             boards,
             common,
             total: common + n * COMMON,
@@ -81,6 +85,12 @@ impl Map {
     /// Lanes to one rank lie side by side.
     fn pair(&self, from: u32, to: u32) -> usize {
         to as usize * self.ranks + from as usize
+    }
+
+    /// A pair's common pipes lie side by side, pairs by their second rank.
+    fn common_pipe(&self, one: u32, other: u32, area: usize) -> usize {
+        let (first, second) = (one.min(other) as usize, one.max(other) as usize);
+        self.commons + ((second * (second + 1) / 2 + first) * AREAS + area) * COMMON_PIPE
     }
 }
 
@@ -254,13 +264,20 @@ impl Segment {
 
     /// What carries messages from one rank to another.
     pub fn lane(&self, from: u32, to: u32) -> Lane {
+        self.lane_over(from, to, self.map.pipes + self.map.pair(from, to) * PIPE)
+    }
+
+    /// The same, over one of the pipes that both directions have in common.
+    pub fn common_lane(&self, from: u32, to: u32, area: usize) -> Lane<COMMON_PIPE> {
+        assert!(area < AREAS);
+        self.lane_over(from, to, self.map.common_pipe(from, to, area))
+    }
+
+    fn lane_over<const ROOM: usize>(&self, from: u32, to: u32, pipe: usize) -> Lane<ROOM> {
         assert!((from as usize) < self.map.ranks && (to as usize) < self.map.ranks);
-        let pair = self.map.pair(from, to);
-        let lane = self
-            .mapping
-            .range(self.map.lanes + pair * Lane::BYTES, Lane::BYTES);
-        let pipe = self.mapping.range(self.map.pipes + pair * PIPE, PIPE);
-        match (lane, pipe) {
+        let lane = self.map.lanes + self.map.pair(from, to) * lane::BYTES;
+        let lane = self.mapping.range(lane, lane::BYTES);
+        match (lane, self.mapping.range(pipe, ROOM)) {
             // SAFETY: both ranges lie inside the mapping and belong to this pair alone; the callers
             // (`Shm`, `Ports`) drop their lanes before the segment.
             (Some(lane), Some(pipe)) => unsafe { Lane::new(lane, pipe) },
@@ -280,12 +297,24 @@ mod tests {
             assert!(HEADER + ranks as usize * 8 <= map.rank(0));
             assert!(map.rank(ranks) <= map.lanes);
             let last = map.pair(ranks - 1, ranks - 1) + 1;
-            assert!(map.lanes + last * Lane::BYTES <= map.pipes);
-            assert!(map.pipes + last * PIPE <= map.boards);
+            assert!(map.lanes + last * lane::BYTES <= map.pipes);
+            assert!(map.pipes + last * PIPE <= map.common_pipe(0, 0, 0));
+            assert!(map.common_pipe(ranks - 1, ranks - 1, AREAS - 1) + COMMON_PIPE <= map.boards);
             assert!(map.boards + ranks as usize * BOARD <= map.common);
             assert_eq!(map.common + ranks as usize * COMMON, map.total);
             assert_eq!((map.pipes % PAGE, map.boards % PAGE), (0, 0));
-            assert_eq!(map.common % PAGE, 0);
+            assert_eq!((map.common % PAGE, map.commons % PAGE), (0, 0));
+            let pairs = (0..ranks).flat_map(|b| (0..=b).map(move |a| (a, b)));
+            for (i, (a, b)) in pairs.enumerate() {
+                assert_eq!(
+                    map.common_pipe(a, b, 0),
+                    map.commons + i * AREAS * COMMON_PIPE
+                );
+                assert_eq!(
+                    map.common_pipe(b, a, 1),
+                    map.common_pipe(a, b, 0) + COMMON_PIPE
+                );
+            }
         }
     }
 

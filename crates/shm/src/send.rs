@@ -86,7 +86,7 @@ impl Shm {
         Submit::Pending
     }
 
-    /// Sends a message that needs no entry: one in standard mode that goes into the ring or the idle pipe as a whole.
+    /// Sends a message that needs no entry: one in standard mode that goes into the ring or the pipe as a whole.
     pub(crate) fn send_whole(&mut self, message: &Outgoing) -> bool {
         let (to, total) = (message.to.0, message.data.len());
         let address = (message.context, message.tag);
@@ -105,7 +105,9 @@ impl Shm {
             return room;
         }
         self.introduce(to, total);
-        if !self.room(to, WORDS) || !self.pipe_idle(to) || self.lent_at(to, &message.data).is_some()
+        if !self.room(to, WORDS)
+            || self.lent_at(to, &message.data).is_some()
+            || !self.begin_early(to, total)
         {
             return false;
         }
@@ -180,7 +182,7 @@ impl Shm {
         true
     }
 
-    /// Announces a long message; what fits into an idle pipe goes at once, and what lies in mapped memory stays there.
+    /// Announces a long message; what there is room for in the pipe goes at once, and what lies in mapped memory stays there.
     fn announce(&mut self, id: u64, to: u32) -> Started {
         let total = self.sends.get(id).map_or(0, |send| send.total);
         self.introduce(to, total);
@@ -190,14 +192,12 @@ impl Shm {
         if self.announce_in_place(id, to) {
             return Started::Pending;
         }
-        let idle = self.pipe_idle(to);
+        let early = match total.min(WINDOW as u64) {
+            early if self.begin_early(to, early) => early,
+            _ => 0,
+        };
         let Some(send) = self.sends.get(id) else {
             return Started::Pending;
-        };
-        let early = if idle {
-            send.total.min(WINDOW as u64)
-        } else {
-            0
         };
         let synchronous = send.mode == SendMode::Synchronous;
         let kind = (Kind::Announce, send.context, send.tag);

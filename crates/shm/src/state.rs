@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use layout::{Data, Reader, Writer};
 use mtmi::{Completion, Context, Cookie, Endpoint, Names, Outcome, Patience, SendMode};
 
+use crate::common::Common;
 use crate::direct::{Choice, Direct, Token};
 use crate::lane::Lane;
 use crate::mapped::Copies;
@@ -64,8 +65,10 @@ pub(crate) struct Peer {
     pub queue: VecDeque<Queued>,
     /// Sends that stream through the pipe, one after the other.
     pub streams: VecDeque<u64>,
-    /// The pipe to the peer.
+    /// The pipe to the peer,
     pub space: Space,
+    /// and those that are the peer's too.
+    pub common: Common,
     /// Whether the first of the streams waits for room in that.
     pub blocked: bool,
     /// Messages of the peer whose early data are on their way, in order.
@@ -228,11 +231,19 @@ impl Shm {
             Port::new(there, back, segment.bell_ref(slot))
         });
         let ports = Rc::new(Ports::new(ports, segment.clone()));
+        let common = |slot| {
+            let lanes = |area| {
+                let lane = |from, to| segment.common_lane(from, to, area);
+                (lane(local, slot), lane(slot, local))
+            };
+            Common::new(lanes, slot < local)
+        };
         let peers = (0..endpoints)
             .map(|from| Peer {
                 queue: VecDeque::new(),
                 streams: VecDeque::new(),
                 space: Space::new(),
+                common: common(place(from).unwrap_or(local)),
                 blocked: false,
                 early: VecDeque::new(),
                 consumed: 0,

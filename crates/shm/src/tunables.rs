@@ -6,7 +6,7 @@ use types::Tunable;
 use crate::{chunking, direct, lane, lines, mapped, ring, slots, split, trial, wire};
 
 /// The tunables of the fabric, on this machine.
-pub fn tunables() -> [Tunable; 14] {
+pub fn tunables() -> [Tunable; 15] {
     [
         tunable(
             "shm.ring.cells",
@@ -43,6 +43,12 @@ pub fn tunables() -> [Tunable; 14] {
             lane::PIPE as u64,
             "bytes",
             "measured: more than what a core has just read",
+        ),
+        tunable(
+            "shm.pipe.common_bytes",
+            lane::COMMON_PIPE as u64,
+            "bytes",
+            "measured, on an EPYC: of each of two pipes that both directions share; more than most messages, so that their lines are the peer's. Unused on other processors",
         ),
         tunable(
             "shm.pipe.chunk_min",

@@ -10,7 +10,7 @@ use rustix::process::{Resource, getrlimit};
 use sys::memfd::Mapping;
 use sys::sparse::Sparse;
 
-use crate::lane::{self, Lane};
+use crate::lane;
 use crate::slots::Line;
 
 const PAGE: u64 = 4096;
@@ -20,7 +20,7 @@ const DIRECTORY: u64 = 1 << 20;
 const ENTRY: usize = 16;
 const ENTRIES: u64 = DIRECTORY / ENTRY as u64 - 1;
 /// Bytes of a pipe: the lines that steer it, then the chunks.
-const PIPE_CONTROL: u64 = (Lane::BYTES as u64).next_multiple_of(PAGE);
+const PIPE_CONTROL: u64 = (lane::BYTES as u64).next_multiple_of(PAGE);
 const PIPE: u64 = PIPE_CONTROL + lane::PIPE as u64;
 /// Largest and smallest area of a process. The former holds 13,000 tables of 5,000 slots for 256 processes, and
 /// 2 TiB of mapped memory.

@@ -12,7 +12,7 @@ use super::receive::{outcome, place};
 use super::table::{Flow, Pipe, Place, Receiving, Sink, number};
 use crate::Shm;
 use crate::chunking;
-use crate::lane::{CHUNK, CHUNKS, ChunkHeader, Lane, PLAY, drain};
+use crate::lane::{CHUNK, CHUNKS, ChunkHeader, Lane, PLAY, Whose, drain};
 use crate::ring::Hostile;
 use crate::wire::Kind;
 
@@ -175,8 +175,13 @@ impl Shm {
             return;
         };
         let target = flow.target;
-        pipe.lane
-            .publish_chunk(pipe.passed, ChunkHeader { start, len, target });
+        let header = ChunkHeader {
+            start,
+            len,
+            target,
+            whose: Whose::Own,
+        };
+        pipe.lane.publish_chunk(pipe.passed, header);
         pipe.passed = pipe.passed.wrapping_add(1);
         if flow.reader.position() == flow.bytes {
             let (place, bytes) = (flow.place, flow.bytes);
@@ -214,6 +219,9 @@ impl Shm {
                 break;
             }
             let header = pipe.lane.read_chunk_header(pipe.passed)?;
+            if header.whose != Whose::Own {
+                return Err(Hostile);
+            }
             let sink = self.slots.links[peer as usize].sink.as_ref();
             if sink.is_none_or(|s| s.target != header.target) {
                 self.begin_sink(peer, header.target)?;

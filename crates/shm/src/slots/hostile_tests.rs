@@ -10,11 +10,15 @@ use super::split::words;
 use super::table::{Pipe, Receiving};
 use super::tests::ends;
 use crate::Shm;
-use crate::lane::ChunkHeader;
+use crate::lane::{ChunkHeader, Whose};
 use crate::split::SPLIT;
 use crate::wire::Kind;
 
 const COUNT: u32 = 4;
+const COMMON: Whose = Whose::Common {
+    area: 0,
+    last: true,
+};
 /// The receives' memory, and what is around each and must not change.
 const ROOM: usize = 600_000;
 const EDGE: usize = 4096;
@@ -101,6 +105,7 @@ fn lie(r: &mut Random, liar: &mut Shm) {
                 start: [0, 100, r.word() as usize][r.below(3) as usize],
                 len: [r.word() as usize, 4096, 32_768][r.below(3) as usize],
                 target: 7 << 32 | r.below(COUNT as u64 + 1),
+                whose: [Whose::Own, COMMON][usize::from(r.below(8) == 0)],
             };
             lane.publish_chunk(*passed, header);
             *passed = passed.wrapping_add(1);
@@ -254,6 +259,7 @@ fn lies_are_found_out() {
                 start: 0,
                 len: 10,
                 target: 7 << 32 | 1,
+                whose: Whose::Own,
             };
             pipe.lane.publish_chunk(0, header);
             let lines = liar.slots.pair(0, 0).unwrap().mine.as_ref().unwrap();
