@@ -6,7 +6,7 @@ use cad_softirq::context::{Context, Peer, Way};
 use cad_softirq::layout::{Op, Type};
 use cad_softirq::rank::{Card, End, Member, Part};
 use cad_softirq::tables::{Place, Tables};
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -37,6 +37,8 @@ fn id(host: usize) -> u64 {
 /// A host, with its end of a channel to the other one.
 struct Host {
     me: usize,
+    /// Whether they speak IPv6.
+    six: bool,
     to: Sender<u32>,
     from: Receiver<u32>,
 }
@@ -50,8 +52,11 @@ impl Host {
             .expect("the other host is gone")
     }
 
-    fn address(host: usize) -> Ipv4Addr {
-        Ipv4Addr::new(10, 77, 0, host as u8 + 1)
+    fn address(&self, host: usize) -> IpAddr {
+        match self.six {
+            false => Ipv4Addr::new(10, 77, 0, host as u8 + 1).into(),
+            true => Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, host as u16 + 1).into(),
+        }
     }
 
     fn link(host: usize) -> [u8; 6] {
@@ -72,10 +77,9 @@ impl Host {
             ));
         }
         self.meet(0);
-        ip(&format!(
-            "addr add {}/24 dev {name}",
-            Host::address(self.me)
-        ));
+        let (prefix, more) = if self.six { (64, " nodad") } else { (24, "") };
+        let address = self.address(self.me);
+        ip(&format!("addr add {address}/{prefix} dev {name}{more}"));
         ip(&format!("link set {name} up"));
         self.meet(0);
     }
@@ -91,7 +95,7 @@ impl Host {
             way: Way {
                 interface: CABLE,
                 link: [self.me, other].map(Host::link),
-                ip: [self.me, other].map(Host::address),
+                ip: [self.me, other].map(|host| self.address(host)),
                 port: PORT,
             },
         };
@@ -158,8 +162,8 @@ impl Host {
     fn starts_from_elsewhere(&self, tables: &Tables, place: Place, members: &mut [Member]) {
         if self.me == 1 {
             let entry = self.meet(0);
-            let socket = UdpSocket::bind((Host::address(1), 0)).unwrap();
-            let to = (Host::address(0), PORT);
+            let socket = UdpSocket::bind((self.address(1), 0)).unwrap();
+            let to = (self.address(0), PORT);
             let mut start = start(entry, ROUNDS + 1);
             socket.send_to(&start, to).unwrap();
             // After it one that is counted.
@@ -215,12 +219,21 @@ fn finish(members: &[Member]) {
 
 #[test]
 fn hosts_combine_over_a_network() {
+    combine(false);
+}
+
+#[test]
+fn hosts_combine_over_ipv6() {
+    combine(true);
+}
+
+fn combine(six: bool) {
     if Command::new("ip").arg("-V").output().is_err() {
         return world::skipped("there is no command ip");
     }
     let (to_1, from_0) = channel();
     let (to_0, from_1) = channel();
-    let host = |me, to, from| Host { me, to, from };
+    let host = |me, to, from| Host { me, six, to, from };
     let hosts = [host(0, to_1, from_1), host(1, to_0, from_0)];
     std::thread::scope(|scope| {
         for host in hosts {
