@@ -210,9 +210,6 @@ pub(crate) mod header {
 pub const ETHERNET_BYTES: usize = 14;
 /// Bytes of UDP's header.
 pub const UDP_BYTES: usize = 8;
-/// Bytes of all headers together, of IPv4 and of IPv6.
-pub(crate) const HEADERS: usize = (scratch::DATA - scratch::ETHERNET) as usize;
-pub(crate) const HEADERS_6: usize = (scratch::DATA - scratch::ETHERNET_6) as usize;
 
 /// What a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

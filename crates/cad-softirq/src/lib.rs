@@ -38,6 +38,7 @@ pub mod client;
 pub mod context;
 pub mod daemon;
 pub mod flat;
+mod interfaces;
 #[cfg(test)]
 mod interpreter;
 pub mod kernel;
@@ -47,6 +48,7 @@ mod model;
 mod program;
 pub mod rank;
 pub mod resend;
+pub mod site;
 pub mod tables;
 
 pub use tables::usable;

@@ -6,13 +6,15 @@ use crate::context::{Context, Peer, Way};
 use crate::flat::Flat;
 use crate::interpreter::Machine;
 use crate::layout::{
-    self, HEADERS, Kind, Op, SLOTS, Type, code, context, header, input, machine, map, result,
-    scratch, what, what_of_code,
+    self, Kind, Op, SLOTS, Type, code, context, header, input, machine, map, result, scratch, what,
+    what_of_code,
 };
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 
 pub(super) const PORT: u16 = 7117;
+/// Bytes of all headers of a packet of IPv4.
+const HEADERS: usize = (scratch::DATA - scratch::ETHERNET) as usize;
 /// Interfaces of simulated hosts: this and the host's number.
 const INTERFACES: u32 = 10;
 /// Where the entries of all hosts are, none of them the first.
