@@ -49,6 +49,8 @@ pub(crate) enum Request<'a> {
     Offer(u32, [u32; 2]),
     /// That the context with this entry, of which there is an offer, is opened with those of all hosts.
     Bind(u32, &'a [u8]),
+    /// The end of the one with this entry, once all below its host have entered the collective of this number.
+    Leave(u32, u64),
 }
 
 /// What of a card shows that one has it.
@@ -112,6 +114,7 @@ impl<'a> Request<'a> {
                 )
             }
             Request::Bind(entry, tokens) => (7, only(entry), 0, tokens),
+            Request::Leave(entry, id) => (8, Shown { id, ..only(entry) }, 0, &[][..]),
         };
         let mut bytes = Vec::with_capacity(Request::HEAD + code.len());
         for word in [MAGIC, command, shown.entry, shown.input] {
@@ -147,6 +150,7 @@ impl<'a> Request<'a> {
             3 => Some(Request::Join(shown)),
             5 => Some(Request::Who),
             6 => Some(Request::Offer(entry, [input, slot])),
+            8 => Some(Request::Leave(entry, id)),
             _ => None,
         }
     }
@@ -488,7 +492,20 @@ impl Client {
     /// # Errors
     /// [`NotOpen`].
     pub fn close(&self, card: &Card) -> Result<(), NotOpen> {
-        match self.ask(Request::Close(card.entry))?.0.status {
+        self.end(Request::Close(card.entry))
+    }
+
+    /// Closes the context of this card, which was opened on this connection, once all processes below this host have entered the
+    /// collective of this number: the last one, which says that nobody lacks anything of those before.
+    ///
+    /// # Errors
+    /// [`NotOpen`].
+    pub fn leave(&self, card: &Card, number: u64) -> Result<(), NotOpen> {
+        self.end(Request::Leave(card.entry, number))
+    }
+
+    fn end(&self, request: Request<'_>) -> Result<(), NotOpen> {
+        match self.ask(request)?.0.status {
             Status::Closed => Ok(()),
             other => Err(NotOpen::Refused(other)),
         }
@@ -515,6 +532,7 @@ mod tests {
             Request::Put(shown, 3, b"some code"),
             Request::Put(shown, u32::MAX, b""),
             Request::Who,
+            Request::Leave(3, u64::MAX),
             Request::Offer(3, [4, 5]),
             Request::Bind(7, &[1; 2 * TOKEN]),
         ] {
@@ -550,7 +568,7 @@ mod tests {
             assert_eq!(Reply::of(&bad), None, "byte {at}");
         }
         let mut bad = Request::Open(1).bytes();
-        bad[4] = 8;
+        bad[4] = 9;
         assert_eq!(Request::of(&bad), None);
         let long = [0; OFFERS_MAX + 1];
         assert_eq!(Request::of(&Request::Bind(1, &long).bytes()), None);

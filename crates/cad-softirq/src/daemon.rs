@@ -98,6 +98,8 @@ struct Held {
     tickets: Vec<u64>,
     /// What was offered of it, until it is opened.
     offered: Option<Box<[u8; TOKEN]>>,
+    /// With which collective's contributions it ends.
+    leaving: Option<u64>,
 }
 
 struct Client {
@@ -217,6 +219,7 @@ impl Daemon {
                 offer.map(|reply| (reply, None))
             }
             Request::Bind(entry, tokens) => self.bind(client, entry, tokens).map(paged),
+            Request::Leave(entry, number) => Err(self.leave(client, entry, number)),
         };
         let (reply, place) = told.unwrap_or_else(|status| (Reply::only(status), None));
         let page = place.and_then(|place| self.tables.page(place));
@@ -226,6 +229,7 @@ impl Daemon {
     }
 
     fn open(&mut self, client: usize, processes: u32) -> Result<(Reply, Place), Status> {
+        self.sweep();
         self.may_have(client, processes, processes)?;
         let context = fresh(processes).map_err(|_| Status::System)?;
         let place = self.tables.reserve(processes).map_err(|_| Status::Full)?;
@@ -258,6 +262,7 @@ impl Daemon {
             id: context.id,
             tickets: context.tickets.clone(),
             offered: None,
+            leaving: None,
         });
         Reply {
             status: Status::Opened,

@@ -73,6 +73,8 @@ pub struct Counts {
     pub sent: u64,
     /// Packets that the system didn't send.
     pub unsent: u64,
+    /// The last collective to which all have contributed that are below this host.
+    pub gathered: u64,
     /// Collectives that are over here.
     pub done: u64,
 }
@@ -361,6 +363,7 @@ impl Tables {
             repeated: word(context::REPEATED),
             sent: word(context::SENT),
             unsent: word(context::UNSENT),
+            gathered: word(context::GATHERED),
             done: word(context::DONE),
         })
     }

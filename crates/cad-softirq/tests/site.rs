@@ -308,6 +308,37 @@ fn what_one_host_held_back_is_not_waited_for_by_another_context() {
     });
 }
 
+#[test]
+fn what_is_left_ends_when_nobody_lacks_a_result() {
+    sites(false, [SECRET; 2], NAMES, |site| {
+        let offered = site.offer();
+        let card = offered.cards[0];
+        let mut members = site.members(&offered);
+        site.sum(&mut members, 1);
+        site.host.meet(0);
+        // Host 1 enters the last one when host 0 has left already.
+        if site.host.me == 1 {
+            site.host.meet(0);
+        }
+        members
+            .iter_mut()
+            .for_each(|m| m.start(Part::Nothing).unwrap());
+        site.client.leave(&card, members[0].number()).unwrap();
+        let is_there = || site.client.join(&card).is_ok();
+        if site.host.me == 0 {
+            assert!(is_there(), "host 1 may lack the first one's result");
+            site.host.meet(0);
+        }
+        site.host.meet(0);
+        let begin = Instant::now();
+        while is_there() {
+            assert!(begin.elapsed() < LIMIT);
+            // It is looked at when something is wanted.
+            drop(site.client.open(1).map(|o| site.client.close(&o.cards[0])));
+        }
+    });
+}
+
 /// A socket for whole packets of the cable, which sees those that leave too.
 fn tap() -> OwnedFd {
     let all = std::num::NonZeroU32::new(u32::from((libc::ETH_P_ALL as u16).to_be()));

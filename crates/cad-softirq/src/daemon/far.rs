@@ -4,9 +4,13 @@
 //! of results with their cards as everywhere, also before. Interfaces are those that the daemon was started with, at which its
 //! program looks; their addresses are asked for each time, as these change.
 //!
+//! A host above must not forget the last result before all below have it, as these ask for it when it was lost on the way. So such a context is left
+//! by one more collective, whose contributions show that; it is closed when they are there. Should one be lost, it stays until its
+//! client's connection ends.
+//!
 //! Invariant: an offer is opened once, with offers that all are for the same user, and his.
 
-use super::{Daemon, NotRunning, fresh};
+use super::{Daemon, Held, NotRunning, fresh};
 use crate::client::{Reply, Status};
 use crate::context::Peer;
 use crate::interfaces;
@@ -77,12 +81,16 @@ impl Daemon {
         processes: u32,
         [host, hosts]: [u32; 2],
     ) -> Result<Reply, Status> {
-        let site = self.site.as_ref().ok_or(Status::Alone)?;
+        if self.site.is_none() {
+            return Err(Status::Alone);
+        }
         if hosts < 2 || hosts as usize > HOSTS_MAX || host >= hosts {
             return Err(Status::Invalid);
         }
         let below = site::children(host as usize, hosts as usize).len() as u32;
         let inputs = processes.checked_add(below).ok_or(Status::Invalid)?;
+        self.sweep();
+        let site = self.site.as_ref().ok_or(Status::Alone)?;
         self.may_have(client, processes, inputs)?;
         let context = fresh(processes).map_err(|_| Status::System)?;
         let mut nonce = [0; 16];
@@ -158,6 +166,36 @@ impl Daemon {
         let place = held.place;
         self.begin(client, place, &context)?;
         Ok((Reply::only(Status::Opened), place))
+    }
+}
+
+impl Daemon {
+    /// Has a context end with the contributions to a collective.
+    pub(super) fn leave(&mut self, client: usize, entry: u32, number: u64) -> Status {
+        let places = &mut self.clients[client].places;
+        let Some(held) = places.iter_mut().find(|held| held.place.entry == entry) else {
+            return Status::Invalid;
+        };
+        held.leaving = Some(number);
+        self.sweep();
+        Status::Closed
+    }
+
+    /// Ends what was left, and of which nobody lacks anything. What has to wait is looked at again when somebody wants a context.
+    pub(super) fn sweep(&mut self) {
+        for client in 0..self.clients.len() {
+            let places = self.clients[client].places.iter();
+            let gathered = |place| {
+                self.tables
+                    .counts(place)
+                    .map_or(0, |counts| counts.gathered)
+            };
+            let over = |held: &&Held| held.leaving.is_some_and(|n| gathered(held.place) >= n);
+            let over: Vec<_> = places.filter(over).map(|held| held.place.entry).collect();
+            for entry in over {
+                self.close(client, entry);
+            }
+        }
     }
 }
 
