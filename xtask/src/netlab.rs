@@ -159,6 +159,22 @@ impl Lab {
         ])
     }
 
+    /// Has the switch drop all packets of UDP that a host sends, or not any more.
+    pub fn drop_udp(&self, host: u32, dropped: bool) -> Result {
+        let (switch, port) = (self.namespace("sw"), format!("p{host}"));
+        let what = if dropped { "add" } else { "del" };
+        let mut tc = Command::new("tc");
+        tc.args(["-n", &switch, "qdisc", what, "dev", &port, "clsact"]);
+        process::run(&mut tc)?;
+        if !dropped {
+            return Ok(());
+        }
+        let mut tc = Command::new("tc");
+        tc.args(["-n", &switch, "filter", "add", "dev", &port, "ingress"]);
+        tc.args(["protocol", "ip", "u32", "match", "ip", "protocol", "17"]);
+        process::run(tc.args(["0xff", "action", "drop"]))
+    }
+
     /// Sets the largest packet of all links.
     pub fn mtu(&self, bytes: u32) -> Result {
         for host in 1..=self.hosts {

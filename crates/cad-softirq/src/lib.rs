@@ -40,6 +40,7 @@ pub mod context;
 pub mod daemon;
 pub mod flat;
 mod group;
+mod interfaces;
 #[cfg(test)]
 mod interpreter;
 pub mod kernel;
@@ -49,6 +50,7 @@ mod model;
 mod program;
 pub mod rank;
 pub mod resend;
+pub mod site;
 pub mod tables;
 
 pub use tables::usable;

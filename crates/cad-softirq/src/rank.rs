@@ -273,6 +273,16 @@ impl Member {
         self.socket.try_clone()
     }
 
+    /// The port of its packets.
+    pub fn port(&self) -> u16 {
+        self.card.port
+    }
+
+    /// The number of the collective that was entered last.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Whether the collective that was entered last is over. One load.
     #[inline]
     pub fn is_over(&self) -> bool {

@@ -3,7 +3,7 @@
 //! The packet is the one that the program looks at, from our port to the one that the process waits at. That it comes is not certain: a
 //! process that waits looks from time to time all the same.
 
-use super::{BASE, ENTRY, Functions, LOOPBACK};
+use super::{BASE, ENTRY, Functions, INTERFACE, IPV4, LOOPBACK, PROTOCOL};
 use crate::asm::{Alu, Asm, Atomic, Cond, Helper, Reg::*, Size};
 use crate::layout::{ETHERNET_BYTES, context, input, map};
 
@@ -22,8 +22,10 @@ pub(super) fn wake(asm: &mut Asm, functions: &Functions) {
     asm.mov(R6, R1);
     asm.store(Size::D, Fp, ENTRY, R2);
     // Between hosts no packet has a route to a process of this one.
-    asm.load(Size::W, R2, R6, 40);
+    asm.load(Size::W, R2, R6, INTERFACE);
     asm.jump_if(Cond::Ne, R2, LOOPBACK, none);
+    asm.load(Size::W, R2, R6, PROTOCOL);
+    asm.jump_if(Cond::Ne, R2, IPV4, none);
     super::lookup_at(asm, map::CONTEXTS, ENTRY, R9, none);
     asm.mov(R2, 0);
     asm.atomic(Atomic::Exchange, R9, context::WAITERS, R2);
