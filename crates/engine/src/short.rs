@@ -31,7 +31,7 @@ use std::rc::Rc;
 use boundary::UserBuf;
 use fabrics::{AtOnce, Port, Ports};
 use mtmi::matching::{Light, Ordinary, Row, has_ordinary};
-use mtmi::{Context, TagSel};
+use mtmi::{Context, Endpoint, TagSel};
 use sys::blank;
 use sys::blank::Table;
 use sys::door::Door;
@@ -147,6 +147,8 @@ blank! {
         /// The communicator that is known, as the ABI writes it,
         comm: Cell<usize>,
         context: Cell<u32>,
+        /// which process its first rank is,
+        first: Cell<u32>,
         /// and the ways to and from its ranks; none, if no communicator is known.
         ways: Table<Port, Row>,
         /// The ordinary receives.
@@ -251,7 +253,7 @@ impl Short {
     #[inline(always)]
     pub fn recv_plain(&self, m: &Plain) -> Option<Status> {
         let tag = TagSel::Exact(m.tag);
-        let port = self.way_from(m, tag, 0)?;
+        let port = self.way_from(m, tag)?;
         if self.is_turn() {
             return None;
         }
@@ -260,12 +262,18 @@ impl Short {
         Some(received(m.peer, taken))
     }
 
-    /// What is done after that: of any tag too, of a message that takes more than a cell, and for one that comes within a moment. A turn that was counted there is not
+    /// What is done after that: of any tag too, of a message that takes more than a cell, that came before, and for one that comes within a moment. A turn that was counted there is not
     /// counted again.
     #[inline(always)]
     pub fn recv_plain_again(&self, m: &Plain) -> Option<Status> {
         let tag = selector(m.tag, m.any_tag)?;
-        let port = self.way_from(m, tag, i32::MIN)?;
+        let (port, row) = self.checked(m, MOST, i32::MIN)?;
+        if !row.is_open(EVEN, tag) {
+            return self.recv_arrived(m, tag);
+        }
+        if has_ordinary(&self.ordinary) || !row.is_clear(EVEN, tag) {
+            return None;
+        }
         // After a receive whose turn it was all turns are left.
         if self.turns.get() == TURN || (m.tag < 0 && self.is_turn()) {
             return None;
@@ -278,10 +286,24 @@ impl Short {
         Some(received(m.peer, taken))
     }
 
+    /// Receives a message that came before its receive, of one of the processes that are known.
+    #[inline]
+    fn recv_arrived(&self, m: &Plain, tag: TagSel) -> Option<Status> {
+        if self.is_turn() {
+            return None;
+        }
+        let from = Endpoint(self.first.get() + m.peer as u32);
+        let context = Context(self.context.get());
+        let to = (m.buf, m.bytes() as u64);
+        let (tag, bytes) = lock().enter().take_arrived(from, context, tag, to)?;
+        let bytes = bytes as usize;
+        Some(received(m.peer, AtOnce { tag, bytes }))
+    }
+
     /// Where a message is to be looked for that is to be received at once.
     #[inline(always)]
-    fn way_from(&self, m: &Plain, tag: TagSel, least_tag: i32) -> Option<&'static Port> {
-        let (port, row) = self.checked(m, MOST, least_tag)?;
+    fn way_from(&self, m: &Plain, tag: TagSel) -> Option<&'static Port> {
+        let (port, row) = self.checked(m, MOST, 0)?;
         let passes = !has_ordinary(&self.ordinary) && row.is_clear(EVEN, tag);
         passes.then_some(port)
     }
@@ -426,6 +448,7 @@ impl Engine {
         let Some(run) = comm.group.run() else {
             return;
         };
+        let first = run.start;
         let (ports, rows) = (
             ways.ports.all().get(run.clone()),
             ways.light.rows().get(run),
@@ -436,6 +459,7 @@ impl Engine {
         let s = short();
         s.comm.set(word);
         s.context.set(comm.context());
+        s.first.set(first as u32);
         s.ways.set(ports, rows);
     }
 

@@ -172,20 +172,18 @@ impl Queues {
         }
     }
 
-    /// Keeps the data of a message, which lie in two parts.
-    pub fn body(&mut self, [head, tail]: [&[u8]; 2]) -> Body {
-        if tail.is_empty() && head.len() <= SHORT {
+    /// Keeps the data of a message.
+    pub fn body(&mut self, data: &[u8]) -> Body {
+        if data.len() <= SHORT {
             let mut bytes = [0; SHORT];
-            bytes[..head.len()].copy_from_slice(head);
+            bytes[..data.len()].copy_from_slice(data);
             return Body::Short {
-                len: head.len() as u8,
+                len: data.len() as u8,
                 bytes,
             };
         }
         let mut buffer = self.buffer();
-        buffer.reserve(head.len() + tail.len());
-        buffer.extend_from_slice(head);
-        buffer.extend_from_slice(tail);
+        buffer.extend_from_slice(data);
         Body::Long(buffer)
     }
 

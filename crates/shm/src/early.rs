@@ -148,12 +148,13 @@ mod tests {
             let header = Header {
                 kind: Kind::Announce,
                 len: 32,
+                line: 0,
                 tag: TAG,
                 context: CONTEXT.0,
             };
             self.lane.write_header(self.next, &header);
             let words = encode([u64::MAX, total, total, 0]);
-            self.lane.payload_mut(self.next, 32)[0].copy_from_slice(&words);
+            self.lane.inline_mut(self.next, 32).copy_from_slice(&words);
             self.lane.set_sequence(cell(self.next), self.next);
             self.next = self.next.wrapping_add(STEP);
         }

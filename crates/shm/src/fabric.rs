@@ -34,7 +34,7 @@ impl Fabric for Shm {
             .get(to.index())
             .is_some_and(|p| !p.queue.is_empty());
         if !self.failed(to) && to.0 != self.me && !waits {
-            self.room(to.0, 1);
+            self.room(to.0, INLINE);
         }
     }
 

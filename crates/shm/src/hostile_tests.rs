@@ -12,7 +12,7 @@ use mtmi::{
 
 use crate::Shm;
 use crate::lane::{ChunkHeader, Lane};
-use crate::ring::{CELL, RingMemory, STEP, cell};
+use crate::ring::{RingMemory, STEP, cell};
 use crate::segment::Segment;
 use crate::slots::Area;
 use crate::wire::{Header, Kind, encode};
@@ -53,7 +53,10 @@ fn act(r: &mut Random, segment: &Segment, lane: &mut Lane, next: &mut u32, chunk
             segment.lane(from, 1 - from).split().begin(r.word() as u32);
         }
         0 => segment.lane(0, 1).set_credit(r.word() as u32),
-        1 => segment.lane(0, 1).set_drained(r.word() as u32),
+        1 => match r.below(2) {
+            0 => segment.lane(0, 1).set_drained(r.word() as u32),
+            _ => segment.lane(0, 1).set_lines_returned(r.word() as u32),
+        },
         2 => {
             segment.senders(0)[0].store(r.word() | 2, Ordering::Release);
         }
@@ -96,17 +99,17 @@ fn act(r: &mut Random, segment: &Segment, lane: &mut Lane, next: &mut u32, chunk
             let header = Header {
                 kind,
                 len,
+                line: [0, 0, r.below(1 << 11) as u32][r.below(3) as usize],
                 tag: r.below(3) as i32,
                 context: r.below(2) as u32,
             };
             lane.write_header(*next, &header);
             let words = encode([r.word(), r.word(), r.word(), r.word()]);
-            for (to, from) in lane.payload_mut(*next, 32)[0].iter_mut().zip(words) {
+            for (to, from) in lane.inline_mut(*next, 32).iter_mut().zip(words) {
                 *to = from;
             }
             lane.set_sequence(cell(*next), *next);
-            let cells = (len + 16).div_ceil(CELL) as u32;
-            *next = next.wrapping_add(STEP * cells);
+            *next = next.wrapping_add(STEP);
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::early::Begun;
 use crate::lane::{Lane, WINDOW, drain};
 use crate::ring::Hostile;
 use crate::state::{Announced, Offer, Sending, Sink};
-use crate::wire::{Header, INLINE, Kind, cells, decode};
+use crate::wire::{Header, INLINE, Kind, decode};
 
 /// Messages taken from one ring before the next gets its turn.
 const TURN: u32 = 64;
@@ -25,15 +25,19 @@ impl Shm {
         let lane = self.ports[peer].inward;
         for _ in 0..TURN {
             let number = self.ports[peer].rx.next();
-            let len = match self.take_message(queues, peer, lane, number) {
-                Ok(len) => len,
+            let header = match self.take_message(queues, peer, lane, number) {
+                Ok(header) => header,
                 Err(Hostile) => {
                     self.suspect(peer);
                     break;
                 }
             };
             let port = &self.ports[peer];
-            if port.rx.consume(&lane, cells(len)) {
+            let returned = match header.len <= INLINE {
+                true => port.rx.consume(&lane, number),
+                false => port.rx.consume_lines(&lane, number, header.lines()),
+            };
+            if returned {
                 port.bell.get().ring();
             }
             if !port.rx.ready(&lane) {
@@ -50,7 +54,7 @@ impl Shm {
         port.rx.ready(&port.inward)
     }
 
-    /// Takes one message; returns the length of its payload.
+    /// Takes one message; returns its header.
     #[inline]
     fn take_message(
         &mut self,
@@ -58,17 +62,17 @@ impl Shm {
         peer: u32,
         lane: Lane,
         number: u32,
-    ) -> Result<usize, Hostile> {
+    ) -> Result<Header, Hostile> {
         let header = lane.read_header(number)?;
         if header.kind == Kind::Eager {
             if header.len > INLINE {
-                self.ports[peer].prefetch_lines(number, header.len);
+                self.ports[peer].prefetch_lines(header.lines());
             }
             self.take_eager(queues, peer, lane, number, &header);
         } else {
             self.take_other(queues, peer, lane, number, &header)?;
         }
-        Ok(header.len)
+        Ok(header)
     }
 
     #[inline]
@@ -85,13 +89,13 @@ impl Shm {
         if let Some(post) = queues.posted.take_at_once(source, context, header.tag, len) {
             match header.len <= INLINE {
                 true => lane.read_inline(number, post.buf(), header.len),
-                false => lane.read_lines(number, post.buf(), header.len),
+                false => lane.read_lines(header.lines(), post.buf(), header.len),
             }
             post.finish(header.tag, len);
             return;
         }
         let Some(receive) = queues.posted.take(source, context, header.tag) else {
-            let body = queues.body(lane.payload(number, header.len));
+            let body = queues.body(lane.payload(number, header));
             let message = Message::Whole {
                 body,
                 synchronous: None,
@@ -108,9 +112,7 @@ impl Shm {
             lane.read_inline(number, buf, header.len.min(capacity as usize));
         } else {
             let mut writer = receive.data.writer();
-            for part in lane.payload(number, header.len) {
-                drain(part, &mut writer);
-            }
+            drain(lane.payload(number, header), &mut writer);
         }
         queues
             .done
@@ -125,12 +127,11 @@ impl Shm {
         number: u32,
         header: &Header,
     ) -> Result<(), Hostile> {
-        let payload = lane.payload(number, header.len);
+        let payload = lane.payload(number, header);
         if header.kind == Kind::Synchronous {
             return self.take_synchronous(queues, peer, payload, header);
         }
-        // Control messages fit a cell, so they never go round.
-        let words = decode(payload[0])?;
+        let words = decode(payload)?;
         match header.kind {
             Kind::Announce => self.take_announcement(queues, peer, header, words),
             Kind::Offer => self.take_offer(queues, peer, header, words, Offer::Mapped(words[2])),
@@ -167,18 +168,17 @@ impl Shm {
         &mut self,
         queues: &mut Queues,
         peer: u32,
-        [head, tail]: [&[u8]; 2],
+        payload: &[u8],
         header: &Header,
     ) -> Result<(), Hostile> {
-        let (name, data) = head.split_first_chunk::<NAME>().ok_or(Hostile)?;
+        let (name, data) = payload.split_first_chunk::<NAME>().ok_or(Hostile)?;
         let name = u64::from_ne_bytes(*name);
         let (source, context) = (Endpoint(peer), Context(header.context));
         match queues.posted.take(source, context, header.tag) {
             Some(receive) => {
                 let mut writer = receive.data.writer();
                 drain(data, &mut writer);
-                drain(tail, &mut writer);
-                let len = (data.len() + tail.len()) as u64;
+                let len = data.len() as u64;
                 queues
                     .done
                     .push(receive.completion(source, header.tag, len));
@@ -186,7 +186,7 @@ impl Shm {
             }
             None => {
                 let message = Message::Whole {
-                    body: queues.body([data, tail]),
+                    body: queues.body(data),
                     synchronous: Some(name),
                 };
                 queues

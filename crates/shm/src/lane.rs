@@ -1,6 +1,6 @@
 //! The memory of one direction between two processes: a ring of cells and a pipe of chunks.
 //!
-//! A lane is one page of ring, as many lines for payload that does not fit into a cell, then the credit words, the headers of the chunks and the words of a split copy, each on
+//! A lane is one page of ring, the lines for payload that does not fit into a cell, then the credit words, the headers of the chunks and the words of a split copy, each on
 //! lines of its own; the chunks lie elsewhere in the segment. All `unsafe` of the data path is here.
 //!
 //! Invariants: a lane's pointers stay valid while its segment lives; the protocol gives each byte to
@@ -14,9 +14,11 @@ use boundary::UserBuf;
 use mtmi::TagSel;
 
 use crate::chunking;
+use crate::lines;
+use crate::lines::Span;
 use crate::ring::{CELL, CELLS, Hostile, RingMemory, cell};
 use crate::split::Words;
-use crate::wire::{EAGER, HEADER, Header, INLINE, Kind, pack, unpack};
+use crate::wire::{HEADER, Header, INLINE, Kind, pack, unpack};
 
 /// Most bytes of a chunk: with four of them both cores copy at full speed inside their caches.
 pub(crate) const CHUNK: usize = 32 * 1024;
@@ -37,13 +39,14 @@ pub(crate) const PIPE: usize = 512 << 10;
 const _: () = assert!(CHUNKS as usize * (CHUNK + PLAY) <= PIPE);
 
 const RING: usize = CELLS as usize * CELL;
-/// The lines for payload, one for each cell of the ring, behind it.
+/// The lines for payload, behind it.
 const LINES: usize = RING;
 /// The words of a header, behind the sequence word.
-const KIND_AND_LENGTH: usize = 1;
+const KIND_LENGTH_AND_LINE: usize = 1;
 const TAG: usize = 2;
 const CONTEXT: usize = 3;
-const CREDIT: usize = LINES + RING;
+const CREDIT: usize = LINES + lines::LINES as usize * CELL;
+const LINES_RETURNED: usize = CREDIT + 4;
 const DRAINED: usize = CREDIT + 2 * CELL;
 const WISHES: usize = DRAINED + 4;
 const HEADERS: usize = CREDIT + 4 * CELL;
@@ -74,8 +77,8 @@ unsafe fn write_words(words: *mut u32, header: &Header) {
     // SAFETY: inside the cell, and the caller's.
     unsafe {
         words
-            .add(KIND_AND_LENGTH)
-            .write_volatile(pack(header.kind, header.len));
+            .add(KIND_LENGTH_AND_LINE)
+            .write_volatile(pack(header.kind, header.len, header.line));
         words.add(TAG).write_volatile(header.tag as u32);
         words.add(CONTEXT).write_volatile(header.context);
     }
@@ -112,10 +115,11 @@ impl Lane {
     /// Reads the header of the message numbered `number`, once.
     #[inline(always)]
     pub fn read_header(&self, number: u32) -> Result<Header, Hostile> {
-        let (kind, len) = unpack(self.header_word(number, KIND_AND_LENGTH))?;
+        let (kind, len, line) = unpack(self.header_word(number, KIND_LENGTH_AND_LINE))?;
         Ok(Header {
             kind,
             len,
+            line,
             tag: self.header_word(number, TAG) as i32,
             context: self.header_word(number, CONTEXT),
         })
@@ -130,7 +134,7 @@ impl Lane {
         context: u32,
         wanted: TagSel,
     ) -> Option<(i32, usize)> {
-        const { assert!(pack(Kind::Eager, INLINE) == INLINE as u32) };
+        const { assert!(pack(Kind::Eager, INLINE, 0) == INLINE as u32) };
         if self.header_word(number, CONTEXT) != context {
             return None;
         }
@@ -138,7 +142,7 @@ impl Lane {
         if matches!(wanted, TagSel::Exact(wanted) if wanted != tag) {
             return None;
         }
-        let len = self.header_word(number, KIND_AND_LENGTH) as usize;
+        let len = self.header_word(number, KIND_LENGTH_AND_LINE) as usize;
         (len <= INLINE).then_some((tag, len))
     }
 
@@ -158,6 +162,7 @@ impl Lane {
         let header = Header {
             kind: Kind::Eager,
             len,
+            line: 0,
             tag,
             context,
         };
@@ -173,36 +178,36 @@ impl Lane {
         }
     }
 
-    /// Writes all of a message of more than `INLINE` and at most `EAGER` bytes, but for the sequence word.
+    /// Writes all of a message of more than `INLINE` and at most `EAGER` bytes, which lies in `span`, but for the sequence word.
     #[inline]
-    pub fn send_lines(&mut self, number: u32, context: u32, tag: i32, from: UserBuf, len: usize) {
+    pub fn send_lines(
+        &mut self,
+        number: u32,
+        (context, tag): (u32, i32),
+        span: Span,
+        from: UserBuf,
+        len: usize,
+    ) {
         let header = Header {
             kind: Kind::Eager,
             len,
+            line: span.first(),
             tag,
             context,
         };
         self.write_header(number, &header);
-        self.own_payload(number, len);
-        let mut at = 0;
-        for to in self.payload_mut(number, len) {
-            // SAFETY: the maker of `from` vouched for `len` bytes, which is what both parts are together; no caller's buffer lies
-            // in a lane.
-            unsafe { sys::copy::copy(to.as_mut_ptr(), from.as_mut_ptr().add(at), to.len()) }
-            at += to.len();
-        }
+        self.own_payload(span);
+        let to = self.lines_mut(span, len);
+        // SAFETY: the maker of `from` vouched for `len` bytes; no caller's buffer lies in a lane.
+        unsafe { sys::copy::copy(to.as_mut_ptr(), from.as_mut_ptr(), len) }
     }
 
-    /// Copies the payload of a message out.
+    /// Copies the payload of a message out that lies in `span`.
     #[inline]
-    pub fn read_lines(&self, number: u32, to: UserBuf, len: usize) {
-        let mut at = 0;
-        for from in self.payload(number, len) {
-            // SAFETY: the maker of `to` vouched for `len` bytes, which is what both parts are together; no caller's buffer lies
-            // in a lane.
-            unsafe { sys::copy::copy(to.as_mut_ptr().add(at), from.as_ptr(), from.len()) }
-            at += from.len();
-        }
+    pub fn read_lines(&self, span: Span, to: UserBuf, len: usize) {
+        let from = self.lines(span, len);
+        // SAFETY: the maker of `to` vouched for `len` bytes; no caller's buffer lies in a lane.
+        unsafe { sys::copy::copy(to.as_mut_ptr(), from.as_ptr(), len) }
     }
 
     /// Copies the payload of a one-cell message out.
@@ -215,57 +220,64 @@ impl Lane {
         unsafe { sys::copy::copy_few(to.as_mut_ptr(), self.ring.add(at).add(HEADER), len) }
     }
 
-    /// Where `len` bytes of payload of the message numbered `number` lie: behind its header, or from the line of its cell on, and
-    /// from the first line on where they go round. No cell of the ring ever holds payload where others look for a number, so
-    /// nobody has to clear what was read.
+    /// Where the first `len` bytes in `span` lie.
     #[inline]
-    fn spans(number: u32, len: usize) -> [(usize, usize); 2] {
-        let at = cell(number) as usize * CELL;
-        if len <= INLINE {
-            return [(at + HEADER, len), (LINES, 0)];
+    fn at(span: Span, len: usize) -> usize {
+        assert!(span.end() <= lines::LINES && len <= span.bytes());
+        LINES + span.first() as usize * CELL
+    }
+
+    /// The first `len` bytes in lines that are being written.
+    #[inline]
+    pub fn lines_mut(&mut self, span: Span, len: usize) -> &mut [u8] {
+        let at = Self::at(span, len);
+        // SAFETY: inside the lines; these are ours until published.
+        unsafe { std::slice::from_raw_parts_mut(self.ring.add(at), len) }
+    }
+
+    /// The first `len` bytes in lines that were published to us.
+    #[inline]
+    fn lines(&self, span: Span, len: usize) -> &[u8] {
+        let at = Self::at(span, len);
+        // SAFETY: inside the lines; ours until the message is consumed.
+        unsafe { std::slice::from_raw_parts(self.ring.add(at), len) }
+    }
+
+    /// The payload of a message of at most `INLINE` bytes that is being written.
+    #[inline]
+    pub fn inline_mut(&mut self, number: u32, len: usize) -> &mut [u8] {
+        assert!(len <= INLINE);
+        let at = cell(number) as usize * CELL + HEADER;
+        // SAFETY: inside the cell, which is ours until published.
+        unsafe { std::slice::from_raw_parts_mut(self.ring.add(at), len) }
+    }
+
+    /// The payload of the message numbered `number`, which was published to us with this header.
+    #[inline]
+    pub fn payload(&self, number: u32, header: &Header) -> &[u8] {
+        if header.len > INLINE {
+            return self.lines(header.lines(), header.len);
         }
-        let first = len.min(RING - at);
-        [(LINES + at, first), (LINES, len - first)]
+        let at = cell(number) as usize * CELL + HEADER;
+        // SAFETY: inside the cell; ours until it is consumed.
+        unsafe { std::slice::from_raw_parts(self.ring.add(at), header.len) }
     }
 
-    /// The payload of a message that is being written.
-    #[inline]
-    pub fn payload_mut(&mut self, number: u32, len: usize) -> [&mut [u8]; 2] {
-        assert!(len <= EAGER);
-        Self::spans(number, len).map(|(at, n)| {
-            // SAFETY: inside the ring or the lines; the cells and theirs are ours until published, and the two spans do not
-            // overlap as `EAGER` is shorter than the ring.
-            unsafe { std::slice::from_raw_parts_mut(self.ring.add(at), n) }
-        })
-    }
-
-    /// The payload of a message that was published to us.
-    #[inline]
-    pub fn payload(&self, number: u32, len: usize) -> [&[u8]; 2] {
-        assert!(len <= EAGER);
-        Self::spans(number, len).map(|(at, n)| {
-            // SAFETY: inside the ring or the lines; ours until it is consumed.
-            unsafe { std::slice::from_raw_parts(self.ring.add(at), n) }
-        })
-    }
-
-    /// Asks for what the message numbered `number` has in lines of its own. They are as far away as its cell was: asked for
+    /// Asks for the lines of a message. They are as far away as its cell was: asked for
     /// together, and before anybody looks for the receive, they cost one way and not one each.
     #[inline]
-    pub fn prefetch_payload(&self, number: u32, len: usize) {
-        for (at, n) in Self::spans(number, len) {
-            for line in (0..n).step_by(CELL) {
-                sys::copy::prefetch(self.ring.wrapping_add(at + line));
-            }
+    pub fn prefetch_payload(&self, span: Span) {
+        let at = Self::at(span, 0);
+        for line in (0..span.bytes()).step_by(CELL) {
+            sys::copy::prefetch(self.ring.wrapping_add(at + line));
         }
     }
 
-    /// Asks for the lines of the message numbered `number`, to be written.
+    /// Asks for the lines of a message, to be written.
     #[inline]
-    pub fn own_payload(&self, number: u32, len: usize) {
-        for (at, n) in Self::spans(number, len) {
-            sys::copy::own(self.ring.wrapping_add(at), n);
-        }
+    pub fn own_payload(&self, span: Span) {
+        let at = Self::at(span, 0);
+        sys::copy::own(self.ring.wrapping_add(at), span.bytes());
     }
 
     /// Asks for what the consumer gave back, which the next long message has to know.
@@ -454,5 +466,15 @@ impl RingMemory for Lane {
     #[inline(always)]
     fn set_credit(&self, credit: u32) {
         self.word(CREDIT).store(credit, Ordering::Release);
+    }
+
+    #[inline]
+    fn lines_returned(&self) -> u32 {
+        self.word(LINES_RETURNED).load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn set_lines_returned(&self, place: u32) {
+        self.word(LINES_RETURNED).store(place, Ordering::Release);
     }
 }

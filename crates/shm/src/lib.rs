@@ -2,7 +2,7 @@
 //!
 //! # How a message travels
 //! * Up to 48 bytes: one cache line of the pair's ring, header and data together.
-//! * Up to 2 KiB: a cell of the ring, and consecutive lines beside it for the data.
+//! * Up to 2 KiB: a cell of the ring, and consecutive lines elsewhere for the data (`lines`).
 //! * Above: announced in the ring; the data stream through the pair's pipe of 512 KiB in chunks of up to 32 KiB, with
 //!   both sides copying at once. If the pipe is idle, what fits into it goes with the announcement;
 //!   the rest waits until the receiver has matched the message and asks for it. So whatever is in a
@@ -40,6 +40,7 @@ mod foreign;
 mod hostile_tests;
 mod incoming;
 mod lane;
+mod lines;
 mod mapped;
 #[cfg(all(test, not(loom)))]
 mod mapped_tests;

@@ -10,15 +10,15 @@ use crate::lane::fill;
 use crate::ring::RingMemory;
 use crate::send::Started;
 use crate::state::Queued;
-use crate::wire::{Header, INLINE, Kind, WORDS, Words, cells, encode};
+use crate::wire::{Header, INLINE, Kind, WORDS, Words, encode};
 
 impl Shm {
-    /// Whether the ring to `to` has room for `cells` cells, after a look at the credit. The peer
+    /// Whether there is room for a message of `len` bytes to `to`, after a look at the credit. The peer
     /// hears of us before our first message.
     #[inline]
-    pub(crate) fn room(&mut self, to: u32, cells: u32) -> bool {
+    pub(crate) fn room(&mut self, to: u32, len: usize) -> bool {
         let out = &self.ports[to];
-        if out.tx.room() >= cells {
+        if out.fits(len) {
             return true;
         }
         let peer = &mut self.peers[to as usize];
@@ -31,24 +31,24 @@ impl Shm {
             let bits = self.segment.senders(peer.slot);
             bits[self.local as usize / 64].fetch_or(1 << (self.local % 64), Ordering::SeqCst);
         }
-        if out.tx.refresh(&out.lane).is_err() {
+        if out.refresh().is_err() {
             self.suspect(to);
             return false;
         }
-        let tx = &self.ports[to].tx;
+        let out = &self.ports[to];
         if self.wary {
-            tx.keep_only(cells);
+            out.tx.keep_one();
         } else if self.peers[to as usize].queue.is_empty() {
-            self.ports[to].open();
+            out.open();
         }
-        tx.room() >= cells
+        out.fits(len)
     }
 
     /// Publishes what was written at `tx.next()` and wakes the peer.
     #[inline]
-    fn publish(&mut self, to: u32, cells: u32) {
+    fn publish(&mut self, to: u32) {
         let out = &self.ports[to];
-        out.tx.publish(&out.lane, cells);
+        out.tx.publish(&out.lane);
         out.bell.get().ring();
     }
 
@@ -62,31 +62,30 @@ impl Shm {
     ) {
         let len = front.len() + data.len() as usize;
         let (number, mut lane) = (self.ports[to].tx.next(), self.ports[to].lane);
+        let span = (len > INLINE).then(|| self.ports[to].take_lines(len));
         lane.write_header(
             number,
             &Header {
                 kind,
                 len,
+                line: span.map_or(0, |span| span.first()),
                 tag,
                 context: context.0,
             },
         );
-        if len > INLINE {
-            lane.own_payload(number, len);
-        }
-        let [mut head, tail] = lane.payload_mut(number, len);
+        let payload = match span {
+            Some(span) => {
+                lane.own_payload(span);
+                lane.lines_mut(span, len)
+            }
+            None => lane.inline_mut(number, len),
+        };
+        let (head, rest) = payload.split_at_mut(front.len());
         if !front.is_empty() {
-            let at;
-            // Neither a cell nor a line ends within the first words of a payload.
-            (at, head) = head.split_at_mut(front.len());
-            at.copy_from_slice(front);
+            head.copy_from_slice(front);
         }
-        let mut reader = data.reader();
-        fill(head, &mut reader);
-        if !tail.is_empty() {
-            fill(tail, &mut reader);
-        }
-        self.publish(to, cells(len));
+        fill(rest, &mut data.reader());
+        self.publish(to);
         if len > INLINE {
             self.ports[to].own_lines(len);
         }
@@ -111,15 +110,15 @@ impl Shm {
             &Header {
                 kind,
                 len: WORDS,
+                line: 0,
                 tag,
                 context: context.0,
             },
         );
-        // One cell holds it.
-        let [head, _] = lane.payload_mut(number, WORDS);
-        head.copy_from_slice(&encode(words));
+        lane.inline_mut(number, WORDS)
+            .copy_from_slice(&encode(words));
         let out = &self.ports[to];
-        out.tx.publish(&out.lane, 1);
+        out.tx.publish(&out.lane);
     }
 
     /// Sends a control message, now or behind what is queued.
@@ -127,7 +126,7 @@ impl Shm {
         if self.peers[to as usize].failed {
             return;
         }
-        if self.peers[to as usize].queue.is_empty() && self.room(to, 1) {
+        if self.peers[to as usize].queue.is_empty() && self.room(to, WORDS) {
             self.push_words(to, (kind, Context(0), 0), words);
         } else {
             self.enqueue(to, Queued::Control(kind, words));
@@ -147,7 +146,7 @@ impl Shm {
         while let Some(first) = self.peers[to as usize].queue.front() {
             match *first {
                 Queued::Control(kind, words) => {
-                    if !self.room(to, 1) {
+                    if !self.room(to, WORDS) {
                         break;
                     }
                     self.push_words(to, (kind, Context(0), 0), words);

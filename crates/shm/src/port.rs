@@ -1,6 +1,6 @@
 //! What the shortest ways to and from a peer touch: one cache line for each.
 //!
-//! A [`Port`] holds both rings' positions and is changed through shared references, so whoever sends or receives a message of one
+//! A [`Port`] holds both rings' positions, and which lines are free, and is changed through shared references, so whoever sends or receives a message of one
 //! cache line needs neither the fabric nor a lock of its own; the fabric's other ways use the same positions.
 //!
 //! Invariants: all use is in one thread at a time (nothing here is `Sync`); a port's addresses stay valid while its [`Ports`] live, which
@@ -18,9 +18,10 @@ use boundary::UserBuf;
 use mtmi::{Context, Endpoint, TagSel};
 
 use crate::lane::Lane;
-use crate::ring::{CELL, CELLS, Rx, Tx};
+use crate::lines::{Lines, Span, lines};
+use crate::ring::{Hostile, Rx, Tx};
 use crate::segment::{BellRef, Segment};
-use crate::wire::{EAGER, INLINE, Kind, cells};
+use crate::wire::{EAGER, INLINE, Kind};
 
 /// Of so many looks at the credit one is left to the ordinary way, which makes progress for others too.
 const TURN: u32 = 32;
@@ -44,6 +45,8 @@ pub struct Port {
     pub(crate) inward: Lane,
     pub(crate) tx: Tx,
     pub(crate) rx: Rx,
+    /// The lines that are free there.
+    pub(crate) lines: Lines,
     /// Looks at the credit; see [`TURN`].
     looks: Cell<u16>,
     /// Whether nothing goes out here, whatever the credit.
@@ -67,6 +70,7 @@ impl Port {
             inward,
             tx: Tx::new(),
             rx: Rx::new(),
+            lines: Lines::new(),
             looks: Cell::new(0),
             shut: Cell::new(true),
             known: Cell::new(false),
@@ -101,42 +105,63 @@ impl Port {
         len: usize,
         ready: impl FnOnce() -> bool,
     ) -> Option<i32> {
-        let cells = cells(len);
-        if (self.tx.room() < cells && !self.look_for(cells)) || !ready() {
+        if (!self.fits(len) && !self.look_for(len)) || !ready() {
             return None;
         }
-        let (mut lane, number) = (self.lane, self.tx.next());
-        lane.send_lines(number, context.0, tag, buf, len);
-        self.tx.publish(&lane, cells);
+        let (mut lane, number, span) = (self.lane, self.tx.next(), self.take_lines(len));
+        lane.send_lines(number, (context.0, tag), span, buf, len);
+        self.tx.publish(&lane);
         let code = self.bell.get().ring_last();
         self.own_lines(len);
         Some(code)
     }
 
+    /// Whether a message of `len` bytes is known to fit.
+    #[inline]
+    pub(crate) fn fits(&self, len: usize) -> bool {
+        let number = self.tx.next();
+        !self.tx.is_full() && (len <= INLINE || self.lines.place(number, lines(len)).is_some())
+    }
+
+    /// Takes the lines for the next message, of `len` bytes, more than [`MOST`](Port::MOST), which [fits](Port::fits).
+    #[inline]
+    pub(crate) fn take_lines(&self, len: usize) -> Span {
+        self.lines.take(self.tx.next(), lines(len))
+    }
+
+    /// Takes up what the peer gave back.
+    pub(crate) fn refresh(&self) -> Result<(), Hostile> {
+        // In this order: whoever waits for lines waits for a change of the credit.
+        self.tx.refresh(&self.lane)?;
+        self.lines.refresh(&self.lane)
+    }
+
     /// Asks for what the next message will write, if that is one like the last, of `len` bytes in lines of their own.
     #[inline]
     pub(crate) fn own_lines(&self, len: usize) {
-        // Of two of the longest, one begins in the lines of the other's end.
-        let most = (CELLS - cells(len)) as usize * CELL;
-        self.lane.own_cell(self.tx.next());
-        self.lane.own_payload(self.tx.next(), len.min(most));
+        let number = self.tx.next();
+        self.lane.own_cell(number);
+        // What is not known to be free may be unread.
+        if let Some(span) = self.lines.place(number, lines(len)) {
+            self.lane.own_payload(span);
+        }
     }
 
     /// Whether the ring, which seemed full, has room after all.
     #[cold]
     #[inline(never)]
     pub fn look(&self) -> bool {
-        self.tx.is_full() && self.look_for(1)
+        self.tx.is_full() && self.look_for(0)
     }
 
-    /// Whether the ring has so many free cells after all.
-    fn look_for(&self, cells: u32) -> bool {
+    /// Whether a message of `len` bytes fits after all.
+    fn look_for(&self, len: usize) -> bool {
         let looks = self.looks.get().wrapping_add(1);
         self.looks.set(looks);
         !self.shut.get()
             && !u32::from(looks).is_multiple_of(TURN)
-            && self.tx.refresh(&self.lane).is_ok()
-            && self.tx.room() >= cells
+            && self.refresh().is_ok()
+            && self.fits(len)
     }
 
     /// Takes the next message into `to`, if it is (or is within as many looks as `looks` says) one of a cell with this context and tag that fits. No
@@ -162,7 +187,7 @@ impl Port {
             return None;
         }
         lane.read_inline(number, to, bytes);
-        if self.rx.consume_at(&lane, number, 1) {
+        if self.rx.consume(&lane, number) {
             self.bell.get().ring();
         }
         Some(AtOnce { tag, bytes })
@@ -186,24 +211,25 @@ impl Port {
         if header.kind != Kind::Eager || bytes <= INLINE {
             return None;
         }
-        self.prefetch_lines(number, bytes);
+        let span = header.lines();
+        self.prefetch_lines(span);
         let wanted = matches!(tag, TagSel::Any) || tag == TagSel::Exact(header.tag);
         if header.context != context.0 || !wanted || bytes > capacity {
             return None;
         }
-        lane.read_lines(number, to, bytes);
-        if self.rx.consume_at(&lane, number, cells(bytes)) {
+        lane.read_lines(span, to, bytes);
+        if self.rx.consume_lines(&lane, number, span) {
             self.bell.get().ring();
         }
         let tag = header.tag;
         Some(AtOnce { tag, bytes })
     }
 
-    /// Asks for the lines of the message numbered `number`, and for what the next message this long the other way has to know, as whoever
+    /// Asks for the lines of a message, and for what the next message this long the other way has to know, as whoever
     /// gets something long mostly answers with the like.
     #[inline]
-    pub(crate) fn prefetch_lines(&self, number: u32, len: usize) {
-        self.inward.prefetch_payload(number, len);
+    pub(crate) fn prefetch_lines(&self, span: Span) {
+        self.inward.prefetch_payload(span);
         self.lane.prefetch_returned();
     }
 
@@ -245,7 +271,7 @@ impl Room<'_> {
         // A copy: what is written to the ring can't change it, as far as the compiler knows.
         let (lane, number) = (port.lane, port.tx.next());
         lane.send_inline(number, context.0, tag, buf, len);
-        port.tx.published(1);
+        port.tx.published();
         port.bell.get().ring_last()
     }
 }

@@ -1,22 +1,21 @@
 //! The ring protocol: how one process hands cells to one other, without the memory it uses.
 //!
-//! A ring has [`CELLS`] cells of one cache line. A message takes consecutive cells; only its first
-//! carries a sequence word, and the message is there when that word equals the number the consumer
-//! expects: one load and one compare, nothing to clear, no second line. Numbers are odd (where a cell
-//! is in the endless sequence of their bytes, plus one), so the zero of fresh or cleared memory is
-//! none, and some of a number's bits say where in the ring its cell is. Cells behind the first stand for
-//! payload, which lies elsewhere; they keep their old numbers. These would come again after all `u32` have been used, so
-//! the consumer clears them during two rounds of each half of that: see [`sweeps`].
+//! A ring has [`CELLS`] cells of one cache line. A message takes one, which carries a sequence word, and is there when that
+//! word equals the number the consumer expects: one load and one compare, nothing to clear, no second line. Numbers are odd (where a cell
+//! is in the endless sequence of their bytes, plus one), so the zero of fresh memory is
+//! none, and some of a number's bits say where in the ring its cell is. Every cell gets a number in every round, so none is there that is due again.
+//! What of a message does not fit into its cell lies in [lines](crate::lines).
 //!
-//! Credit flows back as one word, the number of the next cell to be consumed less one, stored when
-//! at least [`BATCH`] cells were consumed since. Therefore a producer always gets
-//! `CELLS - BATCH + 1` cells in the end, which is the length of the longest message.
+//! Credit flows back as one word, the number of the next cell to be consumed less one, stored after each [`BATCH`] cells, and where the
+//! lines want it. Therefore a producer always gets a cell in the end.
 //!
 //! Invariants: at most `CELLS` cells have room; a producer writes only these, from `next` on, a consumer
 //! reads only below what was published. [`Tx`] and [`Rx`] hold no memory and use [`RingMemory`], so
 //! loom tests run this very code.
 
 use std::cell::Cell;
+
+use crate::lines::Span;
 
 /// Whether this is the loom model, which explores a smaller ring.
 pub(crate) const MODEL: bool = cfg!(all(test, loom));
@@ -26,8 +25,6 @@ pub(crate) const CELLS: u32 = if MODEL { 4 } else { 64 };
 pub(crate) const CELL: usize = 64;
 /// Cells consumed before credit is returned.
 const BATCH: u32 = CELLS / 2;
-/// Longest message, in cells.
-pub(crate) const LONGEST: u32 = CELLS - BATCH + 1;
 /// What the number grows by from a cell to the next.
 pub(crate) const STEP: u32 = CELL as u32;
 /// What the number grows by once around the ring.
@@ -43,6 +40,10 @@ pub(crate) trait RingMemory {
     fn credit(&self) -> u32;
     /// Stores the credit word (release).
     fn set_credit(&self, credit: u32);
+    /// Loads the place up to which lines were given back (acquire).
+    fn lines_returned(&self) -> u32;
+    /// Stores it (release).
+    fn set_lines_returned(&self, place: u32);
 }
 
 /// A peer did what no correct one does.
@@ -53,16 +54,6 @@ pub(crate) struct Hostile;
 #[inline(always)]
 pub(crate) fn cell(number: u32) -> u32 {
     number / STEP % CELLS
-}
-
-/// Numbers after which there is a sweep.
-const HALF: u32 = 1 << 31;
-
-/// Whether the cells behind message `number` are to be cleared. In the second of two such rounds every cell gets a number or is cleared, as no
-/// message is longer than a round.
-#[inline(always)]
-fn sweeps(number: u32) -> bool {
-    number % HALF < 2 * SPAN
 }
 
 /// The producing side.
@@ -99,12 +90,6 @@ impl Tx {
         self.room.get() == 0
     }
 
-    /// Free cells as far as we know.
-    #[inline]
-    pub fn room(&self) -> u32 {
-        self.room.get()
-    }
-
     /// Takes up new credit.
     pub fn refresh(&self, memory: &impl RingMemory) -> Result<(), Hostile> {
         let credit = memory.credit();
@@ -125,23 +110,23 @@ impl Tx {
         self.credit.get()
     }
 
-    /// Publishes a message of `cells` cells (at most [`room`](Tx::room)) that was written there.
+    /// Publishes the message that was written to the next cell, which is free.
     #[inline(always)]
-    pub fn publish(&self, memory: &impl RingMemory, cells: u32) {
+    pub fn publish(&self, memory: &impl RingMemory) {
         memory.set_sequence(cell(self.next()), self.next());
-        self.published(cells);
+        self.published();
     }
 
-    /// A message of so many cells was published.
+    /// A message was published.
     #[inline(always)]
-    pub fn published(&self, cells: u32) {
-        self.next.set(self.next.get().wrapping_add(cells * STEP));
-        self.room.set(self.room.get() - cells);
+    pub fn published(&self) {
+        self.next.set(self.next.get().wrapping_add(STEP));
+        self.room.set(self.room.get() - 1);
     }
 
-    /// Leaves no more than `cells` free, as far as we know, until the next `refresh`.
-    pub fn keep_only(&self, cells: u32) {
-        self.room.set(self.room.get().min(cells));
+    /// Leaves no more than one cell free, as far as we know, until the next `refresh`.
+    pub fn keep_one(&self) {
+        self.room.set(self.room.get().min(1));
     }
 
     /// Lets nothing through until the next `refresh`.
@@ -154,16 +139,12 @@ impl Tx {
 #[derive(Debug)]
 pub(crate) struct Rx {
     next: Cell<u32>,
-    returned: Cell<u32>,
 }
 
 impl Rx {
     /// Nothing was received yet.
     pub fn new() -> Rx {
-        Rx {
-            next: Cell::new(1),
-            returned: Cell::new(1),
-        }
+        Rx { next: Cell::new(1) }
     }
 
     /// The number expected next.
@@ -184,28 +165,29 @@ impl Rx {
         memory.sequence(cell(next)) == next
     }
 
-    /// Gives back the message of `cells` cells that was read. True: credit was returned, so the
+    /// Gives back the message numbered `next`, which was the [next](Rx::next) one and was read. True: credit was returned, so the
     /// producer may have to be woken.
     #[inline(always)]
-    pub fn consume(&self, memory: &impl RingMemory, cells: u32) -> bool {
-        self.consume_at(memory, self.next(), cells)
+    pub fn consume(&self, memory: &impl RingMemory, next: u32) -> bool {
+        let next = next.wrapping_add(STEP);
+        self.next.set(next);
+        let returns = next % (BATCH * STEP) == 1;
+        if returns {
+            memory.set_credit(next - 1);
+        }
+        returns
     }
 
-    /// The same for a caller that has [`next`](Rx::next) at hand.
-    #[inline(always)]
-    pub fn consume_at(&self, memory: &impl RingMemory, next: u32, cells: u32) -> bool {
-        if cells > 1 && sweeps(next) {
-            for i in 1..cells {
-                memory.set_sequence(cell(next.wrapping_add(i * STEP)), 0);
-            }
-        }
-        let next = next.wrapping_add(cells * STEP);
+    /// The same of a message that lay in `lines`.
+    #[inline]
+    pub fn consume_lines(&self, memory: &impl RingMemory, next: u32, lines: Span) -> bool {
+        let Some(place) = lines.returns() else {
+            return self.consume(memory, next);
+        };
+        memory.set_lines_returned(place);
+        let next = next.wrapping_add(STEP);
         self.next.set(next);
-        if next.wrapping_sub(self.returned.get()) < BATCH * STEP {
-            return false;
-        }
         memory.set_credit(next.wrapping_sub(1));
-        self.returned.set(next);
         true
     }
 }
@@ -217,6 +199,7 @@ mod tests {
     struct Plain {
         sequence: [Cell<u32>; CELLS as usize],
         credit: Cell<u32>,
+        lines: Cell<u32>,
     }
 
     impl RingMemory for Plain {
@@ -232,12 +215,19 @@ mod tests {
         fn set_credit(&self, credit: u32) {
             self.credit.set(credit);
         }
+        fn lines_returned(&self) -> u32 {
+            self.lines.get()
+        }
+        fn set_lines_returned(&self, place: u32) {
+            self.lines.set(place);
+        }
     }
 
     fn ring() -> Plain {
         Plain {
             sequence: [const { Cell::new(0) }; CELLS as usize],
             credit: Cell::new(0),
+            lines: Cell::new(0),
         }
     }
 
@@ -251,53 +241,28 @@ mod tests {
         };
         let rx = Rx {
             next: Cell::new(start),
-            returned: Cell::new(start),
         };
         (tx, rx)
     }
 
-    /// Messages of all lengths, around the ring and across the wrap of the numbers.
+    /// As many as there are cells at a time, around the ring and across the wrap of the numbers.
     #[test]
-    fn every_length_goes_round() {
+    fn messages_go_round() {
         let memory = ring();
         let (tx, rx) = sides(&memory, 1u32.wrapping_sub(3000 * STEP));
         for round in 0..5000u32 {
-            let cells = 1 + round * 7 % LONGEST;
             tx.refresh(&memory).unwrap();
-            assert!(
-                tx.room() >= cells,
-                "a drained ring takes the longest message"
-            );
+            assert!(!tx.is_full(), "a drained ring takes a message");
+            let mut sent = 0;
+            while !tx.is_full() && sent <= round % CELLS {
+                tx.publish(&memory);
+                sent += 1;
+            }
+            for _ in 0..sent {
+                assert!(rx.ready(&memory));
+                rx.consume(&memory, rx.next());
+            }
             assert!(!rx.ready(&memory));
-            tx.publish(&memory, cells);
-            assert!(rx.ready(&memory));
-            rx.consume(&memory, cells);
-            assert!(!rx.ready(&memory));
-        }
-    }
-
-    /// Whatever the lengths, no cell keeps a number until that is due again.
-    #[test]
-    fn old_numbers_are_cleared() {
-        for (half, cells) in [(0, 2), (0, LONGEST), (HALF, 2), (HALF, 7), (HALF, LONGEST)] {
-            let memory = ring();
-            let begin = half.wrapping_sub(2 * SPAN).wrapping_add(1);
-            for number in (0..CELLS).map(|i| begin.wrapping_add(i * STEP)) {
-                memory.set_sequence(cell(number), number.wrapping_sub(SPAN));
-            }
-            let (tx, rx) = sides(&memory, begin);
-            while rx.next().wrapping_sub(begin) < 6 * SPAN {
-                tx.refresh(&memory).unwrap();
-                tx.publish(&memory, cells);
-                rx.consume(&memory, cells);
-            }
-            for i in 0..CELLS {
-                let number = memory.sequence(i);
-                assert!(
-                    number == 0 || number.wrapping_sub(begin) >= 2 * SPAN,
-                    "{half} {cells} {i}"
-                );
-            }
         }
     }
 
@@ -307,8 +272,8 @@ mod tests {
         let tx = Tx::new();
         assert!(tx.is_full());
         tx.refresh(&memory).unwrap();
-        assert_eq!(tx.room(), CELLS);
-        tx.publish(&memory, 1);
+        assert_eq!(tx.room.get(), CELLS);
+        tx.publish(&memory);
         for credit in [2, 2 * STEP, 1, STEP.wrapping_neg(), SPAN] {
             memory.set_credit(credit);
             assert_eq!(tx.refresh(&memory), Err(Hostile));
@@ -316,6 +281,6 @@ mod tests {
         memory.set_credit(STEP);
         assert_ne!(tx.credit_seen(), memory.credit());
         tx.refresh(&memory).unwrap();
-        assert_eq!(tx.room(), CELLS);
+        assert_eq!(tx.room.get(), CELLS);
     }
 }

@@ -8,13 +8,17 @@ use loom::sync::atomic::{AtomicU32, fence};
 use loom::thread;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
-use crate::ring::{CELLS, LONGEST, RingMemory, Rx, STEP, Tx, cell};
+use crate::lines::{LINES, Lines, Span};
+use crate::ring::{CELLS, RingMemory, Rx, Tx, cell};
 
-/// A ring, its payload (one word per cell), and a doorbell.
+/// A ring, its payload (one word per cell and line), and a doorbell.
 struct Memory {
     sequence: Vec<AtomicU32>,
-    payload: Vec<UnsafeCell<u32>>,
+    /// The line that a message begins in, and its tag.
+    cells: Vec<UnsafeCell<(u32, u32)>>,
+    lines: Vec<UnsafeCell<u32>>,
     credit: AtomicU32,
+    returned: AtomicU32,
     sleepers: [AtomicU32; 2],
     turns: [AtomicU32; 2],
 }
@@ -32,49 +36,72 @@ impl RingMemory for Memory {
     fn set_credit(&self, credit: u32) {
         self.credit.store(credit, Release);
     }
+    fn lines_returned(&self) -> u32 {
+        self.returned.load(Acquire)
+    }
+    fn set_lines_returned(&self, place: u32) {
+        self.returned.store(place, Release);
+    }
+}
+
+/// Bytes of a message that takes so many lines.
+fn bytes(lines: u32) -> usize {
+    lines as usize * 64
 }
 
 impl Memory {
     fn new() -> Arc<Memory> {
         Arc::new(Memory {
             sequence: (0..CELLS).map(|_| AtomicU32::new(0)).collect(),
-            payload: (0..CELLS).map(|_| UnsafeCell::new(0)).collect(),
+            cells: (0..CELLS).map(|_| UnsafeCell::new((0, 0))).collect(),
+            lines: (0..LINES).map(|_| UnsafeCell::new(0)).collect(),
             credit: AtomicU32::new(0),
+            returned: AtomicU32::new(0),
             sleepers: Default::default(),
             turns: Default::default(),
         })
     }
 
-    /// Sends a message of `cells` cells, if there is room.
-    fn send(&self, tx: &Tx, cells: u32, value: u32) -> bool {
-        if tx.room() < cells {
+    /// Sends a message of so many lines, if there is room.
+    fn send(&self, (tx, free): &(Tx, Lines), lines: u32, value: u32) -> bool {
+        let fits = || !tx.is_full() && free.place(tx.next(), lines).is_some();
+        if !fits() {
             tx.refresh(self).unwrap();
+            free.refresh(self).unwrap();
         }
-        if tx.room() < cells {
+        if !fits() {
             return false;
         }
-        for i in 0..cells {
-            let number = tx.next() + STEP * i;
-            // SAFETY: the cells are the producer's until published; loom checks exactly that.
-            self.payload[cell(number) as usize].with_mut(|p| unsafe { *p = value + i });
+        let span = free.take(tx.next(), lines);
+        for i in 0..lines {
+            // SAFETY: the lines are the producer's until published; loom checks exactly that.
+            self.lines[(span.first() + i) as usize].with_mut(|p| unsafe { *p = value + i });
         }
-        tx.publish(self, cells);
+        // SAFETY: so is the cell.
+        self.cells[cell(tx.next()) as usize].with_mut(|p| unsafe { *p = (span.first(), value) });
+        tx.publish(self);
         self.ring(1);
         true
     }
 
-    /// Takes a message of `cells` cells, if there is one.
-    fn receive(&self, rx: &Rx, cells: u32, value: u32) -> bool {
+    /// Takes a message of so many lines, if there is one.
+    fn receive(&self, rx: &Rx, lines: u32, value: u32) -> bool {
         if !rx.ready(self) {
             return false;
         }
-        for i in 0..cells {
-            let number = rx.next() + STEP * i;
-            // SAFETY: the cells are the consumer's until it gives them back; loom checks that.
-            let got = self.payload[cell(number) as usize].with(|p| unsafe { *p });
+        // SAFETY: the cell is the consumer's until it gives it back; loom checks that.
+        let (first, tag) = self.cells[cell(rx.next()) as usize].with(|p| unsafe { *p });
+        assert_eq!(tag, value);
+        for i in 0..lines {
+            // SAFETY: so are the lines.
+            let got = self.lines[(first + i) as usize].with(|p| unsafe { *p });
             assert_eq!(got, value + i);
         }
-        if rx.consume(self, cells) {
+        let returned = match lines {
+            0 => rx.consume(self, rx.next()),
+            _ => rx.consume_lines(self, rx.next(), Span::new(first, bytes(lines))),
+        };
+        if returned {
             self.ring(0);
         }
         true
@@ -104,25 +131,25 @@ impl Memory {
     }
 }
 
-/// Sends messages of these lengths through a ring of four cells, both sides sleeping when stuck.
+/// Sends messages of so many lines through a ring of four cells and eight lines, both sides sleeping when stuck.
 fn transfer(lengths: &'static [u32]) {
     loom::model(move || {
         let memory = Memory::new();
         let producer = {
             let memory = memory.clone();
             thread::spawn(move || {
-                let tx = Tx::new();
-                for (i, &cells) in lengths.iter().enumerate() {
-                    while !memory.send(&tx, cells, 10 * i as u32) {
-                        let seen = tx.credit_seen();
+                let tx = (Tx::new(), Lines::new());
+                for (i, &lines) in lengths.iter().enumerate() {
+                    while !memory.send(&tx, lines, 10 * i as u32) {
+                        let seen = tx.0.credit_seen();
                         memory.sleep(0, || memory.credit() != seen);
                     }
                 }
             })
         };
         let rx = Rx::new();
-        for (i, &cells) in lengths.iter().enumerate() {
-            while !memory.receive(&rx, cells, 10 * i as u32) {
+        for (i, &lines) in lengths.iter().enumerate() {
+            while !memory.receive(&rx, lines, 10 * i as u32) {
                 memory.sleep(1, || rx.ready(&*memory));
             }
         }
@@ -133,16 +160,15 @@ fn transfer(lengths: &'static [u32]) {
 
 #[test]
 fn loom_publish_and_consume() {
-    transfer(&[1, 1]);
+    transfer(&[0, 1]);
 }
 
 #[test]
-fn loom_long_messages_wait_for_credit() {
-    assert_eq!(LONGEST, 3);
-    transfer(&[2, 3]);
+fn loom_lines_wait_to_be_given_back() {
+    transfer(&[2, 2, 2, 2]);
 }
 
 #[test]
-fn loom_around_the_ring() {
-    transfer(&[3, 2, 1]);
+fn loom_cells_wait_for_credit() {
+    transfer(&[0, 2, 0, 0, 1]);
 }

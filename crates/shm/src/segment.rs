@@ -3,7 +3,7 @@
 //! Layout: a header (magic, version, number of ranks, processors); per rank the processor it runs on; per rank a doorbell and a bit per peer that
 //! ever sent to it; per ordered pair a [`Lane`] (ring, credit, chunk headers); per ordered pair a
 //! pipe of chunks; per rank a board and common memory. Only what is used is ever touched, so a big node costs address space, not memory:
-//! 256 ranks make 22 GiB of the former.
+//! 256 ranks make 40 GiB of the former.
 //!
 //! Invariant: every offset handed out lies inside the mapping, which lives as long as the
 //! `Segment`; the size is sealed, so no access can fault.
@@ -19,7 +19,7 @@ use sys::memfd::{Mapping, create_sealed, open_sealed};
 use crate::lane::{Lane, PIPE};
 
 /// "ymbkshm" and the layout's number.
-const MAGIC: u64 = u64::from_be_bytes(*b"ymbkshm\x05");
+const MAGIC: u64 = u64::from_be_bytes(*b"ymbkshm\x06");
 /// Bytes for the version's name.
 pub(crate) const VERSION: usize = 48;
 const HEADER: usize = 4096;

@@ -6,7 +6,7 @@ use crate::Shm;
 use crate::chunking;
 use crate::lane::WINDOW;
 use crate::state::{Queued, Send, Sending};
-use crate::wire::{EAGER, INLINE, Kind, cells};
+use crate::wire::{EAGER, INLINE, Kind, WORDS};
 
 /// What trying to start a send led to.
 pub(crate) enum Started {
@@ -50,7 +50,7 @@ impl Shm {
                 return Submit::Complete(completion);
             }
             let queue = self.peers.get(to.index()).map(|p| &p.queue);
-            if queue.is_some_and(|q| q.is_empty()) && self.room(to.0, cells(total as usize)) {
+            if queue.is_some_and(|q| q.is_empty()) && self.room(to.0, total as usize) {
                 self.push_data(to.0, (Kind::Eager, context, tag), &[], &data);
                 return Submit::Complete(completion);
             }
@@ -98,14 +98,15 @@ impl Shm {
             return false;
         }
         if total <= EAGER as u64 {
-            let room = self.room(to, cells(total as usize));
+            let room = self.room(to, total as usize);
             if room {
                 self.push_data(to, (Kind::Eager, address.0, address.1), &[], &message.data);
             }
             return room;
         }
         self.introduce(to, total);
-        if !self.room(to, 1) || !self.pipe_idle(to) || self.lent_at(to, &message.data).is_some() {
+        if !self.room(to, WORDS) || !self.pipe_idle(to) || self.lent_at(to, &message.data).is_some()
+        {
             return false;
         }
         // Nobody will ask for more of it, so it has no name.
@@ -130,7 +131,7 @@ impl Shm {
         if total > (EAGER - front) as u64 {
             return self.announce(id, to);
         }
-        if !self.room(to, cells(front + total as usize)) {
+        if !self.room(to, front + total as usize) {
             return Started::NoRoom;
         }
         if synchronous {
@@ -183,7 +184,7 @@ impl Shm {
     fn announce(&mut self, id: u64, to: u32) -> Started {
         let total = self.sends.get(id).map_or(0, |send| send.total);
         self.introduce(to, total);
-        if !self.room(to, 1) {
+        if !self.room(to, WORDS) {
             return Started::NoRoom;
         }
         if self.announce_in_place(id, to) {

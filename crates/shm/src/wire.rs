@@ -1,10 +1,11 @@
 //! What stands in a message's first cell, and the control messages.
 //!
-//! A cell is `{sequence u32, kind and length u32, tag u32, context u32, payload 48 B}`; payload beyond
-//! 48 bytes goes on in the lines behind. Numbers are in the machine's byte order: both processes
+//! A cell is `{sequence u32, kind, length and first line u32, tag u32, context u32, payload 48 B}`; a payload beyond
+//! 48 bytes lies in lines elsewhere. Numbers are in the machine's byte order: both processes
 //! run on one machine. Whatever is read is bounded here before anybody uses it.
 
-use crate::ring::{CELL, Hostile, LONGEST, MODEL};
+use crate::lines::{LINES, Span};
+use crate::ring::{CELL, Hostile};
 
 /// Bytes of a cell before its payload.
 pub(crate) const HEADER: usize = 16;
@@ -13,7 +14,11 @@ pub(crate) const INLINE: usize = CELL - HEADER;
 /// Longest payload of a message in the ring.
 pub(crate) const EAGER: usize = 2048;
 
-const _: () = assert!(MODEL || EAGER + HEADER <= LONGEST as usize * CELL);
+const _: () = assert!(EAGER < 1 << KIND && LINES <= 1 << (32 - LINE));
+/// Where in its word the kind of a message begins,
+const KIND: u32 = 16;
+/// and where the number of its first line does.
+const LINE: u32 = 21;
 
 /// What a message is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,20 +64,30 @@ pub(crate) enum Kind {
 pub(crate) struct Header {
     pub kind: Kind,
     pub len: usize,
+    /// The first line of the payload, if that is longer than `INLINE`; else 0.
+    pub line: u32,
     pub tag: i32,
     pub context: u32,
 }
 
-/// Kind and length in one word. An eager message's is its length.
-#[inline(always)]
-pub(crate) const fn pack(kind: Kind, len: usize) -> u32 {
-    (kind as u32) << 16 | len as u32
+impl Header {
+    /// The lines of the payload, which is longer than `INLINE`.
+    #[inline(always)]
+    pub fn lines(&self) -> Span {
+        Span::new(self.line, self.len)
+    }
 }
 
-/// Kind and length from their word.
+/// Kind, length and first line in one word. That of an eager message without lines is its length.
 #[inline(always)]
-pub(crate) fn unpack(word: u32) -> Result<(Kind, usize), Hostile> {
-    let kind = match word >> 16 {
+pub(crate) const fn pack(kind: Kind, len: usize, line: u32) -> u32 {
+    line << LINE | (kind as u32) << KIND | len as u32
+}
+
+/// Kind, length and first line from their word.
+#[inline(always)]
+pub(crate) fn unpack(word: u32) -> Result<(Kind, usize, u32), Hostile> {
+    let kind = match word << (32 - LINE) >> (32 - LINE + KIND) {
         0 => Kind::Eager,
         1 => Kind::Synchronous,
         2 => Kind::Announce,
@@ -92,17 +107,11 @@ pub(crate) fn unpack(word: u32) -> Result<(Kind, usize), Hostile> {
         16 => Kind::Introduced,
         _ => return Err(Hostile),
     };
-    let len = (word & 0xffff) as usize;
-    if len > EAGER {
+    let (len, line) = ((word & 0xffff) as usize, word >> LINE);
+    if len > EAGER || Span::new(line, len).end() > LINES {
         return Err(Hostile);
     }
-    Ok((kind, len))
-}
-
-/// Cells of a message with `len` bytes of payload.
-#[inline(always)]
-pub(crate) const fn cells(len: usize) -> u32 {
-    (len + HEADER).div_ceil(CELL) as u32
+    Ok((kind, len, line))
 }
 
 /// Payload of a control message: up to four words.
@@ -139,19 +148,18 @@ mod tests {
     #[test]
     fn words_come_back() {
         for kind in [Kind::Eager, Kind::Announce, Kind::Join, Kind::Introduced] {
-            assert_eq!(unpack(pack(kind, 77)), Ok((kind, 77)));
+            for line in [0, 3, LINES - 2] {
+                assert_eq!(unpack(pack(kind, 77, line)), Ok((kind, 77, line)));
+            }
+            assert_eq!(unpack(pack(kind, 77, LINES - 1)), Err(Hostile));
         }
-        assert_eq!(pack(Kind::Eager, 5), 5);
-        assert_eq!(unpack(pack(Kind::Eager, EAGER + 1)), Err(Hostile));
-        assert_eq!(unpack(17 << 16), Err(Hostile));
+        assert_eq!(pack(Kind::Eager, 5, 0), 5);
+        assert_eq!(unpack(pack(Kind::Eager, EAGER + 1, 0)), Err(Hostile));
+        assert_eq!(unpack(17 << KIND), Err(Hostile));
         assert_eq!(
             decode(&encode([1, 2, 3, u64::MAX])),
             Ok([1, 2, 3, u64::MAX])
         );
         assert_eq!(decode(&[0; 8]), Err(Hostile));
-        assert_eq!(
-            (cells(0), cells(48), cells(49), cells(EAGER)),
-            (1, 1, 2, 33)
-        );
     }
 }

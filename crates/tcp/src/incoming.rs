@@ -245,7 +245,7 @@ impl Protocol {
                     self.taken(peer, early, synchronous);
                 }
                 None => {
-                    let body = queues.body([body, &[]]);
+                    let body = queues.body(body);
                     let message = Message::Whole { body, synchronous };
                     queues.unexpected.arrive(source, context, m.tag, message);
                 }

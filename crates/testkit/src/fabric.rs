@@ -65,7 +65,7 @@ impl Sim {
                         self.matched(queues, source, len, synchronous);
                     }
                     None => {
-                        let body = queues.body([&bytes, &[]]);
+                        let body = queues.body(&bytes);
                         let message = Message::Whole { body, synchronous };
                         queues.unexpected.arrive(source, context, tag, message);
                     }

@@ -6,6 +6,7 @@
 
 mod derived;
 
+use boundary::UserBuf;
 use fabrics::Port;
 use layout::Data;
 use mtmi::matching::{Row, has_ordinary};
@@ -86,7 +87,8 @@ impl Engine {
         if b.row.is_open(b.context, tag) {
             return self.post_light(m, &b, tag).map(Started::Posted);
         }
-        let (tag, bytes) = self.take_arrived(m, &b, tag)?;
+        let to = (m.buf, b.bytes as u64);
+        let (tag, bytes) = self.take_arrived(b.peer, b.context, tag, to)?;
         Some(Started::Over(Status {
             source: m.peer,
             tag,
@@ -103,7 +105,8 @@ impl Engine {
             return self.post_light(m, &b, tag);
         }
         let (handle, request) = self.requests.acquire()?;
-        let Some((tag, bytes)) = self.take_arrived(m, &b, tag) else {
+        let to = (m.buf, b.bytes as u64);
+        let Some((tag, bytes)) = self.take_arrived(b.peer, b.context, tag, to) else {
             self.requests.release(handle);
             return None;
         };
@@ -114,13 +117,18 @@ impl Engine {
     }
 
     /// Receives a message that nobody had posted a receive for: its tag and length.
-    fn take_arrived(&self, m: &Args, b: &Brief, tag: TagSel) -> Option<(i32, u64)> {
+    pub(super) fn take_arrived(
+        &self,
+        from: Endpoint,
+        context: Context,
+        tag: TagSel,
+        to: (UserBuf, u64),
+    ) -> Option<(i32, u64)> {
         // Threads that sleep would have to be woken.
         if self.sleeping.get() > 0 {
             return None;
         }
-        let to = (m.buf, b.bytes as u64);
-        self.transport(|t| t.receive_at_once(b.peer, b.context, tag, to))
+        self.transport(|t| t.receive_at_once(from, context, tag, to))
     }
 
     /// Posts a receive where the row is open.

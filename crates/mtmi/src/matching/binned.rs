@@ -10,12 +10,21 @@ use super::light::Post;
 use crate::words::{Endpoint, Source};
 
 /// Posts by key. Each has a number, in the order in which they came here.
-#[derive(Default)]
 pub(super) struct Binned {
     nodes: Nodes<(u64, &'static Post), 1>,
     /// Those that accept one tag, and those that accept any.
     bins: [Bins; 2],
     last: u64,
+}
+
+impl Default for Binned {
+    fn default() -> Binned {
+        Binned {
+            nodes: Nodes::new(),
+            bins: [Bins::new(0, 0), Bins::new(2, 0)],
+            last: 0,
+        }
+    }
 }
 
 /// Which bins hold keys of a kind: none of these receives is from any source.
@@ -35,13 +44,13 @@ impl Binned {
         let (key, kind) = Key::of_selector(from, post.context(), post.selector());
         self.last += 1;
         let index = self.nodes.push(key, kind, (self.last, post));
-        self.bins[of_kind(kind)].append(&mut self.nodes, 0, key, index);
+        self.bins[of_kind(kind)].append(&mut self.nodes, index);
     }
 
     /// The first post that accepts a message with this key, and where it is.
     pub fn first(&self, key: Key) -> Option<(u32, &'static Post)> {
         let candidate = |kind: usize| {
-            let index = self.bins[of_kind(kind)].first(key.masked(kind));
+            let index = self.bins[of_kind(kind)].first(&self.nodes, key.masked(kind));
             let (number, post) = self.nodes.get(index)?.value?;
             Some((number, index, post))
         };
@@ -53,9 +62,8 @@ impl Binned {
 
     /// Takes out the post at `index`.
     pub fn remove(&mut self, index: u32) {
-        let node = self.nodes.at(index);
-        let (key, kind) = (node.key, usize::from(node.kind));
-        self.bins[of_kind(kind)].unlink(&mut self.nodes, 0, key, index);
+        let kind = usize::from(self.nodes.at(index).kind);
+        self.bins[of_kind(kind)].unlink(&mut self.nodes, index);
         self.nodes.discard(index);
     }
 

@@ -242,170 +242,130 @@ impl<T, const LINKS: usize> Nodes<T, LINKS> {
     }
 }
 
-/// The entries of one key, in order.
+/// The entries of all keys with one hash, in order.
 #[derive(Clone, Copy)]
-struct Bin {
-    key: Key,
+struct Bucket {
     head: u32,
     tail: u32,
-    /// Next bin of the same bucket, or the next free one.
-    chain: u32,
 }
 
-/// Hash bins for one kind of key. A bin lives while it has entries.
+const EMPTY: Bucket = Bucket {
+    head: NIL,
+    tail: NIL,
+};
+
+/// Buckets from the first entry on. Up to here no search among so many keys is long.
+const FIRST: usize = 64;
+
+/// Hash bins for one kind of key: an entry is in the bucket of its key's hash, in the order of all. There are never more entries than buckets, so
+/// beside those with the key that is looked for a search sees one on average, however many there are and whatever keys they have.
 pub(super) struct Bins {
-    buckets: Vec<u32>,
-    bins: Vec<Bin>,
-    free: u32,
-    live: usize,
-}
-
-impl Default for Bins {
-    fn default() -> Bins {
-        Bins::new()
-    }
+    buckets: Vec<Bucket>,
+    len: usize,
+    /// The kind of selector that keys are masked for,
+    kind: usize,
+    /// and which of an entry's links is used.
+    link: usize,
 }
 
 impl Bins {
-    pub const fn new() -> Bins {
+    /// Empty bins for keys as selectors of `kind` see them, of entries linked by their link number `link`.
+    pub const fn new(kind: usize, link: usize) -> Bins {
         Bins {
             buckets: Vec::new(),
-            bins: Vec::new(),
-            free: NIL,
-            live: 0,
+            len: 0,
+            kind,
+            link,
         }
     }
 
     pub fn is_empty(&self) -> bool {
-        self.live == 0
+        self.len == 0
     }
 
+    #[inline]
     fn bucket(&self, key: Key) -> usize {
         key.hash() as usize & (self.buckets.len() - 1)
     }
 
-    fn find(&self, key: Key) -> u32 {
-        if self.live == 0 {
+    /// The first entry with `key`, which is masked, or `NIL`.
+    #[inline]
+    pub fn first<T, const L: usize>(&self, nodes: &Nodes<T, L>, key: Key) -> u32 {
+        if self.is_empty() {
             return NIL;
         }
-        let mut b = self.buckets[self.bucket(key)];
-        while b != NIL && self.bins[b as usize].key != key {
-            b = self.bins[b as usize].chain;
+        let mut at = self.buckets[self.bucket(key)].head;
+        while at != NIL {
+            let node = nodes.at(at);
+            if node.key.masked(self.kind) == key {
+                break;
+            }
+            at = node.links[self.link].next;
         }
-        b
+        at
     }
 
-    /// The first entry with `key`, or `NIL`.
-    pub fn first(&self, key: Key) -> u32 {
-        match self.find(key) {
-            NIL => NIL,
-            b => self.bins[b as usize].head,
+    /// Appends entry `index`.
+    #[inline]
+    pub fn append<T, const L: usize>(&mut self, nodes: &mut Nodes<T, L>, index: u32) {
+        if self.len == self.buckets.len() {
+            self.grow(nodes);
         }
+        self.len += 1;
+        let key = nodes.at(index).key.masked(self.kind);
+        let bucket = self.bucket(key);
+        self.append_to(bucket, nodes, index);
     }
 
-    /// Appends entry `index` to the bin of `key`, using its link number `link`.
-    pub fn append<T, const L: usize>(
-        &mut self,
-        nodes: &mut Nodes<T, L>,
-        link: usize,
-        key: Key,
-        index: u32,
-    ) {
-        let b = match self.find(key) {
-            NIL => self.open(key),
-            b => b,
-        };
-        let bin = &mut self.bins[b as usize];
-        let tail = bin.tail;
-        bin.tail = index;
-        if tail == NIL {
-            bin.head = index;
-        } else {
-            nodes.at_mut(tail).links[link].next = index;
+    #[inline]
+    fn append_to<T, const L: usize>(&mut self, bucket: usize, nodes: &mut Nodes<T, L>, index: u32) {
+        let bucket = &mut self.buckets[bucket];
+        let tail = std::mem::replace(&mut bucket.tail, index);
+        match tail {
+            NIL => bucket.head = index,
+            tail => nodes.at_mut(tail).links[self.link].next = index,
         }
-        nodes.at_mut(index).links[link] = Link {
+        nodes.at_mut(index).links[self.link] = Link {
             prev: tail,
             next: NIL,
         };
     }
 
-    /// Takes entry `index` out of the bin of `key`, where it must be.
-    pub fn unlink<T, const L: usize>(
-        &mut self,
-        nodes: &mut Nodes<T, L>,
-        link: usize,
-        key: Key,
-        index: u32,
-    ) {
-        let b = self.find(key);
-        let Link { prev, next } = nodes.at(index).links[link];
-        let bin = &mut self.bins[b as usize];
-        match prev {
-            NIL => bin.head = next,
-            p => nodes.at_mut(p).links[link].next = next,
+    /// Takes out entry `index`, which must be in.
+    #[inline]
+    pub fn unlink<T, const L: usize>(&mut self, nodes: &mut Nodes<T, L>, index: u32) {
+        let node = nodes.at(index);
+        let (key, Link { prev, next }) = (node.key.masked(self.kind), node.links[self.link]);
+        if prev != NIL {
+            nodes.at_mut(prev).links[self.link].next = next;
         }
-        match next {
-            NIL => bin.tail = prev,
-            n => nodes.at_mut(n).links[link].prev = prev,
+        if next != NIL {
+            nodes.at_mut(next).links[self.link].prev = prev;
         }
-        if bin.head == NIL {
-            self.close(b);
-        }
-    }
-
-    fn open(&mut self, key: Key) -> u32 {
-        if self.live == self.buckets.len() {
-            self.rehash();
-        }
-        let bucket = self.bucket(key);
-        let bin = Bin {
-            key,
-            head: NIL,
-            tail: NIL,
-            chain: self.buckets[bucket],
-        };
-        let b = self.free;
-        let b = if b != NIL {
-            self.free = self.bins[b as usize].chain;
-            self.bins[b as usize] = bin;
-            b
-        } else {
-            self.bins.push(bin);
-            (self.bins.len() - 1) as u32
-        };
-        self.buckets[bucket] = b;
-        self.live += 1;
-        b
-    }
-
-    fn close(&mut self, b: u32) {
-        let Bin { key, chain, .. } = self.bins[b as usize];
-        let bucket = self.bucket(key);
-        let mut at = self.buckets[bucket];
-        if at == b {
-            self.buckets[bucket] = chain;
-        } else {
-            while self.bins[at as usize].chain != b {
-                at = self.bins[at as usize].chain;
+        if prev == NIL || next == NIL {
+            let bucket = self.bucket(key);
+            let bucket = &mut self.buckets[bucket];
+            if prev == NIL {
+                bucket.head = next;
             }
-            self.bins[at as usize].chain = chain;
+            if next == NIL {
+                bucket.tail = prev;
+            }
         }
-        self.bins[b as usize].chain = self.free;
-        self.free = b;
-        self.live -= 1;
+        self.len -= 1;
     }
 
-    /// Doubles the buckets, so that there are never more bins than buckets.
-    fn rehash(&mut self) {
-        let old = std::mem::take(&mut self.buckets);
-        self.buckets = vec![NIL; (old.len() * 2).max(16)];
-        for mut b in old {
-            while b != NIL {
-                let Bin { key, chain, .. } = self.bins[b as usize];
+    /// Doubles the buckets. What is in one of them comes from one, so it stays in order.
+    #[cold]
+    fn grow<T, const L: usize>(&mut self, nodes: &mut Nodes<T, L>) {
+        let buckets = vec![EMPTY; (self.buckets.len() * 2).max(FIRST)];
+        for Bucket { head: mut at, .. } in std::mem::replace(&mut self.buckets, buckets) {
+            while at != NIL {
+                let node = nodes.at(at);
+                let (key, next) = (node.key.masked(self.kind), node.links[self.link].next);
                 let bucket = self.bucket(key);
-                self.bins[b as usize].chain = self.buckets[bucket];
-                self.buckets[bucket] = b;
-                b = chain;
+                self.append_to(bucket, nodes, at);
+                at = next;
             }
         }
     }

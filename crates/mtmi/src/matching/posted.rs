@@ -32,7 +32,7 @@ impl<T> Posted<T> {
     pub fn with(light: Rc<Light>) -> Posted<T> {
         Posted {
             nodes: Nodes::new(),
-            bins: [const { Bins::new() }; KINDS],
+            bins: [0, 1, 2, 3].map(|kind| Bins::new(kind, 0)),
             indexed: false,
             light,
         }
@@ -55,7 +55,7 @@ impl<T> Posted<T> {
         let number = self.light.ordinary_posted();
         let index = self.nodes.push(key, kind, (number, value));
         if self.indexed {
-            self.bins[kind].append(&mut self.nodes, 0, key, index);
+            self.bins[kind].append(&mut self.nodes, index);
         } else if self.nodes.len > SHORT {
             self.build();
         }
@@ -198,7 +198,7 @@ impl<T> Posted<T> {
             if bins.is_empty() {
                 continue;
             }
-            let index = bins.first(key.masked(kind));
+            let index = bins.first(&self.nodes, key.masked(kind));
             if index != NIL
                 && let Some((sequence, _)) = self.nodes.at(index).value
                 && sequence < best.0
@@ -212,8 +212,8 @@ impl<T> Posted<T> {
     #[inline]
     fn take_out(&mut self, index: u32) -> Option<T> {
         if self.indexed {
-            let (key, kind) = (self.nodes.at(index).key, self.nodes.at(index).kind);
-            self.bins[kind as usize].unlink(&mut self.nodes, 0, key, index);
+            let kind = self.nodes.at(index).kind;
+            self.bins[kind as usize].unlink(&mut self.nodes, index);
             self.indexed = self.nodes.len > 1;
         }
         let (_, value) = self.nodes.remove(index)?;
@@ -227,8 +227,8 @@ impl<T> Posted<T> {
         self.indexed = true;
         let mut at = self.nodes.head;
         while at != NIL {
-            let (key, kind) = (self.nodes.at(at).key, self.nodes.at(at).kind);
-            self.bins[kind as usize].append(&mut self.nodes, 0, key, at);
+            let kind = self.nodes.at(at).kind;
+            self.bins[kind as usize].append(&mut self.nodes, at);
             at = self.nodes.at(at).order.next;
         }
     }

@@ -15,6 +15,16 @@ pub struct Unexpected<T> {
     light: Rc<Light>,
 }
 
+/// The kinds whose bits are set.
+#[inline]
+fn kinds(mut kept: u8) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let kind = kept.trailing_zeros() as usize;
+        kept &= kept.wrapping_sub(1);
+        (kind < KINDS).then_some(kind)
+    })
+}
+
 impl<T> Default for Unexpected<T> {
     fn default() -> Self {
         Self::new()
@@ -31,7 +41,7 @@ impl<T> Unexpected<T> {
     pub fn with(light: Rc<Light>) -> Unexpected<T> {
         Unexpected {
             nodes: Nodes::new(),
-            bins: [const { Bins::new() }; KINDS],
+            bins: [0, 1, 2, 3].map(|kind| Bins::new(kind, kind)),
             kept: 0,
             light,
         }
@@ -53,10 +63,8 @@ impl<T> Unexpected<T> {
         let key = Key::of_message(source, context, tag);
         let index = self.nodes.push(key, 0, value);
         self.light.bar(source, context, tag);
-        if self.kept != 0 {
-            for kind in (0..KINDS).filter(|k| self.kept >> k & 1 != 0) {
-                self.bins[kind].append(&mut self.nodes, kind, key.masked(kind), index);
-            }
+        for kind in kinds(self.kept) {
+            self.bins[kind].append(&mut self.nodes, index);
         }
         self.nodes.slot(index)
     }
@@ -121,12 +129,8 @@ impl<T> Unexpected<T> {
     /// Takes an entry that is about to go out of the bins.
     #[inline]
     fn unlink(&mut self, index: u32) {
-        if self.kept == 0 {
-            return;
-        }
-        let key = self.nodes.at(index).key;
-        for kind in (0..KINDS).filter(|k| self.kept >> k & 1 != 0) {
-            self.bins[kind].unlink(&mut self.nodes, kind, key.masked(kind), index);
+        for kind in kinds(self.kept) {
+            self.bins[kind].unlink(&mut self.nodes, index);
         }
         if self.nodes.len == 1 {
             self.kept = 0;
@@ -164,7 +168,7 @@ impl<T> Unexpected<T> {
     fn first(&mut self, from: Source, context: Context, tag: TagSel) -> u32 {
         let (key, kind) = Key::of_selector(from, context, tag);
         if self.kept >> kind & 1 != 0 {
-            return self.bins[kind].first(key);
+            return self.bins[kind].first(&self.nodes, key);
         }
         // What came first is mostly wanted first, however much came behind it.
         let mut at = self.nodes.head;
@@ -182,7 +186,7 @@ impl<T> Unexpected<T> {
             return NIL;
         }
         self.keep(kind);
-        self.bins[kind].first(key)
+        self.bins[kind].first(&self.nodes, key)
     }
 
     /// Enters every message into the bins of `kind`, which are kept from now on.
@@ -191,8 +195,7 @@ impl<T> Unexpected<T> {
         self.kept |= 1 << kind;
         let mut at = self.nodes.head;
         while at != NIL {
-            let key = self.nodes.at(at).key.masked(kind);
-            self.bins[kind].append(&mut self.nodes, kind, key, at);
+            self.bins[kind].append(&mut self.nodes, at);
             at = self.nodes.at(at).order.next;
         }
     }
