@@ -40,6 +40,7 @@ mod far;
 mod hosts;
 mod lane;
 
+pub(crate) use far::LOST_DAEMON;
 use hosts::Hosts;
 use lane::Daemon;
 pub(crate) use lane::Lane;

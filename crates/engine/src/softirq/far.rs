@@ -106,6 +106,9 @@ impl Lane {
     }
 }
 
+/// What an operation says that was in a lane which has lost its daemon.
+pub(crate) const LOST_DAEMON: &str = "the kaccd of this host is gone, which did the communicator's small collectives together with those of other hosts";
+
 impl Engine {
     /// Opens a lane of several hosts, and answers whether this rank has its place.
     pub(super) fn open_far(
@@ -201,13 +204,15 @@ impl Engine {
         !handles.is_empty()
     }
 
+    /// Whether this host's daemon is gone, and with it what lanes of several hosts had.
+    pub(crate) fn has_lost_daemon(&self) -> bool {
+        self.softirq.dead.get()
+    }
+
     /// That a lane has lost its daemon, which other hosts can't know.
     pub(crate) fn check_lane(&self, lane: &Lane) -> Result<()> {
         match lane.is_far() && lane.is_open() && self.softirq.dead.get() {
-            true => Err(fault(
-                consts::ERR_OTHER,
-                "the kaccd of this host is gone, which did the communicator's small collectives together with those of other hosts",
-            )),
+            true => Err(fault(consts::ERR_OTHER, LOST_DAEMON)),
             false => Ok(()),
         }
     }
