@@ -97,7 +97,9 @@ impl Lane {
 
     /// Enters one more barrier, so that nobody is left without a result: its number.
     pub(super) fn part(&self) -> Option<u64> {
-        let idle = self.is_open() && self.waiting.borrow().is_empty();
+        // Where a member is gone nobody waits for the last contribution.
+        let sound = self.is_open() && !self.is_closed();
+        let idle = sound && self.waiting.borrow().is_empty();
         let mut seat = self.seat.borrow_mut();
         let seat = seat.as_mut().filter(|_| idle)?;
         // That it isn't sent is as if it were lost.
