@@ -158,10 +158,15 @@ impl Port {
     fn look_for(&self, len: usize) -> bool {
         let looks = self.looks.get().wrapping_add(1);
         self.looks.set(looks);
-        !self.shut.get()
-            && !u32::from(looks).is_multiple_of(TURN)
-            && self.refresh().is_ok()
-            && self.fits(len)
+        if self.shut.get() || u32::from(looks).is_multiple_of(TURN) {
+            return false;
+        }
+        // Who waits for lines, and so for credit, has looked at both.
+        let refreshed = match len <= INLINE {
+            true => self.tx.refresh(&self.lane),
+            false => self.refresh(),
+        };
+        refreshed.is_ok() && self.fits(len)
     }
 
     /// Takes the next message into `to`, if it is (or is within as many looks as `looks` says) one of a cell with this context and tag that fits. No

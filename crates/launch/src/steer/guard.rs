@@ -1,16 +1,17 @@
 //! The guard: a process that puts settings back when the one that changed them is gone, however that ended.
 //!
-//! It is this program once more, with a hidden command. By its standard input it is told what was there ([`Change`]s, a line each) before any of that
-//! is changed; the end of that input is the daemon's end, as nobody else has the other end of the pipe. Its standard output is the lock on the
+//! It is this program once more, with a hidden command. Its standard input, a pipe, holds what was there ([`Change`]s, a line each) before there is a guard, so
+//! that none ever runs that does not know; the end of that input is the daemon's end, as nobody else has the other end of the pipe. Its standard output is the lock on the
 //! network namespace, which so lasts until everything is back. Signals that end a daemon and all beside it (of a terminal, of a service's stop) it ignores.
 
 use super::kernel::Kernel;
 use super::{Change, is_same};
 use crate::os::signals;
+use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::Duration;
 
 /// The hidden command's name.
@@ -26,7 +27,7 @@ const SUCCESSION: Duration = Duration::from_secs(1);
 pub(super) struct Guard {
     child: Child,
     /// Whose end the guard waits for.
-    pipe: Option<ChildStdin>,
+    pipe: Option<PipeWriter>,
     lock: File,
     notes: String,
 }
@@ -34,7 +35,7 @@ pub(super) struct Guard {
 impl Guard {
     /// One that knows what these changes will replace.
     pub fn start(lock: File, changes: &[Change]) -> io::Result<Guard> {
-        let notes = changes.iter().map(Change::note).collect();
+        let notes: String = changes.iter().map(Change::note).collect();
         let (child, pipe) = spawn(&lock, &notes)?;
         Ok(Guard {
             child,
@@ -70,15 +71,24 @@ impl Drop for Guard {
     }
 }
 
-fn spawn(lock: &File, notes: &String) -> io::Result<(Child, ChildStdin)> {
+/// A pipe in which the notes lie, which nobody reads yet.
+fn told(notes: &str) -> io::Result<(PipeReader, PipeWriter)> {
+    let (input, mut pipe) = io::pipe()?;
+    if notes.len() > fcntl_getpipe_size(&pipe)? {
+        fcntl_setpipe_size(&pipe, notes.len())?;
+    }
+    pipe.write_all(notes.as_bytes())?;
+    Ok((input, pipe))
+}
+
+fn spawn(lock: &File, notes: &str) -> io::Result<(Child, PipeWriter)> {
+    let (input, pipe) = told(notes)?;
     // This program, also when its file has been replaced.
     let mut command = Command::new("/proc/self/exe");
     command.arg0("yamabiko").arg(COMMAND);
-    command.stdin(Stdio::piped()).stdout(lock.try_clone()?);
+    command.stdin(input).stdout(lock.try_clone()?);
     // A terminal's signals are for the daemon.
-    let mut child = command.process_group(0).spawn()?;
-    let mut pipe = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
-    pipe.write_all(notes.as_bytes())?;
+    let child = command.process_group(0).spawn()?;
     Ok((child, pipe))
 }
 
@@ -138,6 +148,15 @@ pub fn run() -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn notes_that_no_pipe_holds_by_itself_are_told() {
+        let notes = "sys/class/net/eth0 0 1\n".repeat(10_000);
+        let (input, _pipe) = told(&notes).unwrap();
+        let mut read = vec![0; notes.len()];
+        (&input).read_exact(&mut read).unwrap();
+        assert_eq!(read, notes.as_bytes());
+    }
 
     #[test]
     fn what_is_noted_is_read_again() {

@@ -31,7 +31,7 @@ const NO_RING: Outcome = Lost("YAMABIKO_CAD=ring has no effect: io_uring is forb
 const NO_KACCD: Outcome = Lost("YAMABIKO_CAD=softirq has no effect: no kaccd can be reached here");
 const NO_THREAD: Outcome = Lost("YAMABIKO_CAD=thread has no effect: the system gives no thread: ");
 const INFO_RING: &str = "in the kernel: not usable here: io_uring is forbidden";
-const INFO_NONE: &str = "and none can be started: the kernel refuses the description of a program";
+const INFO_NONE: &str = "and none can be started: the kernel refuses the description of types";
 const INFO_THREAD: &str = "also persistent; not for libcad: not usable here: ";
 const INFO_KACCD: &str = "not usable here: no kaccd can be reached here";
 
