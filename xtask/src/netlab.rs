@@ -175,7 +175,9 @@ impl Lab {
         }
         // A queue without room: actions that drop need a module of the kernel's that not every machine has.
         tc(["qdisc", "add"], &["root", "handle", "1:", "htb"])?;
-        let class = ["parent", "1:", "classid", "1:3", "htb", "rate", "100mbit"];
+        let class = [
+            "parent", "1:", "classid", "1:3", "htb", "rate", "100mbit", "quantum", "1500",
+        ];
         tc(["class", "add"], &class)?;
         let full = ["parent", "1:3", "handle", "30:", "pfifo", "limit", "0"];
         tc(["qdisc", "add"], &full)?;

@@ -39,6 +39,7 @@ use crate::world::startup_fault;
 mod far;
 mod hosts;
 mod lane;
+mod ways;
 
 pub(crate) use far::LOST_DAEMON;
 use hosts::Hosts;
@@ -380,7 +381,7 @@ impl Engine {
         for lane in &lanes {
             moved |= self.drive(lane);
             lane.listed.set(false);
-            self.end_trial(lane, false);
+            self.end_trial(lane);
             if self.check_lane(lane).is_err() {
                 moved |= self.lose_far(lane);
                 continue;
@@ -415,7 +416,7 @@ impl Engine {
             for handle in self.empty(lane) {
                 self.fail_small(handle, process);
             }
-            self.end_trial(lane, false);
+            self.end_trial(lane);
         }
         self.list_again(lanes);
     }

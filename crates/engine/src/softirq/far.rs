@@ -8,10 +8,11 @@
 //!
 //! # Trial
 //!
-//! Whether packets reach the other hosts nobody knows before some have. So a member of a communicator that is made while its members wait says
-//! that it has its place only after a barrier there was over, or says no after [`TRIAL`]: something between the hosts drops the packets then, and the lane is
-//! closed, of which all hear alike. Where nobody waits (`MPI_Comm_idup`, persistent collectives) there is none: their hosts are some of
-//! those of `MPI_COMM_WORLD`.
+//! Whether packets reach the other hosts nobody knows before some have. So once all members of a communicator that is made while its members wait
+//! have their places, they do a barrier there, and all hear whose was over within [`TRIAL`]. If one's wasn't, something between the hosts drops the
+//! packets, and the lane is closed. What a trial said is kept ([`ways`](super::ways)): beside its offer each host's first member tells what it
+//! knows of the ways between these hosts, so that all members know alike what follows. If the packets are known to arrive, there is no trial; if they are known
+//! not to, or nobody waits for one (`MPI_Comm_idup`, persistent collectives: a communicator of the same hosts had one), there is no lane.
 //!
 //! # End
 //!
@@ -31,6 +32,7 @@ use types::{Handle, Result, consts, fault};
 use super::LOOK_FIRST;
 use super::hosts::Team;
 use super::lane::{self, HEAD, Lane};
+use super::ways::{self, Pair, Seen};
 use crate::comm::Comm;
 use crate::state::Engine;
 
@@ -44,16 +46,26 @@ pub(super) struct Trial {
     answer: (Handle, UserBuf),
 }
 
-/// Bytes that each host's first member tells: what its cards have in common, its offer, and tickets.
+/// What a member says of a lane's first barrier: it is over; or it was not for as long as it may take. Nothing else says anything of the ways.
+const PASSED: u8 = 1;
+const SILENT: u8 = 2;
+
+/// Bytes that each host's first member tells: what its cards have in common, its offer, tickets, and what it has [`Seen`].
 fn blocks(team: &Team) -> impl Iterator<Item = usize> {
-    team.hosts.iter().map(|r| HEAD + TOKEN + 8 * r.len())
+    team.hosts.iter().map(|r| HEAD + TOKEN + 8 * r.len() + 1)
 }
 
 impl Lane {
     /// At a host's first member: has the daemon offer a context. What is told of it, or nothing.
     fn offer_far(&self, team: &Team) -> Vec<u8> {
         let ranks = team.hosts[team.mine].len();
-        let mut told = vec![0; HEAD + TOKEN + 8 * ranks];
+        let tickets = HEAD + TOKEN..HEAD + TOKEN + 8 * ranks;
+        let mut told = vec![0; tickets.end + 1];
+        let seen = self.daemon.ways.borrow().seen(&team.pairs());
+        told[tickets.end] = seen as u8;
+        if seen == Seen::Bad {
+            return told;
+        }
         let place = [team.mine, team.hosts.len()].map(|n| n as u32);
         let ask =
             |client: &cad_softirq::client::Client| client.offer(ranks as u32, place[0], place[1]);
@@ -62,28 +74,36 @@ impl Lane {
             let first = lane::tell(&offered.cards, &mut cards);
             told[..HEAD].copy_from_slice(&cards[..HEAD]);
             told[HEAD..HEAD + TOKEN].copy_from_slice(&offered.token[..]);
-            told[HEAD + TOKEN..].copy_from_slice(&cards[HEAD..]);
+            told[tickets].copy_from_slice(&cards[HEAD..]);
             self.card.set(first);
         }
         told
     }
 
-    /// Takes this rank's place by what all hosts told; whether there is one.
-    fn sit_far(&self, team: &Team, told: &[u8]) -> bool {
+    /// Takes this rank's place by what all hosts told, if that is to be; whether there is one.
+    fn sit_far(&self, team: &Team, told: &[u8], tried: bool) -> bool {
         let (mut rest, mut tokens, mut mine) = (told, Vec::new(), Vec::new());
+        let (mut seen, mut all) = (Vec::new(), true);
         for (host, bytes) in blocks(team).enumerate() {
             let Some((block, behind)) = rest.split_at_checked(bytes) else {
                 return false;
             };
             rest = behind;
-            let (head, tickets) = (&block[..HEAD], &block[HEAD + TOKEN..]);
-            if lane::card(head, None).is_none() {
-                return false;
-            }
+            let (head, tickets) = (&block[..HEAD], &block[HEAD + TOKEN..bytes - 1]);
+            all &= lane::card(head, None).is_some();
+            seen.push(block[bytes - 1]);
             tokens.extend(&block[HEAD..HEAD + TOKEN]);
             if host == team.mine {
                 mine = [head, tickets].concat();
             }
+        }
+        match ways::agreed(&seen) {
+            Seen::Good => {}
+            Seen::Nothing if tried => self.untried.set(Some(team.pairs())),
+            Seen::Nothing | Seen::Bad => return false,
+        }
+        if !all {
+            return false;
         }
         let mut page: Option<OwnedFd> = None;
         if let Some(card) = self.card.get() {
@@ -138,10 +158,8 @@ impl Engine {
             }
             let mut told = vec![0; all];
             memory.buf().read(&mut told);
-            match own.sit_far(&team, &told) {
-                true if tried => e.try_lane(&own, answer),
-                sits => e.answer_for(answer, sits),
-            }
+            let sits = own.sit_far(&team, &told, tried);
+            e.answer_for(answer, u8::from(sits));
         };
         match self.internal_blocks(comm, &lengths, &mine, Box::new(then)) {
             Ok(handle) => self.leave_unattended(handle),
@@ -150,13 +168,24 @@ impl Engine {
         }
     }
 
-    fn answer_for(&self, answer: (Handle, UserBuf), has: bool) {
-        answer.1.write(&[u8::from(has)]);
+    fn answer_for(&self, answer: (Handle, UserBuf), says: u8) {
+        answer.1.write(&[says]);
         self.begin_prepared(answer.0);
     }
 
-    /// Has a lane do a barrier before this rank answers.
-    fn try_lane(&self, lane: &Rc<Lane>, answer: (Handle, UserBuf)) {
+    /// Has a lane do a barrier, in which all members have their places, before it takes anything. All wait for it, so nothing else begins on the
+    /// communicator meanwhile.
+    pub(super) fn try_lane(&self, comm: &Rc<Comm>, lane: &Rc<Lane>, pairs: Vec<Pair>) {
+        let own = lane.clone();
+        let then = move |e: &Engine, all: &mut AlignedBuf| {
+            let mut said = vec![0; own.group.members().len()];
+            all.buf().read(&mut said);
+            e.judge_lane(&own, &pairs, &said);
+        };
+        let Ok(answer) = self.internal_bytes_later(comm, Box::new(then)) else {
+            return self.settle_lane(lane, false);
+        };
+        self.leave_unattended(answer.0);
         let now = Instant::now();
         lane.try_out();
         let until = now + TRIAL;
@@ -168,31 +197,48 @@ impl Engine {
         self.softirq.look.set(Some(now + LOOK_FIRST));
     }
 
+    /// Opens a lane, or closes it, by what all members say of its trial.
+    fn judge_lane(&self, lane: &Rc<Lane>, pairs: &[Pair], said: &[u8]) {
+        // Where a member is gone the others' trials are under way.
+        lane.trial.set(None);
+        lane.begun.set(None);
+        let lacks = said.iter().position(|&says| says != PASSED);
+        lane.speaker.set(lacks.unwrap_or(0) as u32);
+        if said.iter().all(|says| [PASSED, SILENT].contains(says)) {
+            let mut ways = lane.daemon.ways.borrow_mut();
+            ways.note(pairs, lacks.is_none());
+        }
+        if said.contains(&SILENT) {
+            let why = format!("packets for port {} don't reach all hosts", lane.port());
+            lane.daemon.note(why);
+        }
+        self.settle_lane(lane, lacks.is_none());
+    }
+
     /// Looks at a lane that is tried; whether it is over.
     pub(super) fn follow_trial(&self, lane: &Lane) -> bool {
         let Some(trial) = lane.trial.get() else {
             return false;
         };
-        let passed = lane.is_tried();
-        let over = passed || lane.is_closed() || Instant::now() >= trial.until;
-        if over {
-            self.end_trial(lane, passed);
-        }
-        over
+        let says = match lane.is_tried() {
+            true => PASSED,
+            false if lane.is_closed() => 0,
+            false if Instant::now() >= trial.until => SILENT,
+            false => return false,
+        };
+        self.say_of_trial(lane, says);
+        true
     }
 
-    /// Ends a lane's trial, if there is one.
-    pub(super) fn end_trial(&self, lane: &Lane, passed: bool) {
-        let Some(trial) = lane.trial.take() else {
-            return;
-        };
-        lane.begun.set(None);
-        if !passed {
-            let why = format!("packets for port {} don't reach all hosts", lane.port());
-            lane.daemon.note(why);
-        }
-        if lane.is_opening() {
-            self.answer_for(trial.answer, passed);
+    /// Ends a lane's trial that says nothing of the ways, if there is one.
+    pub(super) fn end_trial(&self, lane: &Lane) {
+        self.say_of_trial(lane, 0);
+    }
+
+    fn say_of_trial(&self, lane: &Lane, says: u8) {
+        if let Some(trial) = lane.trial.take() {
+            lane.begun.set(None);
+            self.answer_for(trial.answer, says);
         }
     }
 

@@ -7,6 +7,7 @@ use cad_softirq::client::Known;
 use cad_softirq::layout::INPUTS_MAX;
 use cad_softirq::site::{HOSTS_MAX, children};
 
+use super::ways::{Pair, pair};
 use crate::group::Group;
 
 /// What begins the card of a rank that has reached its daemon.
@@ -53,10 +54,22 @@ pub(super) enum Where {
 pub(super) struct Team {
     /// For each its ranks in the group, the first of which speaks for it.
     pub hosts: Vec<Vec<u32>>,
+    /// What their daemons call them.
+    names: Vec<u64>,
     /// Which is this one.
     pub mine: usize,
     /// Which of its ranks this is.
     pub place: u32,
+}
+
+impl Team {
+    /// Which hosts send to each other.
+    pub fn pairs(&self) -> Vec<Pair> {
+        let name = |host: usize| self.names[host];
+        let below = |host| children(host, self.hosts.len()).map(move |child| (host, child));
+        let all = (0..self.hosts.len()).flat_map(below);
+        all.map(|(a, b)| pair(name(a), name(b))).collect()
+    }
 }
 
 impl Hosts {
@@ -115,6 +128,7 @@ impl Hosts {
         };
         Where::Apart(Team {
             hosts,
+            names: known.iter().map(|known| known.host).collect(),
             mine,
             place: place as u32,
         })
@@ -168,11 +182,13 @@ mod tests {
         assert_eq!(of(&[1, 3], 1), Where::Here);
         let team = |mine, place| Team {
             hosts: vec![vec![0, 2], vec![1, 3]],
+            names: vec![9, 8],
             mine,
             place,
         };
         assert_eq!(of(&[3, 0, 1, 2], 0), Where::Apart(team(0, 0)));
         assert_eq!(of(&[3, 0, 1, 2], 3), Where::Apart(team(1, 1)));
+        assert_eq!(team(0, 0).pairs(), [pair(8, 9)]);
         assert_eq!(of(&[1, 4], 0), Where::Nowhere(NO_SITE));
         assert_eq!(
             of(&[0, 7], 0),
@@ -191,7 +207,9 @@ mod tests {
             Where::Nowhere(TOO_MANY)
         );
         let fits = many.of_group(&group(HOSTS_MAX), 100);
-        assert!(matches!(fits, Where::Apart(team) if team.mine == 100));
+        assert!(
+            matches!(fits, Where::Apart(team) if team.mine == 100 && team.pairs().len() == HOSTS_MAX - 1)
+        );
         let other = hosts(&[(1, Some(1)), (2, Some(2))]);
         assert_eq!(other.of_group(&group(2), 0), Where::Nowhere(NO_SITE));
         let full = hosts(&vec![(1, None); INPUTS_MAX as usize + 1]);

@@ -32,6 +32,7 @@ use types::Handle;
 
 use super::far::Trial;
 use super::hosts::{Hosts, Where};
+use super::ways::{Pair, Ways};
 use crate::comm::Comm;
 use crate::group::Group;
 use crate::state::Engine;
@@ -48,6 +49,8 @@ pub(super) struct Daemon {
     resent: Cell<u64>,
     /// Where the job's processes are.
     pub(super) hosts: Hosts,
+    /// Between which of their hosts packets arrive.
+    pub(super) ways: RefCell<Ways>,
     /// Why it could not do what it was asked for last, or what it did was of no use.
     why: RefCell<Option<String>>,
 }
@@ -59,6 +62,7 @@ impl Daemon {
             confused: Cell::new(false),
             resent: Cell::new(0),
             hosts,
+            ways: RefCell::default(),
             why: RefCell::default(),
         })
     }
@@ -143,12 +147,14 @@ pub(crate) struct Lane {
     open: Cell<bool>,
     /// Whether it takes nothing any more.
     closed: Cell<bool>,
-    /// The barrier that shows whether it is of use, which is under way.
+    /// The hosts that send to each other, if it has to be tried whether packets arrive between them.
+    pub(super) untried: Cell<Option<Vec<Pair>>>,
+    /// The barrier that shows that, which is under way.
     pub(super) trial: Cell<Option<Trial>>,
     /// Whether its members are on several hosts.
     far: bool,
     /// Who says why it isn't open.
-    speaker: Cell<u32>,
+    pub(super) speaker: Cell<u32>,
     pub(super) group: Rc<Group>,
     pub(super) daemon: Rc<Daemon>,
     /// At a host's first rank, what to close.
@@ -179,6 +185,7 @@ impl Lane {
             opening: Cell::new(true),
             open: Cell::new(false),
             closed: Cell::new(false),
+            untried: Cell::new(None),
             trial: Cell::new(None),
             far,
             speaker: Cell::new(0),
@@ -378,7 +385,7 @@ impl Engine {
     }
 
     /// A lane for members of a communicator, who all call this in the same order as they begin collectives. It will open, or be closed; where they are on
-    /// several hosts and all wait for it, it is `tried` before.
+    /// several hosts and all wait for it, it may be `tried` before.
     pub(crate) fn begin_lane(&self, comm: &Rc<Comm>, tried: bool) -> Option<Rc<Lane>> {
         let daemon = self.softirq.daemon.borrow().clone()?;
         if comm.size() < 2 {
@@ -394,13 +401,16 @@ impl Engine {
         };
         let lane = Rc::new(Lane::new(comm.group.clone(), daemon, team.is_some()));
         self.softirq.opening.set(self.softirq.opening.get() + 1);
-        let own = lane.clone();
+        let (own, on) = (lane.clone(), comm.clone());
         let then = move |e: &Engine, all: &mut AlignedBuf| {
             let mut bytes = vec![0; own.group.members().len()];
             all.buf().read(&mut bytes);
             let lacks = bytes.iter().position(|&has| has != 1);
             own.speaker.set(lacks.unwrap_or(0) as u32);
-            e.settle_lane(&own, lacks.is_none());
+            match own.untried.take() {
+                Some(pairs) if lacks.is_none() => e.try_lane(&on, &own, pairs),
+                _ => e.settle_lane(&own, lacks.is_none()),
+            }
         };
         // Both collectives get their numbers here: when the first one is over is another moment on each rank.
         match self.internal_bytes_later(comm, Box::new(then)) {
@@ -448,7 +458,7 @@ impl Engine {
     }
 
     /// All members have heard whether all have what it takes.
-    fn settle_lane(&self, lane: &Rc<Lane>, agreed: bool) {
+    pub(super) fn settle_lane(&self, lane: &Rc<Lane>, agreed: bool) {
         if !lane.opening.replace(false) {
             return;
         }
