@@ -445,14 +445,31 @@ impl Client {
     /// # Errors
     /// [`NotOpen`].
     pub fn who(&self) -> Result<Known, NotOpen> {
+        let (known, _) = self.known()?;
+        Ok(known)
+    }
+
+    /// The numbers of the interfaces through which it reaches other hosts of its site: none if it is of no site.
+    ///
+    /// # Errors
+    /// [`NotOpen`].
+    pub fn interfaces(&self) -> Result<Vec<u32>, NotOpen> {
+        let (_, interfaces) = self.known()?;
+        Ok(interfaces)
+    }
+
+    fn known(&self) -> Result<(Known, Vec<u32>), NotOpen> {
         let (reply, _) = self.ask(Request::Who)?;
-        match reply.status {
-            Status::Known => Ok(Known {
-                host: reply.id,
-                site: reply.tickets.first().copied(),
-            }),
-            other => Err(NotOpen::Refused(other)),
+        if reply.status != Status::Known {
+            return Err(NotOpen::Refused(reply.status));
         }
+        let known = Known {
+            host: reply.id,
+            site: reply.tickets.first().copied(),
+        };
+        let interfaces = reply.tickets.iter().skip(1);
+        let interfaces = interfaces.filter_map(|&n| u32::try_from(n).ok());
+        Ok((known, interfaces.collect()))
     }
 
     /// Asks for what it offers for a context of several hosts, with so many processes of this one, which is this one of so many.

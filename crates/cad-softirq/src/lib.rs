@@ -41,7 +41,7 @@ pub mod context;
 pub mod daemon;
 pub mod flat;
 mod group;
-mod interfaces;
+pub mod interfaces;
 #[cfg(test)]
 mod interpreter;
 pub mod kernel;

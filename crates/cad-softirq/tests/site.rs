@@ -188,6 +188,7 @@ fn they_know_each_other() {
         let other = site.host.tell(&told.concat());
         assert_eq!(other[8..], told[1], "one site");
         assert_ne!(other[..8], told[0], "two hosts");
+        assert_eq!(site.client.interfaces().unwrap(), [CABLE]);
     });
 }
 

@@ -15,6 +15,7 @@ use crate::client::{Reply, Status};
 use crate::context::Peer;
 use crate::interfaces;
 use crate::kernel::Link;
+use crate::layout::INPUTS_MAX;
 use crate::site::{self, HOSTS_MAX, Key, Offer, Own, TOKEN};
 use crate::tables::{Counts, Place};
 
@@ -64,12 +65,16 @@ impl Daemon {
         self.tables.counts(held.place).ok()
     }
 
-    /// Who it is.
+    /// Who it is: its site and the numbers of its interfaces, if it is of one.
     pub(super) fn known(&self) -> Reply {
-        let site = self.site.iter();
+        let told = |site: &Site| {
+            let interfaces = site.interfaces.iter().map(|&n| u64::from(n));
+            let all = std::iter::once(site.key.name()).chain(interfaces);
+            all.take(INPUTS_MAX as usize).collect()
+        };
         Reply {
             id: self.host,
-            tickets: site.map(|site| site.key.name()).collect(),
+            tickets: self.site.as_ref().map(told).unwrap_or_default(),
             ..Reply::only(Status::Known)
         }
     }
@@ -215,4 +220,62 @@ fn offers(tokens: &[u8], key: &Key, user: u32) -> Option<Vec<Offer>> {
         all.push(offer);
     }
     Some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const USER: u32 = 1000;
+
+    fn token(host: u32, hosts: u32, change: fn(&mut Offer)) -> [u8; TOKEN] {
+        let mut offer = Offer {
+            user: USER,
+            entry: host,
+            id: 7 + u64::from(host),
+            processes: 2,
+            host,
+            hosts,
+            port: 7117,
+            nonce: [host as u8; 16],
+            addresses: Vec::new(),
+        };
+        change(&mut offer);
+        offer.seal(&Key::new(b"one"))
+    }
+
+    #[test]
+    fn offers_are_taken_for_their_user_and_at_their_place_alone() {
+        let key = Key::new(b"one");
+        let same = |_: &mut Offer| {};
+        let good = [token(0, 2, same), token(1, 2, same)].concat();
+        let taken = offers(&good, &key, USER).unwrap();
+        assert_eq!(taken.iter().map(|o| o.id).collect::<Vec<_>>(), [7, 8]);
+        assert!(offers(&good, &key, USER + 1).is_none(), "another user asks");
+        assert!(offers(&good, &Key::new(b"two"), USER).is_none());
+        let with = |first: [u8; TOKEN], second: [u8; TOKEN]| {
+            offers(&[first, second].concat(), &key, USER).is_some()
+        };
+        let another = token(1, 2, |offer| offer.user += 1);
+        assert!(!with(token(0, 2, same), another), "of another user");
+        assert!(
+            !with(token(1, 2, same), token(0, 2, same)),
+            "in another order"
+        );
+        assert!(
+            !with(token(0, 3, same), token(1, 3, same)),
+            "one is missing"
+        );
+        assert!(
+            !with(token(0, 2, same), token(0, 2, same)),
+            "one host twice"
+        );
+        assert!(offers(&good[..2 * TOKEN - 1], &key, USER).is_none());
+        let many: Vec<_> = (0..=HOSTS_MAX as u32)
+            .flat_map(|host| token(host, HOSTS_MAX as u32, same))
+            .collect();
+        assert!(offers(&many, &key, USER).is_none(), "too many");
+        let most = &many[..HOSTS_MAX * TOKEN];
+        assert!(offers(most, &key, USER).is_some());
+    }
 }

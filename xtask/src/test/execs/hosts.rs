@@ -2,10 +2,10 @@
 
 use super::kaccd::{Kaccd, Member};
 use super::{Executor, STRESS_LONG, Stage, Variables, left, ran, variables};
-use crate::Result;
 use crate::netlab::{self, Lab};
 use crate::test::ground::{Ground, Over};
 use crate::test::{Tally, job};
+use crate::{Result, build};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -52,9 +52,13 @@ impl Site<'_> {
         self.test(tally, "another site's kaccd has no part in it", || {
             self.of_two_sites()
         });
-        self.test(tally, "packets don't reach the other host", || {
-            self.cut_off(&softirq)
+        self.test(tally, "info says through which interfaces", || {
+            self.info(&kaccds[0])
         });
+        for how in ["", "kept"] {
+            let name = format!("coll_softirq {how}, whose packets don't reach the other host");
+            self.test(tally, &name, || self.cut_off(how, &softirq));
+        }
         self.test(tally, "kaccd of a host is killed in the middle", || {
             self.killed()
         });
@@ -116,6 +120,23 @@ impl Site<'_> {
         ran(Executor::Softirq, ranks, &done.output).map(drop)
     }
 
+    /// What `yamabiko info` says on a host.
+    fn info(&self, kaccd: &Kaccd) -> Result {
+        let program = build::prefix(false).join("bin/yamabiko");
+        let job = job::Job::new(self.lab.launcher()).args(["h1"]);
+        let job = job.args([program]).args(["info"]);
+        let job = job.env("YAMABIKO_KACCD", kaccd.name());
+        let says = [
+            "usable, also between hosts of site ".to_owned(),
+            format!(
+                ", through eth0 ({}/24, {}/64)",
+                netlab::v4(1),
+                netlab::v6(1)
+            ),
+        ];
+        job.passes(&says).map(drop)
+    }
+
     /// Ranks of hosts of two sites do it in calls, and say why.
     fn of_two_sites(&self) -> Result {
         let Some(kaccds) = self.kaccds("another", [7, 8])? else {
@@ -130,11 +151,13 @@ impl Site<'_> {
         Ok(())
     }
 
-    /// The switch drops the program's packets: ranks find that out at the start, and do it in calls.
-    fn cut_off(&self, variables: &Variables) -> Result {
+    /// The switch drops the program's packets: ranks find that out at the start, and do everything in calls.
+    fn cut_off(&self, how: &str, variables: &Variables) -> Result {
         self.lab.drop_udp(2, true)?;
         let says = ["ok coll_softirq", NO_EFFECT, "don't reach all hosts"].map(str::to_owned);
-        let done = self.job(4, variables, &["coll_softirq"]).passes(&says);
+        let args = ["coll_softirq", how].into_iter().filter(|a| !a.is_empty());
+        let args: Vec<_> = args.collect();
+        let done = self.job(4, variables, &args).passes(&says);
         self.lab.drop_udp(2, false)?;
         done.map(drop)
     }
@@ -153,8 +176,8 @@ impl Site<'_> {
             kaccds
         });
         let done = job.fails(&["the kaccd of this host is gone".to_owned()]);
-        let kaccds = killer.join();
-        drop(kaccds);
+        // The other host's has to be gone too before what is left is counted.
+        drop(killer.join());
         done?;
         left::nothing_since(&before)
     }
