@@ -7,7 +7,7 @@
 //! with an executor is not run again.
 
 mod hosts;
-pub(super) mod kaccd;
+pub mod kaccd;
 mod left;
 mod refusals;
 

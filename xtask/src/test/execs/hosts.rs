@@ -1,12 +1,11 @@
 //! Executors between the hosts of a lab: `ring` with nothing beside it, and `softirq` with a kaccd on each host, of one site.
 
-use super::kaccd::{Kaccd, Member};
+use super::kaccd::{self, Kaccd, Member};
 use super::{Executor, STRESS_LONG, Stage, Variables, left, ran, variables};
 use crate::netlab::{self, Lab};
 use crate::test::ground::{Ground, Over};
 use crate::test::{Tally, job};
 use crate::{Result, build};
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// What a rank says when softirq is of no use.
@@ -76,7 +75,7 @@ impl Site<'_> {
     fn kaccds(&self, what: &str, sites: [u8; 2]) -> Result<Option<Vec<Kaccd>>> {
         let mut all = Vec::new();
         for (host, site) in (1..).zip(sites) {
-            let key = self.key(site)?;
+            let key = kaccd::site_key(&self.lab, site)?;
             let member = Member {
                 lab: &self.lab,
                 host,
@@ -88,16 +87,6 @@ impl Site<'_> {
             }
         }
         Ok(Some(all))
-    }
-
-    /// The file with a site's key.
-    fn key(&self, site: u8) -> Result<PathBuf> {
-        use std::os::unix::fs::PermissionsExt;
-        let path = self.lab.folder().join(format!("site-{site}"));
-        let all = |e: std::io::Error| format!("{}: {e}", path.display());
-        std::fs::write(&path, [site; 32]).map_err(all)?;
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(all)?;
-        Ok(path)
     }
 
     fn job(&self, ranks: u32, variables: &Variables, args: &[&str]) -> job::Job {

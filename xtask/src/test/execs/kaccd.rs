@@ -4,7 +4,7 @@ use crate::netlab::Lab;
 use crate::{Result, build, process};
 use std::fs::{self, File};
 use std::net::UdpSocket;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -43,6 +43,21 @@ impl Kaccd {
         let number = std::process::id();
         let name = format!("kaccd-of-test-{what}-{number}");
         let port = PORTS + (number % 4000) as u16 * 2 + what.len() as u16 % 2;
+        Kaccd::named(name, port, member)
+    }
+
+    /// One on each host of a lab, of one site, by the usual name; none where the kernel refuses what they need.
+    pub fn usual(lab: &Lab, hosts: u32) -> Result<Vec<Kaccd>> {
+        let key = &site_key(lab, 1)?;
+        let one = |host| {
+            let member = Member { lab, host, key };
+            Kaccd::named("yamabiko-kaccd".to_owned(), 7117, Some(&member))
+        };
+        let all: Result<Option<_>> = (1..=hosts).map(one).collect();
+        all.map(Option::unwrap_or_default)
+    }
+
+    fn named(name: String, port: u16, member: Option<&Member<'_>>) -> Result<Option<Kaccd>> {
         let folder = build::target().join("test/execs");
         build::make_folder(&folder)?;
         let host = member.map_or(0, |member| member.host);
@@ -116,6 +131,16 @@ impl Drop for Kaccd {
             self.kill();
         }
     }
+}
+
+/// The file with the key of such a site, for all hosts of a lab.
+pub fn site_key(lab: &Lab, site: u8) -> Result<PathBuf> {
+    use std::os::unix::fs::PermissionsExt;
+    let path = lab.folder().join(format!("site-{site}"));
+    let all = |e: std::io::Error| format!("{}: {e}", path.display());
+    fs::write(&path, [site; 32]).map_err(all)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(all)?;
+    Ok(path)
 }
 
 /// Whether a program takes packets of ours to this port: then nobody else gets them.
