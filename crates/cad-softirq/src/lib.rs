@@ -29,8 +29,9 @@
 //! All processes wait for all, also in a broadcast. One collective at a time is under way in a context. Of floating-point
 //! numbers there are sums, products and the extremes, exact in every bit (`program/float.rs`), in byte code too, and no quotients and roots. Where a process does not come, nobody is told: whoever
 //! waits has to give up by himself. What UDP loses is said again only when a process says its start again, which the kernel does for it
-//! while it computes ([`resend`]). A process that sleeps is woken ([`rank::Waker`]) where a process of its own host brought the
-//! last contribution; where a packet of another host did, it finds the result when it looks.
+//! while it computes ([`resend`]). A process that sleeps is woken ([`rank::Waker`]), on a kernel
+//! that looks strictly where senders' addresses come from (`rp_filter` 1 of the loopback interface) only where a process of its own host
+//! brought the last contribution; it looks from time to time all the same.
 
 mod ahead;
 pub mod asm;

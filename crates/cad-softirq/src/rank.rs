@@ -7,10 +7,11 @@
 use crate::flat::{Flat, Slots};
 use crate::kernel::{self, Page};
 use crate::layout::{self, DATA_MAX, Kind, NO_CODE, Op, Type, header, result, what, what_of_code};
-use std::cell::Cell;
+use nix::sys::socket::{setsockopt, sockopt::BindToDevice};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -85,11 +86,14 @@ pub enum End {
 }
 
 /// What a process sleeps on, with all it takes part in. That it is woken is not certain, as packets get lost: it has to look from time to time.
+///
+/// It takes what comes in through the loopback interface alone, so from this host. What wakes it may be any packet, as it only has it look: one that was
+/// another host's, with its address, when that brought the result.
 #[derive(Debug)]
 pub struct Waker {
     socket: UdpSocket,
-    /// The port from which packets come, once it is known.
-    port: Cell<Option<u16>>,
+    /// How it says the loopback interface's address.
+    loopback: IpAddr,
 }
 
 impl Waker {
@@ -98,28 +102,25 @@ impl Waker {
     /// # Errors
     /// The system's.
     pub fn new() -> io::Result<Waker> {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let here = Ipv4Addr::LOCALHOST;
+        let (socket, loopback) = match both() {
+            Ok(socket) => (socket, here.to_ipv6_mapped().into()),
+            // There is no IPv6 here.
+            Err(_) => (UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?, here.into()),
+        };
+        setsockopt(&socket, BindToDevice, &"lo".into()).map_err(io::Error::from)?;
         socket.set_nonblocking(true)?;
         kernel::without_sums(&socket)?;
-        let port = Cell::new(None);
-        Ok(Waker { socket, port })
+        Ok(Waker { socket, loopback })
     }
 
     /// Has it woken when what this member has started is over, or now if it is.
     ///
     /// # Errors
-    /// The system's; or the member's port is another one than that of those before.
+    /// The system's.
     pub fn ask(&self, member: &Member) -> io::Result<()> {
-        match self.port.get() {
-            None => {
-                let to = member.socket.peer_addr()?;
-                self.socket.connect(to)?;
-                self.port.set(Some(to.port()));
-            }
-            Some(port) if port == member.socket.peer_addr()?.port() => {}
-            Some(_) => return Err(io::ErrorKind::InvalidInput.into()),
-        }
-        self.socket.send(&member.wait()).map(drop)
+        let to = (self.loopback, member.port());
+        self.socket.send_to(&member.wait(), to).map(drop)
     }
 
     /// Takes what has woken it; how many packets.
@@ -135,6 +136,21 @@ impl Waker {
             }
         }
     }
+}
+
+/// A socket for IPv4 and IPv6.
+fn both() -> io::Result<UdpSocket> {
+    let fd = socket_with(
+        AddressFamily::INET6,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    sockopt::set_ipv6_v6only(&fd, false)?;
+    bind(&fd, &SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)))?;
+    let socket = UdpSocket::from(fd);
+    kernel::takes_no_sums(&socket)?;
+    Ok(socket)
 }
 
 impl AsFd for Waker {

@@ -5,9 +5,10 @@ mod world;
 use cad_softirq::client::{Client, NotOpen, Offered, Status};
 use cad_softirq::daemon::{Daemon, Limits};
 use cad_softirq::layout::{Op, Type};
-use cad_softirq::rank::{End, Member, Part};
+use cad_softirq::rank::{End, Member, Part, Waker};
 use cad_softirq::site::{Key, TOKEN};
 use cad_softirq::tables::Counts;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, socket_with};
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -338,6 +339,54 @@ fn what_is_left_ends_when_nobody_lacks_a_result() {
             drop(site.client.open(1).map(|o| site.client.close(&o.cards[0])));
         }
     });
+}
+
+/// Each host's processes wait for the other's in turn, asleep.
+fn wake(site: &Site<'_>) {
+    let waker = Waker::new().unwrap();
+    let offered = site.offer();
+    let mut members = site.members(&offered);
+    for round in 1..=20 {
+        let sleeps = round % 2 == site.host.me as u64;
+        if !sleeps {
+            site.host.meet(0);
+        }
+        site.start(&mut members, round);
+        if sleeps {
+            for member in &members {
+                waker.ask(member).unwrap();
+            }
+            site.host.meet(0);
+            assert!(woken(&waker), "nothing came");
+            assert!(members.iter().all(Member::is_over), "too early");
+            // Of each member one comes.
+            let (mut came, begin) = (0, Instant::now());
+            while came < PROCESSES as u64 {
+                came += waker.drain();
+                assert!(begin.elapsed() < LIMIT, "{came} came");
+            }
+        }
+        finish(&members);
+        site.host.meet(0);
+        assert_eq!(waker.drain(), 0);
+    }
+}
+
+/// Whether something has come to a waker, soon or at all.
+fn woken(waker: &Waker) -> bool {
+    let mut fds = [PollFd::new(waker, PollFlags::IN)];
+    let limit = Timespec::try_from(LIMIT).unwrap();
+    poll(&mut fds, Some(&limit)).unwrap() == 1
+}
+
+#[test]
+fn who_sleeps_is_woken_by_another_hosts_packet() {
+    sites(false, [SECRET; 2], NAMES, wake);
+}
+
+#[test]
+fn who_sleeps_is_woken_over_ipv6() {
+    sites(true, [SECRET; 2], NAMES, wake);
 }
 
 /// A socket for whole packets of the cable, which sees those that leave too.

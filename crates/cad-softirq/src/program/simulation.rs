@@ -67,6 +67,7 @@ impl World {
             input: input as u32,
             way: Way {
                 interface: INTERFACES + host as u32,
+                link: [[2; 6], [4; 6]],
                 ip: [ip; 2],
                 ..Way::loopback(PORT)
             },
@@ -105,7 +106,14 @@ impl World {
         let sent = std::mem::take(&mut at.machine.sent);
         for (interface, packet) in sent {
             if interface == super::LOOPBACK as u32 {
-                let port = (scratch::UDP + 2 - scratch::ETHERNET) as usize;
+                assert_eq!(packet[..12], [0; 12], "the link there has no addresses");
+                let six = packet[12..14] == [0x86, 0xdd];
+                let begin = if six {
+                    scratch::ETHERNET_6
+                } else {
+                    scratch::ETHERNET
+                };
+                let port = (scratch::UDP + 2 - begin) as usize;
                 let port = u16::from_be_bytes([packet[port], packet[port + 1]]);
                 self.woken.push((host, port));
                 continue;

@@ -4,7 +4,7 @@ use super::simulation::{PORT, World, envelope, noise};
 use crate::layout::{DATA_MAX, MISMATCH, Op, Type, context, header, scratch, what};
 use crate::model;
 use std::hash::Hasher;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const DROP: u64 = super::DROP as u64;
 const NEXT: u64 = super::NEXT as i64 as u64;
@@ -454,6 +454,26 @@ fn who_waits_is_woken_once() {
     forged[at] ^= 1;
     world.receive(0, loopback, &forged);
     assert_eq!(world.woken.len(), 3);
+}
+
+#[test]
+fn who_waits_is_woken_by_another_hosts_packet() {
+    let six = Ipv6Addr::new(0xfd00, 0, 0, 1, 0, 0, 0, 2).into();
+    for ip in [IpAddr::V4(Ipv4Addr::LOCALHOST), six] {
+        let mut world = World::over(ip, &[2, 1], 1);
+        let loopback = super::LOOPBACK as u32;
+        world.at(1);
+        let barrier = what(Op::Barrier, Type::U8, 0);
+        for (host, process, port) in [(0, 0, 500), (0, 1, 501), (1, 0, 600)] {
+            let start = world.start(host, process, barrier, None);
+            world.receive(host, loopback, &start);
+            let wait = world.wait(host, process, port);
+            world.receive(host, loopback, &wait);
+        }
+        assert!(world.woken.is_empty());
+        world.settle();
+        assert_eq!(world.woken, [(0, 500), (0, 501), (1, 600)], "{ip}");
+    }
 }
 
 #[test]

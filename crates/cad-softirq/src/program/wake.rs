@@ -1,35 +1,58 @@
 //! Who waits for a result, asleep, is sent a packet through the loopback interface when it is there.
 //!
-//! The packet is the one that the program looks at, from our port to the one that the process waits at. That it comes is not certain: a
+//! The packet is the one that the program looks at, from our port to the one that the process waits at. Where it came from another host it keeps that
+//! one's address, and this host's: the kernel finds the way to a local process by these too ([`Waker`](crate::rank::Waker) listens at all
+//! of the loopback interface), unless it is to look strictly where senders' addresses come from (`rp_filter`). That it comes is not certain: a
 //! process that waits looks from time to time all the same.
 
-use super::{BASE, ENTRY, Functions, INTERFACE, IPV4, LOOPBACK, PROTOCOL};
+use super::{BASE, ENTRY, Functions, INTERFACE, IPV4, IPV6, LOOPBACK, PROTOCOL};
 use crate::asm::{Alu, Asm, Atomic, Cond, Helper, Reg::*, Size};
 use crate::layout::{ETHERNET_BYTES, context, input, map};
 
-/// Where the callback finds the packet, and where inputs begin.
+/// Where the callback finds the packet, where inputs begin, and where the packet's UDP header lies.
 const PACKET: i16 = -40;
 const INPUTS: i16 = PACKET + 8;
+const UDP: i16 = PACKET + 16;
 /// Where the callback has the two ports.
 const PORTS: i16 = -8;
-/// The UDP header's place in a packet.
-const UDP: i32 = ETHERNET_BYTES as i32 + 20;
+/// Where two addresses of the loopback interface's link are: all zeros.
+const LINKS: i16 = -80;
+const LINKS_BYTES: i32 = 12;
+/// The UDP header's place in a packet of IPv4, and of IPv6.
+const UDP_4: i32 = ETHERNET_BYTES as i32 + 20;
+const UDP_6: i32 = ETHERNET_BYTES as i32 + 40;
 
 /// `wake(packet, entry)`. `R6` is the packet, `R9` the context.
 pub(super) fn wake(asm: &mut Asm, functions: &Functions) {
     asm.begin(functions.wake);
-    let none = asm.label();
+    let (none, four, local) = (asm.label(), asm.label(), asm.label());
     asm.mov(R6, R1);
     asm.store(Size::D, Fp, ENTRY, R2);
-    // Between hosts no packet has a route to a process of this one.
-    asm.load(Size::W, R2, R6, INTERFACE);
-    asm.jump_if(Cond::Ne, R2, LOOPBACK, none);
-    asm.load(Size::W, R2, R6, PROTOCOL);
-    asm.jump_if(Cond::Ne, R2, IPV4, none);
     super::lookup_at(asm, map::CONTEXTS, ENTRY, R9, none);
     asm.mov(R2, 0);
     asm.atomic(Atomic::Exchange, R9, context::WAITERS, R2);
     asm.jump_if(Cond::Eq, R2, 0, none);
+    asm.load(Size::W, R2, R6, PROTOCOL);
+    asm.mov(R3, UDP_4);
+    asm.jump_if(Cond::Eq, R2, IPV4, four);
+    asm.jump_if(Cond::Ne, R2, IPV6, none);
+    asm.mov(R3, UDP_6);
+    asm.bind(four);
+    asm.store(Size::D, Fp, UDP, R3);
+    asm.load(Size::W, R2, R6, INTERFACE);
+    asm.jump_if(Cond::Eq, R2, LOOPBACK, local);
+    // What is for another link's address is not taken there.
+    asm.store(Size::D, Fp, LINKS, 0);
+    asm.store(Size::D, Fp, LINKS + 8, 0);
+    asm.mov(R1, R6);
+    asm.mov(R2, 0);
+    asm.mov(R3, Fp);
+    asm.alu(Alu::Add, R3, i32::from(LINKS));
+    asm.mov(R4, LINKS_BYTES);
+    asm.mov(R5, 0);
+    asm.call(Helper::StoreBytes);
+    asm.jump_if(Cond::Ne, R0, 0, none);
+    asm.bind(local);
     asm.store(Size::D, Fp, PACKET, R6);
     asm.load(Size::W, R2, R9, context::BASE);
     asm.store(Size::D, Fp, INPUTS, R2);
@@ -58,7 +81,7 @@ pub(super) fn wake_one(asm: &mut Asm, functions: &Functions, port: u16) {
     asm.store(Size::H, Fp, PORTS, i32::from(port.to_be()));
     asm.store(Size::H, Fp, PORTS + 2, R2);
     asm.load(Size::D, R1, R6, 0);
-    asm.mov(R2, UDP);
+    asm.load(Size::D, R2, R6, UDP - PACKET);
     asm.mov(R3, Fp);
     asm.alu(Alu::Add, R3, i32::from(PORTS));
     asm.mov(R4, 4);
