@@ -645,4 +645,25 @@ mod tests {
         bad.push(0);
         assert_eq!(Request::of(&bad), None);
     }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_comes_is_refused_or_understood_in_one_way(
+            mut bytes in proptest::collection::vec(0_u8.., 0..3 * TOKEN),
+            command in 0_u8..12,
+        ) {
+            for (at, byte) in MAGIC.to_le_bytes().into_iter().chain([command, 0, 0, 0]).enumerate() {
+                if let Some(to) = bytes.get_mut(at) {
+                    *to = byte;
+                }
+            }
+            if let Some(request) = Request::of(&bytes) {
+                let said = request.bytes();
+                proptest::prop_assert_eq!(Request::of(&said), Some(request));
+            }
+            if let Some(reply) = Reply::of(&bytes) {
+                proptest::prop_assert_eq!(reply.bytes(), bytes);
+            }
+        }
+    }
 }

@@ -21,6 +21,9 @@ pub(crate) const PACKET_MAX: usize = HEADER + DATA_MAX;
 const HEADER: usize = header::BYTES as usize;
 const WORDS: usize = result::BYTES / 8;
 
+/// How many packets a process takes at once of those that wake it.
+const DRAINED_MAX: usize = 256;
+
 /// Who a process is in a context: what it is told by who opened that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Card {
@@ -123,18 +126,14 @@ impl Waker {
         self.socket.send_to(&member.wait(), to).map(drop)
     }
 
-    /// Takes what has woken it; how many packets.
+    /// Takes what has woken it; how many packets. If somebody of this host floods it, some are left.
     pub fn drain(&self) -> u64 {
         let mut some = [0; 1];
-        let mut packets = 0;
-        loop {
-            match self.socket.recv(&mut some) {
-                Ok(_) => packets += 1,
-                // That nobody has the port is said once for each packet.
-                Err(why) if why.kind() == io::ErrorKind::ConnectionRefused => {}
-                Err(_) => return packets,
-            }
-        }
+        let take = || self.socket.recv(&mut some).ok();
+        std::iter::repeat_with(take)
+            .take(DRAINED_MAX)
+            .map_while(|got| got)
+            .count() as u64
     }
 }
 
@@ -337,5 +336,28 @@ impl Member {
 
     fn word(&self, at: i16, ordering: Ordering) -> u64 {
         self.page.words()[at as usize / 8].load(ordering)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_floods_a_waker_does_not_keep_its_process() {
+        let waker = Waker::new().unwrap();
+        let port = waker.socket.local_addr().unwrap().port();
+        let flood = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let _ = flood.send_to(&[0; 4], (Ipv4Addr::LOCALHOST, port));
+                }
+            });
+            let most = (0..100).map(|_| waker.drain()).max();
+            over.store(true, Ordering::Relaxed);
+            assert!(most.is_some_and(|most| most <= DRAINED_MAX as u64));
+        });
     }
 }

@@ -14,7 +14,7 @@
 //! * gains nothing with tokens of another communicator, or old ones: the key is another then, as one's own kaccd takes part with a new number;
 //! * gains nothing with tokens of another user: all have to be of the user who asks, as the kernel says who that is (`SO_PEERCRED`) on each host.
 //!
-//! It does not keep out who has the site key: superusers of the site's hosts trust each other. Nor does it hide anything: results go over the
+//! It does not keep out who has the site key: superusers of the site's hosts trust each other, also in that a user's number is the same person on all of them. Nor does it hide anything: results go over the
 //! site's network as they are, and whoever can take packets off it can have collectives wait.
 //!
 //! # Inside one site

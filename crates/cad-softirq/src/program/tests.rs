@@ -477,6 +477,35 @@ fn who_waits_is_woken_by_another_hosts_packet() {
 }
 
 #[test]
+fn nothing_with_other_addresses_comes_to_the_loopback_interface() {
+    let six = Ipv6Addr::new(0xfd00, 0, 0, 1, 0, 0, 0, 2).into();
+    let four: IpAddr = Ipv4Addr::new(10, 0, 0, 1).into();
+    // The last byte of either address.
+    for (ip, places) in [(four, [29, 33]), (six, [37, 53])] {
+        for place in places {
+            let mut world = World::over(ip, &[1, 1], 1);
+            let loopback = super::LOOPBACK as u32;
+            world.at(1);
+            let barrier = what(Op::Barrier, Type::U8, 0);
+            for host in [0, 1] {
+                let start = world.start(host, 0, barrier, None);
+                world.receive(host, loopback, &start);
+                let wait = world.wait(host, 0, 500);
+                world.receive(host, loopback, &wait);
+            }
+            for host in [0, 1] {
+                let mut flying = world.flying();
+                assert_eq!(flying.len(), 1);
+                flying[0][place] ^= 1;
+                world.receive(host, ELSEWHERE, &flying[0]);
+                assert_eq!(world.hosts[host].number(), 1, "its tag is good");
+            }
+            assert!(world.woken.is_empty(), "{ip}, byte {place}");
+        }
+    }
+}
+
+#[test]
 fn what_lies_behind_the_data_does_not_count() {
     let mut world = World::new(&[2], 1);
     world.at(1);
