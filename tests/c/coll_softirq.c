@@ -3,7 +3,8 @@
  *
  * Argument "kernel": with a kaccd of its own. "killed": that is killed in the middle. "lost": a rank is. "kept": only such as run there, among
  * them persistent ones and those of MPI_Comm_idup. "asleep": ranks sleep until a late one comes. "computing": they compute, for the test
- * that loses packets. "ring": they run in chains of the ring (YAMABIKO_CAD=ring), where kaccd's other program reduces. Without one: there is no kaccd.
+ * that loses packets. "ring": they run in chains of the ring (YAMABIKO_CAD=ring), where kaccd's other program reduces. Without one: there is no kaccd. Where YAMABIKO_KACCD has
+ * the name of one, there is none of its own.
  */
 #include "kaccd.h"
 
@@ -361,7 +362,7 @@ int main(int argc, char **argv)
     int ring = strcmp(how, "ring") == 0;
     if (ring && !kaccd_calculates("ok coll_softirq; handed to the kernel: nothing, 0 in a signal's handler, 0 by kaccd's program"))
         return 0;
-    int here = *how && !ring && kaccd_start();
+    int here = *how && !ring && getenv("YAMABIKO_KACCD") == NULL && kaccd_start();
     t_init(&argc, &argv);
     if (strcmp(how, "lost") == 0)
         return lost();

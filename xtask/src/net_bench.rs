@@ -8,6 +8,7 @@
 use crate::netlab::steering::{self, Steering};
 use crate::netlab::{self, Lab};
 use crate::spec::root;
+use crate::test::execs::kaccd::Kaccd;
 use crate::test::peers;
 use crate::{Result, build, process};
 use std::collections::BTreeMap;
@@ -194,9 +195,13 @@ fn steer(args: &Args, mbit: u32) -> Result {
     )
 }
 
-/// `yamabiko bench kacc` on the first of three hosts, over one kind of link.
+/// `yamabiko bench kacc` on the first of three hosts, over one kind of link, with a kaccd on each.
 fn kacc(args: &Args, mbit: u32) -> Result {
     let lab = three_hosts(mbit)?;
+    let kaccds = Kaccd::usual(&lab, 3)?;
+    if kaccds.is_empty() {
+        println!("without softirq");
+    }
     let mut command = bench(args, &lab, Some("h1,h2,h3"), &format!("{mbit}-mbit"))?;
     match &args.experiments[..] {
         [] => command.args(KACC),

@@ -159,6 +159,34 @@ impl Lab {
         ])
     }
 
+    /// Has the switch drop all packets of UDP that a host sends, or not any more.
+    pub fn drop_udp(&self, host: u32, dropped: bool) -> Result {
+        let (switch, port) = (self.namespace("sw"), format!("p{host}"));
+        let tc = |what: [&str; 2], rest: &[&str]| {
+            let mut tc = Command::new("tc");
+            tc.args(["-n", &switch])
+                .args(what)
+                .args(["dev", &port])
+                .args(rest);
+            process::run(&mut tc)
+        };
+        if !dropped {
+            return tc(["qdisc", "del"], &["root"]);
+        }
+        // A queue without room: actions that drop need a module of the kernel's that not every machine has.
+        tc(["qdisc", "add"], &["root", "handle", "1:", "htb"])?;
+        let class = [
+            "parent", "1:", "classid", "1:3", "htb", "rate", "100mbit", "quantum", "1500",
+        ];
+        tc(["class", "add"], &class)?;
+        let full = ["parent", "1:3", "handle", "30:", "pfifo", "limit", "0"];
+        tc(["qdisc", "add"], &full)?;
+        let chosen = ["u32", "match", "ip", "protocol", "17", "0xff"];
+        let to = ["flowid", "1:3"];
+        let filter = [&["parent", "1:", "protocol", "ip"], &chosen[..], &to].concat();
+        tc(["filter", "add"], &filter)
+    }
+
     /// Sets the largest packet of all links.
     pub fn mtu(&self, bytes: u32) -> Result {
         for host in 1..=self.hosts {

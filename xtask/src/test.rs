@@ -12,7 +12,7 @@ mod blacs;
 mod cad;
 mod cross;
 mod ctests;
-mod execs;
+pub mod execs;
 mod fmpl;
 mod fortran;
 mod fuzz;

@@ -105,8 +105,11 @@ fn usable(info: &str, far: bool) -> Vec<(&str, bool)> {
         .lines()
         .skip_while(|line| *line != "executors of libcad:");
     let lines = section.skip(1).take_while(|line| line.starts_with("  "));
-    let usable = lines.filter(|line| line.ends_with(": usable"));
-    let reaching = usable.filter(|line| !far || !line.contains("on one machine"));
+    let usable = lines.filter(|line| line.ends_with(": usable") || line.contains(": usable, "));
+    // As older ones have it, and as it is said now.
+    let here =
+        |line: &&str| ["on one machine:", "on this machine only"].map(|only| line.contains(only));
+    let reaching = usable.filter(|line| !far || here(line) == [false; 2]);
     reaching
         .filter_map(|line| {
             let name = line.split_whitespace().next()?;
@@ -195,6 +198,17 @@ mod tests {
         let (inline, softirq, thread) = (("inline", true), ("softirq", true), ("thread", false));
         assert_eq!(usable(&info, false), [inline, softirq, thread]);
         assert_eq!(usable(&info, true), [inline, thread]);
+        let now = |rest: &str| {
+            info.replace(
+                "machine: usable",
+                &format!("machine or several: usable, {rest}"),
+            )
+        };
+        let alone = now("on this machine only: kaccd has no key");
+        assert_eq!(usable(&alone, false), [inline, softirq, thread]);
+        assert_eq!(usable(&alone, true), [inline, thread]);
+        let site = now("also between hosts of site 5, through eth0");
+        assert_eq!(usable(&site, true), [inline, softirq, thread]);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use crate::flat::Flat;
 use crate::layout::INPUTS_MAX;
 use crate::rank::Card;
+use crate::site::{HOSTS_MAX, TOKEN};
 use bytecode::CODE_MAX;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -29,7 +30,10 @@ pub fn name() -> Vec<u8> {
 }
 
 /// "ymk", and the version of what follows.
-const MAGIC: u32 = u32::from_le_bytes(*b"ymk\x03");
+const MAGIC: u32 = u32::from_le_bytes(*b"ymk\x04");
+
+/// Bytes of all hosts' offers at most.
+const OFFERS_MAX: usize = HOSTS_MAX * TOKEN;
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -49,6 +53,14 @@ pub(crate) enum Request<'a> {
     Calculate,
     /// That such a socket, which comes with it, runs this byte code in this slot, beside what it runs in the others.
     Code(u32, &'a [u8]),
+    /// Which daemon it is, and of which site.
+    Who,
+    /// What its daemon offers for a context of several hosts: of so many processes of this host, which one of how many hosts it is.
+    Offer(u32, [u32; 2]),
+    /// That the context with this entry, of which there is an offer, is opened with those of all hosts.
+    Bind(u32, &'a [u8]),
+    /// The end of the one with this entry, once all below its host have entered the collective of this number.
+    Leave(u32, u64),
 }
 
 /// What of a card shows that one has it.
@@ -81,7 +93,12 @@ impl Shown {
 impl<'a> Request<'a> {
     const HEAD: usize = 40;
     /// Bytes at most.
-    pub const BYTES_MAX: usize = Request::HEAD + CODE_MAX;
+    pub const BYTES_MAX: usize = Request::HEAD + Request::MORE_MAX;
+    const MORE_MAX: usize = if CODE_MAX > OFFERS_MAX {
+        CODE_MAX
+    } else {
+        OFFERS_MAX
+    };
 
     pub fn bytes(self) -> Vec<u8> {
         let only = |entry| Shown {
@@ -93,8 +110,23 @@ impl<'a> Request<'a> {
             Request::Close(entry) => (2, only(entry), 0, &[][..]),
             Request::Join(shown) => (3, shown, 0, &[][..]),
             Request::Put(shown, slot, code) => (4, shown, slot, code),
-            Request::Calculate => (5, Shown::NONE, 0, &[][..]),
-            Request::Code(slot, code) => (6, Shown::NONE, slot, code),
+            Request::Calculate => (9, Shown::NONE, 0, &[][..]),
+            Request::Code(slot, code) => (10, Shown::NONE, slot, code),
+            Request::Who => (5, Shown::NONE, 0, &[][..]),
+            Request::Offer(processes, [host, hosts]) => {
+                let input = host;
+                (
+                    6,
+                    Shown {
+                        input,
+                        ..only(processes)
+                    },
+                    hosts,
+                    &[][..],
+                )
+            }
+            Request::Bind(entry, tokens) => (7, only(entry), 0, tokens),
+            Request::Leave(entry, id) => (8, Shown { id, ..only(entry) }, 0, &[][..]),
         };
         let mut bytes = Vec::with_capacity(Request::HEAD + code.len());
         for word in [MAGIC, command, shown.entry, shown.input] {
@@ -122,13 +154,17 @@ impl<'a> Request<'a> {
         };
         let slot = u32::try_from(slot).ok()?;
         match command {
-            4 => Some(Request::Put(shown, slot, code)),
-            6 => Some(Request::Code(slot, code)),
+            4 if code.len() <= CODE_MAX => Some(Request::Put(shown, slot, code)),
+            7 if code.len() <= OFFERS_MAX => Some(Request::Bind(entry, code)),
+            10 if code.len() <= CODE_MAX => Some(Request::Code(slot, code)),
             _ if !code.is_empty() => None,
             1 => Some(Request::Open(entry)),
             2 => Some(Request::Close(entry)),
             3 => Some(Request::Join(shown)),
-            5 => Some(Request::Calculate),
+            9 => Some(Request::Calculate),
+            5 => Some(Request::Who),
+            6 => Some(Request::Offer(entry, [input, slot])),
+            8 => Some(Request::Leave(entry, id)),
             _ => None,
         }
     }
@@ -152,12 +188,22 @@ pub enum Status {
     System = 5,
     /// The byte code is in its slot.
     Put = 6,
+    /// It says who it is.
+    Known = 7,
+    /// It makes an offer.
+    Offered = 8,
+    /// It is of no site.
+    Alone = 9,
+    /// An offer is not of its site, or not for this user, or not one of this context.
+    Foreign = 10,
+    /// None of its interfaces leads to a host.
+    NoWay = 11,
     /// The daemon can't make sockets that calculate; when it began it has said why.
-    NoGroup = 7,
+    NoGroup = 12,
 }
 
 impl Status {
-    const ALL: [Status; 8] = [
+    const ALL: [Status; 13] = [
         Status::Opened,
         Status::Closed,
         Status::Invalid,
@@ -165,6 +211,11 @@ impl Status {
         Status::Full,
         Status::System,
         Status::Put,
+        Status::Known,
+        Status::Offered,
+        Status::Alone,
+        Status::Foreign,
+        Status::NoWay,
         Status::NoGroup,
     ];
 }
@@ -179,6 +230,13 @@ impl fmt::Display for Status {
             Status::Full => "the daemon has no more",
             Status::System => "the kernel refuses something to the daemon",
             Status::Put => "it is in its slot",
+            Status::Known => "it is known",
+            Status::Offered => "it is offered",
+            Status::Alone => "it has no site key (kaccd --site-key)",
+            Status::Foreign => "what another host's kaccd offers is not of the same site and user",
+            Status::NoWay => {
+                "no interface that it may use (kaccd --interface) leads to another host's"
+            }
             Status::NoGroup => "it has no control group for calculations, as it said when it began",
         })
     }
@@ -192,11 +250,13 @@ pub(crate) struct Reply {
     pub entry: u32,
     pub id: u64,
     pub tickets: Vec<u64>,
+    /// What is offered, if something is.
+    pub token: Option<Box<[u8; TOKEN]>>,
 }
 
 impl Reply {
     const HEAD: usize = 24;
-    const BYTES_MAX: usize = Reply::HEAD + 8 * INPUTS_MAX as usize;
+    const BYTES_MAX: usize = Reply::HEAD + TOKEN + 8 * INPUTS_MAX as usize;
 
     /// One that says nothing else.
     pub fn only(status: Status) -> Reply {
@@ -206,6 +266,7 @@ impl Reply {
             entry: 0,
             id: 0,
             tickets: Vec::new(),
+            token: None,
         }
     }
 
@@ -214,6 +275,7 @@ impl Reply {
         let words = [MAGIC, self.status as u32, u32::from(self.port), self.entry];
         bytes.extend(words.iter().flat_map(|w| w.to_le_bytes()));
         bytes.extend(self.id.to_le_bytes());
+        bytes.extend(self.token.iter().flat_map(|token| &token[..]));
         bytes.extend(self.tickets.iter().flat_map(|t| t.to_le_bytes()));
         bytes
     }
@@ -222,13 +284,34 @@ impl Reply {
         let (head, tickets) = bytes.split_at_checked(Reply::HEAD)?;
         let status = word(head, 4);
         let status = Status::ALL.into_iter().find(|s| *s as u32 == status)?;
+        let (token, tickets) = match status {
+            Status::Offered => {
+                let (token, tickets) = tickets.split_first_chunk()?;
+                (Some(Box::new(*token)), tickets)
+            }
+            _ => (None, tickets),
+        };
         (word(head, 0) == MAGIC && tickets.len().is_multiple_of(8)).then_some(Reply {
             status,
             port: u16::try_from(word(head, 8)).ok()?,
             entry: word(head, 12),
             id: long(&head[16..]),
             tickets: tickets.chunks_exact(8).map(long).collect(),
+            token,
         })
+    }
+}
+
+impl Reply {
+    fn cards(&self) -> Vec<Card> {
+        let card = |(input, &ticket): (usize, &u64)| Card {
+            port: self.port,
+            entry: self.entry,
+            id: self.id,
+            input: input as u32,
+            ticket,
+        };
+        self.tickets.iter().enumerate().map(card).collect()
     }
 }
 
@@ -272,6 +355,24 @@ impl std::error::Error for NotOpen {}
 #[derive(Debug)]
 pub struct Client {
     socket: Socket,
+}
+
+/// Who a daemon is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// What only its host has.
+    pub host: u64,
+    /// What all hosts of its site have, if it is of one.
+    pub site: Option<u64>,
+}
+
+/// A context of several hosts that is not open yet, at one of them.
+#[derive(Debug)]
+pub struct Offered {
+    /// For each process of this host who it is.
+    pub cards: Vec<Card>,
+    /// What the other hosts' daemons have to see.
+    pub token: Box<[u8; TOKEN]>,
 }
 
 /// A context, as those get it that take part.
@@ -335,15 +436,67 @@ impl Client {
         }
         let page = page.filter(|_| reply.tickets.len() == processes as usize);
         let page = page.ok_or(NotOpen::Garbled(io::ErrorKind::InvalidData.into()))?;
-        let card = |(input, &ticket): (usize, &u64)| Card {
-            port: reply.port,
-            entry: reply.entry,
-            id: reply.id,
-            input: input as u32,
-            ticket,
-        };
-        let cards = reply.tickets.iter().enumerate().map(card).collect();
+        let cards = reply.cards();
         Ok(Opened { cards, page })
+    }
+
+    /// Who it is.
+    ///
+    /// # Errors
+    /// [`NotOpen`].
+    pub fn who(&self) -> Result<Known, NotOpen> {
+        let (known, _) = self.known()?;
+        Ok(known)
+    }
+
+    /// The numbers of the interfaces through which it reaches other hosts of its site: none if it is of no site.
+    ///
+    /// # Errors
+    /// [`NotOpen`].
+    pub fn interfaces(&self) -> Result<Vec<u32>, NotOpen> {
+        let (_, interfaces) = self.known()?;
+        Ok(interfaces)
+    }
+
+    fn known(&self) -> Result<(Known, Vec<u32>), NotOpen> {
+        let (reply, _) = self.ask(Request::Who)?;
+        if reply.status != Status::Known {
+            return Err(NotOpen::Refused(reply.status));
+        }
+        let known = Known {
+            host: reply.id,
+            site: reply.tickets.first().copied(),
+        };
+        let interfaces = reply.tickets.iter().skip(1);
+        let interfaces = interfaces.filter_map(|&n| u32::try_from(n).ok());
+        Ok((known, interfaces.collect()))
+    }
+
+    /// Asks for what it offers for a context of several hosts, with so many processes of this one, which is this one of so many.
+    ///
+    /// # Errors
+    /// [`NotOpen`].
+    pub fn offer(&self, processes: u32, host: u32, hosts: u32) -> Result<Offered, NotOpen> {
+        let (reply, _) = self.ask(Request::Offer(processes, [host, hosts]))?;
+        if reply.status != Status::Offered {
+            return Err(NotOpen::Refused(reply.status));
+        }
+        let cards = reply.cards();
+        let token = reply.token.filter(|_| cards.len() == processes as usize);
+        let token = token.ok_or(NotOpen::Garbled(io::ErrorKind::InvalidData.into()))?;
+        Ok(Offered { cards, token })
+    }
+
+    /// Opens the context of this card, which was offered on this connection, with what all hosts' daemons offer, in order.
+    ///
+    /// # Errors
+    /// [`NotOpen`].
+    pub fn bind(&self, card: &Card, tokens: &[u8]) -> Result<OwnedFd, NotOpen> {
+        let (reply, page) = self.ask(Request::Bind(card.entry, tokens))?;
+        match reply.status {
+            Status::Opened => page.ok_or(NotOpen::Garbled(io::ErrorKind::InvalidData.into())),
+            other => Err(NotOpen::Refused(other)),
+        }
     }
 
     /// The page of results of the context that this card is one of, whoever opened it.
@@ -406,7 +559,20 @@ impl Client {
     /// # Errors
     /// [`NotOpen`].
     pub fn close(&self, card: &Card) -> Result<(), NotOpen> {
-        match self.ask(Request::Close(card.entry))?.0.status {
+        self.end(Request::Close(card.entry))
+    }
+
+    /// Closes the context of this card, which was opened on this connection, once all processes below this host have entered the
+    /// collective of this number: the last one, which says that nobody lacks anything of those before.
+    ///
+    /// # Errors
+    /// [`NotOpen`].
+    pub fn leave(&self, card: &Card, number: u64) -> Result<(), NotOpen> {
+        self.end(Request::Leave(card.entry, number))
+    }
+
+    fn end(&self, request: Request<'_>) -> Result<(), NotOpen> {
+        match self.ask(request)?.0.status {
             Status::Closed => Ok(()),
             other => Err(NotOpen::Refused(other)),
         }
@@ -434,6 +600,10 @@ mod tests {
             Request::Put(shown, u32::MAX, b""),
             Request::Calculate,
             Request::Code(2, b"some code"),
+            Request::Who,
+            Request::Leave(3, u64::MAX),
+            Request::Offer(3, [4, 5]),
+            Request::Bind(7, &[1; 2 * TOKEN]),
         ] {
             assert_eq!(Request::of(&request.bytes()), Some(request));
         }
@@ -443,9 +613,17 @@ mod tests {
             entry: 3,
             id: u64::MAX - 1,
             tickets: vec![1, u64::MAX],
+            token: None,
         };
         assert_eq!(Reply::of(&reply.bytes()), Some(reply.clone()));
-        for status in Status::ALL {
+        let offered = Reply {
+            status: Status::Offered,
+            token: Some(Box::new([7; TOKEN])),
+            ..reply.clone()
+        };
+        assert_eq!(Reply::of(&offered.bytes()), Some(offered.clone()));
+        assert_eq!(Reply::of(&offered.bytes()[..24 + TOKEN - 1]), None);
+        for status in Status::ALL.into_iter().filter(|s| *s != Status::Offered) {
             let only = Reply::only(status);
             assert_eq!(Reply::of(&only.bytes()), Some(only));
         }
@@ -459,10 +637,33 @@ mod tests {
             assert_eq!(Reply::of(&bad), None, "byte {at}");
         }
         let mut bad = Request::Open(1).bytes();
-        bad[4] = 7;
+        bad[4] = 11;
         assert_eq!(Request::of(&bad), None);
+        let long = [0; OFFERS_MAX + 1];
+        assert_eq!(Request::of(&Request::Bind(1, &long).bytes()), None);
         let mut bad = Request::Open(1).bytes();
         bad.push(0);
         assert_eq!(Request::of(&bad), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_comes_is_refused_or_understood_in_one_way(
+            mut bytes in proptest::collection::vec(0_u8.., 0..3 * TOKEN),
+            command in 0_u8..12,
+        ) {
+            for (at, byte) in MAGIC.to_le_bytes().into_iter().chain([command, 0, 0, 0]).enumerate() {
+                if let Some(to) = bytes.get_mut(at) {
+                    *to = byte;
+                }
+            }
+            if let Some(request) = Request::of(&bytes) {
+                let said = request.bytes();
+                proptest::prop_assert_eq!(Request::of(&said), Some(request));
+            }
+            if let Some(reply) = Reply::of(&bytes) {
+                proptest::prop_assert_eq!(reply.bytes(), bytes);
+            }
+        }
     }
 }

@@ -4,8 +4,8 @@
 //! at once has several contexts. The hosts of a communicator are a tree; each combines what its own processes and the hosts
 //! below contribute. Who calls it: `tables`, and tests that have maps of their own.
 
-use crate::layout::{CHILDREN_MAX, ETHERNET_BYTES, INPUTS_MAX, context, input, peer, scratch};
-use std::net::Ipv4Addr;
+use crate::layout::{CHILDREN_MAX, INPUTS_MAX, context, input, peer, scratch};
+use std::net::{IpAddr, Ipv4Addr};
 
 /// How packets get to another host: the same segment of a network, so not beyond a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,8 +14,8 @@ pub struct Way {
     pub interface: u32,
     /// The link's addresses, here and there.
     pub link: [[u8; 6]; 2],
-    /// IP's addresses, here and there.
-    pub ip: [Ipv4Addr; 2],
+    /// IP's addresses, here and there, of the same version.
+    pub ip: [IpAddr; 2],
     /// UDP's port, on both sides.
     pub port: u16,
 }
@@ -102,12 +102,13 @@ impl Peer {
         let mut put = |at: i16, what: &[u8]| {
             bytes[at as usize..at as usize + what.len()].copy_from_slice(what);
         };
-        let (head, sum) = self.way.head();
+        let (start, head, sum) = self.way.head();
         put(peer::ID, &self.id.to_le_bytes());
         put(peer::ENTRY, &self.entry.to_le_bytes());
         put(peer::INPUT, &self.input.to_le_bytes());
         put(peer::INTERFACE, &self.way.interface.to_le_bytes());
         put(peer::SUM, &sum.to_le_bytes());
+        put(peer::START, &(start as u32).to_le_bytes());
         put(peer::HEAD, &head);
         bytes
     }
@@ -119,32 +120,48 @@ impl Way {
         Way {
             interface: crate::program::LOOPBACK as u32,
             link: [[0; 6]; 2],
-            ip: [Ipv4Addr::LOCALHOST; 2],
+            ip: [IpAddr::V4(Ipv4Addr::LOCALHOST); 2],
             port,
         }
     }
 
-    /// The headers up to ours, as they lie in the scratch, without lengths; and the sum of IP's words so far.
-    fn head(&self) -> ([u8; scratch::OURS as usize], u32) {
-        const TTL: u8 = 1;
+    /// Where a packet begins in the scratch; the headers up to ours, as they lie there, without lengths; and the sum of IPv4's words so far.
+    fn head(&self) -> (i16, [u8; scratch::OURS as usize], u32) {
+        // Nobody routes it: it stays within the segment.
+        const HOPS: u8 = 1;
         const UDP: u8 = 17;
         let mut head = [0; scratch::OURS as usize];
-        let link = &mut head[scratch::ETHERNET as usize..][..ETHERNET_BYTES];
-        link[..6].copy_from_slice(&self.link[1]);
-        link[6..12].copy_from_slice(&self.link[0]);
-        link[12..].copy_from_slice(&[0x08, 0x00]);
-        let ip = &mut head[scratch::IP as usize..scratch::UDP as usize];
-        // Nobody routes it: it stays within the segment. It is not to be cut into fragments.
-        (ip[0], ip[6], ip[8], ip[9]) = (0x45, 0x40, TTL, UDP);
-        ip[12..16].copy_from_slice(&self.ip[0].octets());
-        ip[16..20].copy_from_slice(&self.ip[1].octets());
-        let sum = ip
-            .chunks_exact(2)
-            .map(|w| u32::from(u16::from_le_bytes([w[0], w[1]])))
-            .sum();
-        let udp = &mut head[scratch::UDP as usize..];
-        udp[..2].copy_from_slice(&self.port.to_be_bytes());
-        udp[2..4].copy_from_slice(&self.port.to_be_bytes());
-        (head, sum)
+        let mut put = |at: i16, bytes: &[u8]| {
+            head[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
+        };
+        let (start, kind, sum) = match self.ip {
+            [IpAddr::V6(here), IpAddr::V6(there)] => {
+                put(scratch::IP_6, &[0x60, 0, 0, 0, 0, 0, UDP, HOPS]);
+                put(scratch::IP_6 + 8, &here.octets());
+                put(scratch::IP_6 + 24, &there.octets());
+                (scratch::ETHERNET_6, [0x86, 0xdd], 0)
+            }
+            ip => {
+                let [here, there] = ip.map(|ip| match ip {
+                    IpAddr::V4(ip) => ip,
+                    IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
+                });
+                // It is not to be cut into fragments.
+                let mut bytes = [0; 20];
+                (bytes[0], bytes[6], bytes[8], bytes[9]) = (0x45, 0x40, HOPS, UDP);
+                bytes[12..16].copy_from_slice(&here.octets());
+                bytes[16..].copy_from_slice(&there.octets());
+                put(scratch::IP, &bytes);
+                let words = bytes.chunks_exact(2);
+                let sum = words.map(|w| u32::from(u16::from_le_bytes([w[0], w[1]])));
+                (scratch::ETHERNET, [0x08, 0x00], sum.sum())
+            }
+        };
+        put(start, &self.link[1]);
+        put(start + 6, &self.link[0]);
+        put(start + 12, &kind);
+        put(scratch::UDP, &self.port.to_be_bytes());
+        put(scratch::UDP + 2, &self.port.to_be_bytes());
+        (start, head, sum)
     }
 }

@@ -8,8 +8,8 @@
 //! alone outlive it, as long as their processes. Nothing else outlives the daemon, and nothing of a user's outlives his processes.
 //!
 //! Invariants: what a client says has few lengths, is checked (byte code by its verifier, whoever has done so before), and makes nobody wait for him; a user has no more contexts, inputs and connections
-//! than [`Limits`] allows, whatever he does; who he is says the kernel (`SO_PEERCRED`). A context of several hosts is not offered: its key would
-//! have to come from somewhere that all hosts know and no user does.
+//! than [`Limits`] allows, whatever he does; who he is says the kernel (`SO_PEERCRED`). Contexts of several hosts there are where it is given the key
+//! of a site ([`far`]).
 
 use crate::calc::{Calculator, NotMade, is_there};
 use crate::client::{Reply, Request, Shown, Status};
@@ -18,6 +18,7 @@ use crate::flat::Flat;
 use crate::kernel::{Link, Refused};
 use crate::layout::INPUTS_MAX;
 use crate::program::LOOPBACK;
+use crate::site::TOKEN;
 use crate::tables::{NotOpened, Place, Tables};
 use bytecode::Program;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -29,6 +30,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 use sys::unix::Socket;
+
+mod far;
 
 /// The UDP port of its program, where no other was chosen. What others send to it passes.
 pub const PORT: u16 = 7117;
@@ -75,6 +78,8 @@ pub enum NotRunning {
     Refused(Refused),
     /// There is no listening on the name: mostly, that one is running.
     Name(io::Error),
+    /// There is no such interface.
+    Interface(String, io::Error),
 }
 
 impl fmt::Display for NotRunning {
@@ -84,6 +89,7 @@ impl fmt::Display for NotRunning {
                 write!(f, "{why} (it takes CAP_BPF and CAP_NET_ADMIN)")
             }
             NotRunning::Refused(why) => write!(f, "{why}"),
+            NotRunning::Interface(name, why) => write!(f, "interface {name}: {why}"),
             NotRunning::Name(why) => write!(f, "its name can't be had; is one running? ({why})"),
         }
     }
@@ -96,6 +102,10 @@ struct Held {
     place: Place,
     id: u64,
     tickets: Vec<u64>,
+    /// What was offered of it, until it is opened.
+    offered: Option<Box<[u8; TOKEN]>>,
+    /// With which collective's contributions it ends.
+    leaving: Option<u64>,
 }
 
 struct Client {
@@ -121,6 +131,9 @@ pub struct Daemon {
     clients: Vec<Client>,
     calculator: Result<Calculator, NotMade>,
     calculating: Vec<Calculating>,
+    /// What only this host's processes are told by their daemon.
+    host: u64,
+    site: Option<far::Site>,
 }
 
 impl Daemon {
@@ -136,7 +149,10 @@ impl Daemon {
         let _link = link.map_err(NotRunning::Refused)?;
         // Not before: whoever gets a connection is served.
         listen(&listener, BACKLOG).map_err(|e| NotRunning::Name(e.into()))?;
+        let host = sys::random::u64().map_err(NotRunning::Name)?;
         Ok(Daemon {
+            host,
+            site: None,
             _link,
             tables,
             port,
@@ -213,18 +229,23 @@ impl Daemon {
         let Some(request) = Request::of(&bytes[..got.bytes]) else {
             return false;
         };
+        let paged = |(reply, place)| (reply, Some(place));
         let told = match request {
             Request::Calculate => return self.calculate(client),
             Request::Code(slot, code) => Err(self.code(got.fd, slot, code)),
-            Request::Open(processes) => self.open(client, processes),
+            Request::Open(processes) => self.open(client, processes).map(paged),
             Request::Close(entry) => Err(self.close(client, entry)),
-            Request::Join(shown) => self.join(shown),
+            Request::Join(shown) => self.join(shown).map(paged),
             Request::Put(shown, slot, code) => Err(self.put(shown, slot, code)),
+            Request::Who => Ok((self.known(), None)),
+            Request::Offer(processes, place) => {
+                let offer = self.offer(client, processes, place);
+                offer.map(|reply| (reply, None))
+            }
+            Request::Bind(entry, tokens) => self.bind(client, entry, tokens).map(paged),
+            Request::Leave(entry, number) => Err(self.leave(client, entry, number)),
         };
-        let (reply, place) = match told {
-            Ok((reply, place)) => (reply, Some(place)),
-            Err(status) => (Reply::only(status), None),
-        };
+        let (reply, place) = told.unwrap_or_else(|status| (Reply::only(status), None));
         let page = place.and_then(|place| self.tables.page(place));
         // Who does not take his answers gets none.
         let socket = &self.clients[client].socket;
@@ -232,45 +253,60 @@ impl Daemon {
     }
 
     fn open(&mut self, client: usize, processes: u32) -> Result<(Reply, Place), Status> {
-        if processes == 0 || processes > INPUTS_MAX {
+        self.sweep();
+        self.may_have(client, processes, processes)?;
+        let context = fresh(processes).map_err(|_| Status::System)?;
+        let place = self.tables.reserve(processes).map_err(|_| Status::Full)?;
+        let reply = self.hold(client, place, &context);
+        self.begin(client, place, &context)?;
+        Ok((reply, place))
+    }
+
+    /// Whether a client's user may have another context with so many inputs, some of which are processes.
+    fn may_have(&self, client: usize, processes: u32, inputs: u32) -> Result<(), Status> {
+        if processes == 0 || inputs > INPUTS_MAX {
             return Err(Status::Invalid);
         }
         let user = self.clients[client].user;
         let his = self.clients.iter().filter(|c| c.user == user);
-        let (mut contexts, mut inputs) = (0, 0);
+        let (mut contexts, mut all) = (0, inputs);
         for held in his.flat_map(|c| &c.places) {
-            (contexts, inputs) = (contexts + 1, inputs + held.tickets.len() as u32);
+            (contexts, all) = (contexts + 1, all + held.place.inputs());
         }
-        if contexts >= self.limits.user_contexts || inputs + processes > self.limits.user_inputs {
-            return Err(Status::Quota);
+        match contexts >= self.limits.user_contexts || all > self.limits.user_inputs {
+            true => Err(Status::Quota),
+            false => Ok(()),
         }
-        let context = fresh(processes).map_err(|_| Status::System)?;
-        let place = self.tables.reserve(processes).map_err(|_| Status::Full)?;
-        let opened = self.tables.open(place, &context);
+    }
+
+    /// Notes that a client has a place; what its processes are told.
+    fn hold(&mut self, client: usize, place: Place, context: &Context) -> Reply {
         self.clients[client].places.push(Held {
             place,
             id: context.id,
             tickets: context.tickets.clone(),
+            offered: None,
+            leaving: None,
         });
-        match opened {
-            Ok(()) => Ok((
-                Reply {
-                    status: Status::Opened,
-                    port: self.port,
-                    entry: place.entry,
-                    id: context.id,
-                    tickets: context.tickets,
-                },
-                place,
-            )),
-            Err(why) => {
-                self.close(client, place.entry);
-                Err(match why {
-                    NotOpened::Full => Status::Full,
-                    _ => Status::System,
-                })
-            }
+        Reply {
+            status: Status::Opened,
+            port: self.port,
+            entry: place.entry,
+            id: context.id,
+            tickets: context.tickets.clone(),
+            token: None,
         }
+    }
+
+    /// Opens a context at its place, or gives that up.
+    fn begin(&mut self, client: usize, place: Place, context: &Context) -> Result<(), Status> {
+        self.tables.open(place, context).map_err(|why| {
+            self.close(client, place.entry);
+            match why {
+                NotOpened::Full => Status::Full,
+                _ => Status::System,
+            }
+        })
     }
 
     /// The place of a context of which somebody has a card, whoever opened it.
@@ -364,7 +400,7 @@ impl Daemon {
     }
 }
 
-/// A context for processes of this host.
+/// A context for processes of this host, so far without others.
 fn fresh(processes: u32) -> io::Result<Context> {
     let mut tickets = vec![0; processes as usize];
     for ticket in &mut tickets {

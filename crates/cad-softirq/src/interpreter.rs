@@ -14,6 +14,7 @@ const STEPS: u64 = 10_000_000;
 
 /// Fields of `__sk_buff`.
 const SKB_LEN: usize = 0;
+const SKB_FOR: usize = 4;
 const SKB_PROTOCOL: usize = 16;
 const SKB_IFINDEX: usize = 40;
 
@@ -32,6 +33,8 @@ pub(crate) struct Machine {
     maps: Vec<SimMap>,
     /// The packet that the program looks at.
     pub packet: Vec<u8>,
+    /// Whom the link has it for: 0 is this host.
+    pub whom: u32,
     /// Packets that the program has sent, and where.
     pub sent: Vec<(u32, Vec<u8>)>,
     /// What the clock says.
@@ -48,6 +51,7 @@ impl Machine {
             regions: vec![Vec::new(), vec![0; 192]],
             maps: Vec::new(),
             packet: Vec::new(),
+            whom: 0,
             sent: Vec::new(),
             now: 0,
             seed: 1,
@@ -96,6 +100,7 @@ impl Machine {
         self.packet = packet.to_vec();
         let protocol = u16::from_le_bytes(packet[12..14].try_into().unwrap());
         self.context(SKB_LEN, packet.len() as u32);
+        self.context(SKB_FOR, self.whom);
         self.context(SKB_PROTOCOL, u32::from(protocol));
         self.context(SKB_IFINDEX, interface);
         self.steps = 0;

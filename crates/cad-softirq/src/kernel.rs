@@ -562,14 +562,27 @@ impl Prog {
 /// # Errors
 /// The kernel's.
 pub(crate) fn without_sums(socket: &UdpSocket) -> io::Result<()> {
+    number(socket, libc::SOL_SOCKET, libc::SO_NO_CHECK)
+}
+
+/// Has a socket of IPv6 take packets without sums.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn takes_no_sums(socket: &UdpSocket) -> io::Result<()> {
+    number(socket, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX)
+}
+
+/// Switches an option on.
+fn number(socket: &UdpSocket, level: libc::c_int, option: libc::c_int) -> io::Result<()> {
     let on: libc::c_int = 1;
     let length = size_of_val(&on) as libc::socklen_t;
     // SAFETY: the option is a number of this length.
     let set = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_NO_CHECK,
+            level,
+            option,
             (&raw const on).cast(),
             length,
         )

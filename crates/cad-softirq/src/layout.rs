@@ -84,12 +84,14 @@ pub(crate) mod peer {
     pub const INPUT: i16 = 12;
     /// The interface to it.
     pub const INTERFACE: i16 = 16;
-    /// The sum of the IP header's words, its length and its sum taken for 0.
+    /// The sum of the IPv4 header's words, its length and its sum taken for 0.
     pub const SUM: i16 = 20;
-    /// The headers of link, IP and UDP, after 6 bytes of nothing.
-    pub const HEAD: i16 = 24;
+    /// Where its packets begin in the scratch, which says whether they are IPv4 or IPv6.
+    pub const START: i16 = 24;
+    /// The headers of link, IP and UDP, as in the scratch.
+    pub const HEAD: i16 = 32;
     /// Bytes of all.
-    pub const BYTES: usize = 24 + super::scratch::OURS as usize;
+    pub const BYTES: usize = HEAD as usize + super::scratch::OURS as usize;
 }
 
 /// What was contributed, also [`WHAT`] of a result: the operation in the lowest byte, the type in the
@@ -166,18 +168,24 @@ pub(crate) mod result {
     pub const BYTES: usize = super::DATA as usize + super::DATA_MAX;
 }
 
-/// A packet in [`map::SCRATCH`].
+/// A packet in [`map::SCRATCH`]. From UDP's header on it lies at the same place whatever it came with.
 pub(crate) mod scratch {
-    /// The link's header: 14 bytes.
-    pub const ETHERNET: i16 = 6;
-    /// IP's: 20 bytes.
-    pub const IP: i16 = 20;
+    /// The link's header, 14 bytes, of a packet of IPv4.
+    pub const ETHERNET: i16 = IP - super::ETHERNET_BYTES as i16;
+    /// IPv4's: 20 bytes.
+    pub const IP: i16 = UDP - 20;
+    /// The link's header of a packet of IPv6.
+    pub const ETHERNET_6: i16 = IP_6 - super::ETHERNET_BYTES as i16;
+    /// IPv6's: 40 bytes.
+    pub const IP_6: i16 = UDP - 40;
     /// UDP's: 8 bytes.
-    pub const UDP: i16 = 40;
+    pub const UDP: i16 = OURS - super::UDP_BYTES as i16;
     /// Ours.
-    pub const OURS: i16 = 48;
+    pub const OURS: i16 = 64;
     /// What follows it.
     pub const DATA: i16 = OURS + super::header::BYTES;
+    /// Where a packet begins is no more than this, which is a mask too.
+    pub const START_MAX: i32 = 31;
     /// Bytes of all: as far as a word's number of 8 bits can reach.
     pub const BYTES: usize = OURS as usize + 256 * 8;
 }
@@ -212,10 +220,8 @@ pub(crate) mod header {
 
 /// Bytes of the link's header.
 pub const ETHERNET_BYTES: usize = 14;
-/// Bytes of the headers of IP and UDP.
-pub const IP_UDP_BYTES: usize = 28;
-/// Bytes of all headers together.
-pub(crate) const HEADERS: usize = ETHERNET_BYTES + IP_UDP_BYTES + header::BYTES as usize;
+/// Bytes of UDP's header.
+pub const UDP_BYTES: usize = 8;
 
 /// What a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -366,6 +372,8 @@ const _: () = assert!(
         && machine::COUNT as usize == bytecode::REGISTERS
         && code::BYTES.is_multiple_of(8)
         && peer::BYTES.is_multiple_of(8)
+        && scratch::ETHERNET_6 >= 0
+        && scratch::ETHERNET <= scratch::START_MAX as i16
         && context::BYTES.is_multiple_of(8)
         && input::COUNTS + 8 * LEVELS as i16 <= input::PORT
         && input::PORT + 8 <= DATA

@@ -7,10 +7,11 @@
 use crate::flat::{Flat, Slots};
 use crate::kernel::{self, Page};
 use crate::layout::{self, DATA_MAX, Kind, NO_CODE, Op, Type, header, result, what, what_of_code};
-use std::cell::Cell;
+use nix::sys::socket::{setsockopt, sockopt::BindToDevice};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,6 +20,9 @@ use std::sync::atomic::Ordering;
 pub(crate) const PACKET_MAX: usize = HEADER + DATA_MAX;
 const HEADER: usize = header::BYTES as usize;
 const WORDS: usize = result::BYTES / 8;
+
+/// How many packets a process takes at once of those that wake it.
+const DRAINED_MAX: usize = 256;
 
 /// Who a process is in a context: what it is told by who opened that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,11 +89,14 @@ pub enum End {
 }
 
 /// What a process sleeps on, with all it takes part in. That it is woken is not certain, as packets get lost: it has to look from time to time.
+///
+/// It takes what comes in through the loopback interface alone, so from this host. What wakes it may be any packet, as it only has it look: one that was
+/// another host's, with its address, when that brought the result.
 #[derive(Debug)]
 pub struct Waker {
     socket: UdpSocket,
-    /// The port from which packets come, once it is known.
-    port: Cell<Option<u16>>,
+    /// How it says the loopback interface's address.
+    loopback: IpAddr,
 }
 
 impl Waker {
@@ -98,43 +105,51 @@ impl Waker {
     /// # Errors
     /// The system's.
     pub fn new() -> io::Result<Waker> {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let here = Ipv4Addr::LOCALHOST;
+        let (socket, loopback) = match both() {
+            Ok(socket) => (socket, here.to_ipv6_mapped().into()),
+            // There is no IPv6 here.
+            Err(_) => (UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?, here.into()),
+        };
+        setsockopt(&socket, BindToDevice, &"lo".into()).map_err(io::Error::from)?;
         socket.set_nonblocking(true)?;
         kernel::without_sums(&socket)?;
-        let port = Cell::new(None);
-        Ok(Waker { socket, port })
+        Ok(Waker { socket, loopback })
     }
 
     /// Has it woken when what this member has started is over, or now if it is.
     ///
     /// # Errors
-    /// The system's; or the member's port is another one than that of those before.
+    /// The system's.
     pub fn ask(&self, member: &Member) -> io::Result<()> {
-        match self.port.get() {
-            None => {
-                let to = member.socket.peer_addr()?;
-                self.socket.connect(to)?;
-                self.port.set(Some(to.port()));
-            }
-            Some(port) if port == member.socket.peer_addr()?.port() => {}
-            Some(_) => return Err(io::ErrorKind::InvalidInput.into()),
-        }
-        self.socket.send(&member.wait()).map(drop)
+        let to = (self.loopback, member.port());
+        self.socket.send_to(&member.wait(), to).map(drop)
     }
 
-    /// Takes what has woken it; how many packets.
+    /// Takes what has woken it; how many packets. If somebody of this host floods it, some are left.
     pub fn drain(&self) -> u64 {
         let mut some = [0; 1];
-        let mut packets = 0;
-        loop {
-            match self.socket.recv(&mut some) {
-                Ok(_) => packets += 1,
-                // That nobody has the port is said once for each packet.
-                Err(why) if why.kind() == io::ErrorKind::ConnectionRefused => {}
-                Err(_) => return packets,
-            }
-        }
+        let take = || self.socket.recv(&mut some).ok();
+        std::iter::repeat_with(take)
+            .take(DRAINED_MAX)
+            .map_while(|got| got)
+            .count() as u64
     }
+}
+
+/// A socket for IPv4 and IPv6.
+fn both() -> io::Result<UdpSocket> {
+    let fd = socket_with(
+        AddressFamily::INET6,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    sockopt::set_ipv6_v6only(&fd, false)?;
+    bind(&fd, &SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)))?;
+    let socket = UdpSocket::from(fd);
+    kernel::takes_no_sums(&socket)?;
+    Ok(socket)
 }
 
 impl AsFd for Waker {
@@ -273,6 +288,16 @@ impl Member {
         self.socket.try_clone()
     }
 
+    /// The port of its packets.
+    pub fn port(&self) -> u16 {
+        self.card.port
+    }
+
+    /// The number of the collective that was entered last.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Whether the collective that was entered last is over. One load.
     #[inline]
     pub fn is_over(&self) -> bool {
@@ -311,5 +336,28 @@ impl Member {
 
     fn word(&self, at: i16, ordering: Ordering) -> u64 {
         self.page.words()[at as usize / 8].load(ordering)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_floods_a_waker_does_not_keep_its_process() {
+        let waker = Waker::new().unwrap();
+        let port = waker.socket.local_addr().unwrap().port();
+        let flood = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let _ = flood.send_to(&[0; 4], (Ipv4Addr::LOCALHOST, port));
+                }
+            });
+            let most = (0..100).map(|_| waker.drain()).max();
+            over.store(true, Ordering::Relaxed);
+            assert!(most.is_some_and(|most| most <= DRAINED_MAX as u64));
+        });
     }
 }

@@ -55,6 +55,13 @@ pub struct Place {
     inputs: u32,
 }
 
+impl Place {
+    /// How many inputs it has.
+    pub fn inputs(&self) -> u32 {
+        self.inputs
+    }
+}
+
 /// What has been counted in a context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -66,6 +73,8 @@ pub struct Counts {
     pub sent: u64,
     /// Packets that the system didn't send.
     pub unsent: u64,
+    /// The last collective to which all have contributed that are below this host.
+    pub gathered: u64,
     /// Collectives that are over here.
     pub done: u64,
 }
@@ -320,17 +329,21 @@ impl Tables {
     /// # Errors
     /// There is no such slot, no context is open there, or the kernel's.
     pub fn put(&self, place: Place, slot: u32, flat: &Flat) -> Result<(), NotOpened> {
-        if slot >= SLOTS || self.page(place).is_none() {
+        let held = self.entries.get(place.entry as usize);
+        let held = held
+            .and_then(Entry::held)
+            .is_some_and(|s| s.place == place && s.open);
+        if slot >= SLOTS || !held {
             return Err(NotOpened::Place);
         }
         let put = self.codes.set(place.entry * SLOTS + slot, &flat.entry());
         put.map_err(NotOpened::System)
     }
 
-    /// What the processes of a context map to read its results; it can't write.
+    /// What the processes of a context map to read its results, also before it is opened; it can't write.
     pub fn page(&self, place: Place) -> Option<BorrowedFd<'_>> {
         let slot = self.entries.get(place.entry as usize)?.held()?;
-        (slot.place == place && slot.open).then(|| slot.page.fd())
+        (slot.place == place).then(|| slot.page.fd())
     }
 
     /// What was counted there.
@@ -350,6 +363,7 @@ impl Tables {
             repeated: word(context::REPEATED),
             sent: word(context::SENT),
             unsent: word(context::UNSENT),
+            gathered: word(context::GATHERED),
             done: word(context::DONE),
         })
     }

@@ -283,7 +283,7 @@ fn who_says_nonsense_is_not_listened_to() {
 
 /// A request that puts such byte code into a slot, as client and daemon speak.
 fn put(card: &Card, slot: u64, code: &[u8]) -> Vec<u8> {
-    let mut bytes = b"ymk\x03".to_vec();
+    let mut bytes = b"ymk\x04".to_vec();
     for word in [4, card.entry, card.input] {
         bytes.extend(word.to_le_bytes());
     }

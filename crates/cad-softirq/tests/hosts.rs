@@ -6,25 +6,14 @@ use cad_softirq::context::{Context, Peer, Way};
 use cad_softirq::layout::{Op, Type};
 use cad_softirq::rank::{Card, End, Member, Part};
 use cad_softirq::tables::{Place, Tables};
-use std::net::{Ipv4Addr, UdpSocket};
-use std::process::Command;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::net::UdpSocket;
 use std::time::{Duration, Instant};
-use world::{LIMIT, LOOPBACK, PORT, apart};
+use world::cable::{self, CABLE, Host};
+use world::{LIMIT, LOOPBACK, PORT};
 
-/// The cable's ends have this number on both hosts.
-const CABLE: u32 = 7;
 const ROUNDS: u64 = 200;
 /// Processes of each host.
 const PROCESSES: u64 = 2;
-
-fn ip(arguments: &str) {
-    let done = Command::new("ip")
-        .args(arguments.split(' '))
-        .output()
-        .unwrap();
-    assert!(done.status.success(), "ip {arguments}: {done:?}");
-}
 
 fn ticket(host: usize, process: u64) -> u64 {
     100 * host as u64 + process + 1
@@ -34,52 +23,18 @@ fn id(host: usize) -> u64 {
     500 + host as u64
 }
 
-/// A host, with its end of a channel to the other one.
-struct Host {
-    me: usize,
-    to: Sender<u32>,
-    from: Receiver<u32>,
+/// What a host does.
+struct Test<'a>(&'a Host);
+
+impl std::ops::Deref for Test<'_> {
+    type Target = Host;
+
+    fn deref(&self) -> &Host {
+        self.0
+    }
 }
 
-impl Host {
-    /// Tells the other a number, and is told one.
-    fn meet(&self, number: u32) -> u32 {
-        self.to.send(number).unwrap();
-        self.from
-            .recv_timeout(LIMIT)
-            .expect("the other host is gone")
-    }
-
-    fn address(host: usize) -> Ipv4Addr {
-        Ipv4Addr::new(10, 77, 0, host as u8 + 1)
-    }
-
-    fn link(host: usize) -> [u8; 6] {
-        [2, 0, 0, 0, 0, host as u8 + 1]
-    }
-
-    /// Lays the cable from here to the other host, or takes its end.
-    fn cable(&self) {
-        let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-        let other = self.meet(tid);
-        let name = ["here", "there"][self.me];
-        if self.me == 0 {
-            let there = format!("/proc/{}/task/{other}/ns/net", std::process::id());
-            let [a, b] = [0, 1].map(|host| format!("02:00:00:00:00:0{}", host + 1));
-            ip(&format!(
-                "link add here index {CABLE} address {a} type veth \
-                 peer name there index {CABLE} address {b} netns {there}"
-            ));
-        }
-        self.meet(0);
-        ip(&format!(
-            "addr add {}/24 dev {name}",
-            Host::address(self.me)
-        ));
-        ip(&format!("link set {name} up"));
-        self.meet(0);
-    }
-
+impl Test<'_> {
     fn open(&self, tables: &mut Tables) -> Place {
         let top = self.me == 0;
         let place = tables.reserve(PROCESSES as u32 + u32::from(top)).unwrap();
@@ -91,7 +46,7 @@ impl Host {
             way: Way {
                 interface: CABLE,
                 link: [self.me, other].map(Host::link),
-                ip: [self.me, other].map(Host::address),
+                ip: [self.me, other].map(|host| self.address(host)),
                 port: PORT,
             },
         };
@@ -122,7 +77,6 @@ impl Host {
     }
 
     fn run(&self) {
-        self.cable();
         let mut tables = Tables::new(PORT, 4, 64).unwrap();
         let _links = [LOOPBACK, CABLE].map(|i| tables.attach(i).unwrap());
         // Another entry than the other host's.
@@ -158,8 +112,8 @@ impl Host {
     fn starts_from_elsewhere(&self, tables: &Tables, place: Place, members: &mut [Member]) {
         if self.me == 1 {
             let entry = self.meet(0);
-            let socket = UdpSocket::bind((Host::address(1), 0)).unwrap();
-            let to = (Host::address(0), PORT);
+            let socket = UdpSocket::bind((self.address(1), 0)).unwrap();
+            let to = (self.address(0), PORT);
             let mut start = start(entry, ROUNDS + 1);
             socket.send_to(&start, to).unwrap();
             // After it one that is counted.
@@ -215,18 +169,10 @@ fn finish(members: &[Member]) {
 
 #[test]
 fn hosts_combine_over_a_network() {
-    if Command::new("ip").arg("-V").output().is_err() {
-        return world::skipped("there is no command ip");
-    }
-    let (to_1, from_0) = channel();
-    let (to_0, from_1) = channel();
-    let host = |me, to, from| Host { me, to, from };
-    let hosts = [host(0, to_1, from_1), host(1, to_0, from_0)];
-    std::thread::scope(|scope| {
-        for host in hosts {
-            let thread = std::thread::Builder::new().name(format!("host {}", host.me));
-            let run = move || apart(move || host.run());
-            thread.spawn_scoped(scope, run).unwrap();
-        }
-    });
+    cable::beside(false, |host| Test(host).run());
+}
+
+#[test]
+fn hosts_combine_over_ipv6() {
+    cable::beside(true, |host| Test(host).run());
 }

@@ -79,6 +79,31 @@ impl Engine {
         Ok((self.prepare_collective(call)?, mine))
     }
 
+    /// What ranks have to tell, each so many bytes, to all of them, in order of rank, without waiting; `then` sees it at the end.
+    pub(crate) fn internal_blocks(
+        &self,
+        comm: &Rc<Comm>,
+        lengths: &[u64],
+        mine: &[u8],
+        then: Then,
+    ) -> Result<Handle> {
+        let blocks = side_by_side(lengths);
+        let mut memory = own_memory(lengths.iter().sum::<u64>() as usize)?;
+        let at = blocks[comm.rank as usize].disp;
+        memory.buf().offset(at).write(mine);
+        let graph = cad::allgather::graph_v(&cad::allgather::ParamsV {
+            team: team(comm),
+            send: cad::Part {
+                count: 0,
+                ty: Shape::BYTE,
+            },
+            recv: &blocks,
+            recv_ty: Shape::BYTE,
+            in_place: true,
+        });
+        self.start_collective(self.own_call(comm, comm.group.clone(), graph, memory, Some(then)))
+    }
+
     /// Nobody waits for this collective of the engine's own.
     pub(crate) fn leave_unattended(&self, handle: Handle) {
         if let Ok(request) = self.request(handle) {

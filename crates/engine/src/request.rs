@@ -21,6 +21,7 @@ use crate::api::bsend::PoolKey;
 use crate::coll::{Handed, Running, Small};
 use crate::comm::Comm;
 use crate::short::{Look, short};
+use crate::softirq::LOST_DAEMON;
 use crate::state::{Engine, out_of_objects};
 use crate::typeobj::TypeObj;
 
@@ -422,6 +423,7 @@ impl Engine {
                 "the message from rank {} with tag {} is longer than the {} bytes of the receive buffer",
                 status.source, status.tag, status.bytes
             ),
+            consts::ERR_OTHER if self.has_lost_daemon() => LOST_DAEMON.to_string(),
             _ => "the operation failed".to_string(),
         };
         let on = comm.map(|c| c.handle.get());

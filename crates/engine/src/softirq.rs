@@ -4,8 +4,8 @@
 //!
 //! # How ranks agree
 //!
-//! Whether at all: as for the ring, each rank that was asked to publishes before the fabrics start whether it has reached its daemon; if one hasn't,
-//! nobody uses it. Whether in a lane: see [`lane`]. Which calls: by what has to be the same on all ranks, which is the operation, the
+//! Whether at all: as for the ring, each rank that was asked to publishes before the fabrics start whether it has reached its daemon, and which one that is; if one hasn't,
+//! nobody uses it. Where there are several daemons, [`hosts`] says whose processes can have a lane together. Whether in a lane: see [`lane`]. Which calls: by what has to be the same on all ranks, which is the operation, the
 //! type and the number of bytes. Byte code's place in the lane follows from the order of calls; should the kernel not have it there, it says so to all ranks, by what it
 //! makes public in place of a result, and they run that collective in calls.
 //!
@@ -16,7 +16,7 @@
 //! whether the daemon is there. While it computes the kernel says its start again ([`Resend`]), where io_uring is not refused. Each collective has its
 //! ordinary form from the start, with its number on the communicator. If the daemon is gone,
 //! so is the program, and the page stays as it is: after [`GRACE`] every rank sees the same collectives over, and runs the others in calls.
-//! If a process is gone, those it takes part in become ordinary ones that have failed.
+//! Where a lane's members are on several hosts the ranks of the others don't know it: [`far`] has what happens then. If a process is gone, those it takes part in become ordinary ones that have failed.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -36,8 +36,13 @@ use crate::comm::{Comm, counted};
 use crate::state::Engine;
 use crate::world::startup_fault;
 
+mod far;
+mod hosts;
 mod lane;
+mod ways;
 
+pub(crate) use far::LOST_DAEMON;
+use hosts::Hosts;
 use lane::Daemon;
 pub(crate) use lane::Lane;
 
@@ -48,8 +53,7 @@ const LOOK_MOST: Duration = Duration::from_millis(100);
 /// How long after the daemon the program is surely gone, and what it was doing done.
 const GRACE: Duration = Duration::from_millis(200);
 
-/// What a rank has published that has reached its daemon, and one that hasn't.
-const CAN: &str = "+";
+/// What a rank has published that hasn't reached its daemon.
 const CANT: &str = "-";
 
 fn key(rank: u32) -> String {
@@ -65,35 +69,47 @@ pub(crate) fn open(job: &mut Job) -> Result<Option<Asked>> {
     if choice != Choice::Softirq || job.size() == 1 {
         return Ok(None);
     }
-    let asked = Client::new(&client::name());
-    let card = if asked.is_ok() { CAN } else { CANT };
-    job.put(&key(job.rank()), card).map_err(startup_fault)?;
-    Ok(Some(asked))
+    let client = Client::new(&client::name());
+    let asked = client.and_then(|client| Ok((client.who()?, client)));
+    let card = asked.as_ref().map(|(known, _)| hosts::card(*known));
+    let card = card.unwrap_or_else(|_| CANT.to_owned());
+    job.put(&key(job.rank()), &card).map_err(startup_fault)?;
+    Ok(Some(asked.map(|(_, client)| client)))
+}
+
+/// What a rank has when all have reached a daemon.
+pub(crate) struct Reached {
+    client: Client,
+    waker: Waker,
+    hosts: Hosts,
 }
 
 /// The daemon, if all ranks have reached one, and what the fabrics then sleep on too; their start lies between this and [`open`]. If not, one rank
 /// says why for all.
-pub(crate) fn join(
-    asked: Asked,
-    job: &mut Job,
-    fabrics: &mut Fabrics,
-) -> Result<Option<(Client, Waker)>> {
+pub(crate) fn join(asked: Asked, job: &mut Job, fabrics: &mut Fabrics) -> Result<Option<Reached>> {
     let mut cards = Vec::new();
     for rank in 0..job.size() {
         let card = job.get(&key(rank)).map_err(startup_fault)?;
         cards.push(card.unwrap_or_default());
     }
-    let Some(first) = cards.iter().position(|card| card != CAN) else {
-        let Ok(client) = asked else {
-            return Ok(None);
-        };
-        let waker = Waker::new().map_err(startup_fault)?;
-        fabrics.sleep_on_too(waker.as_fd()).map_err(startup_fault)?;
-        return Ok(Some((client, waker)));
+    let first = match Hosts::of(&cards) {
+        Ok(hosts) => {
+            let Ok(client) = asked else {
+                return Ok(None);
+            };
+            let waker = Waker::new().map_err(startup_fault)?;
+            fabrics.sleep_on_too(waker.as_fd()).map_err(startup_fault)?;
+            return Ok(Some(Reached {
+                client,
+                waker,
+                hosts,
+            }));
+        }
+        Err(first) => first,
     };
     // One that wasn't asked says nothing, so another one does.
     let speaker = cards.iter().position(|card| card == CANT);
-    let speaker = speaker.or_else(|| cards.iter().position(|card| card == CAN));
+    let speaker = speaker.or_else(|| cards.iter().position(|card| !card.is_empty()));
     if speaker == Some(job.rank() as usize) {
         match asked {
             Err(why) => say_without(job.rank(), &why),
@@ -169,6 +185,14 @@ impl Softirq {
         !lane.is_closed() && !self.dead.get()
     }
 
+    /// Whether a communicator's processes are on several hosts.
+    pub(crate) fn is_apart(&self, comm: &Comm) -> bool {
+        let daemon = self.daemon.borrow();
+        daemon
+            .as_ref()
+            .is_some_and(|d| d.hosts.are_apart(&comm.group))
+    }
+
     /// Collectives that ended there.
     pub(crate) fn done(&self) -> u64 {
         self.done.get()
@@ -192,16 +216,22 @@ fn pause(under_way: Duration) -> Duration {
 
 impl Engine {
     /// Has small collectives go to the kernel's receive path from now on; all ranks of the job call this.
-    pub(crate) fn start_softirq(&self, client: Client, waker: Waker) -> Result<()> {
-        self.softirq.daemon.replace(Some(Daemon::new(client)));
-        self.softirq.waker.replace(Some(waker));
+    pub(crate) fn start_softirq(&self, reached: Reached) -> Result<()> {
+        let daemon = Daemon::new(reached.client, reached.hosts);
+        self.softirq.daemon.replace(Some(daemon.clone()));
+        self.softirq.waker.replace(Some(reached.waker));
         self.beside.set(true);
         let world = self.comm(types::consts::COMM_WORLD)?;
         self.open_lane(&world);
-        let closed = world.lane.get().is_some_and(|lane| lane.is_closed());
-        if closed && world.rank == 0 {
-            let why = "on MPI_COMM_WORLD, as kaccd gives it no context, or not all ranks reach that of rank 0";
-            say_without(0, &why);
+        let speaker = match world.lane.get() {
+            Some(lane) if lane.is_closed() => lane.speaker(),
+            Some(_) => return Ok(()),
+            None => 0,
+        };
+        if speaker == world.rank {
+            let why = daemon.why();
+            let why = why.as_deref().unwrap_or("a rank is gone");
+            say_without(speaker, &format!("on MPI_COMM_WORLD: {why}"));
         }
         Ok(())
     }
@@ -264,7 +294,7 @@ impl Engine {
     /// Lists those lanes again that still have something.
     fn list_again(&self, mut lanes: Vec<Rc<Lane>>) {
         lanes.retain(|lane| {
-            let busy = !lane.waiting.borrow().is_empty();
+            let busy = !lane.waiting.borrow().is_empty() || lane.trial.get().is_some();
             lane.listed.set(busy);
             busy
         });
@@ -278,6 +308,9 @@ impl Engine {
 
     /// Takes what is over in a lane, and starts the next one; whether anything moved.
     fn drive(&self, lane: &Lane) -> bool {
+        if lane.trial.get().is_some() {
+            return self.follow_trial(lane);
+        }
         let mut moved = false;
         let mut data = [0; DATA_MAX];
         loop {
@@ -348,6 +381,11 @@ impl Engine {
         for lane in &lanes {
             moved |= self.drive(lane);
             lane.listed.set(false);
+            self.end_trial(lane);
+            if self.check_lane(lane).is_err() {
+                moved |= self.lose_far(lane);
+                continue;
+            }
             for handle in self.empty(lane) {
                 self.advance_small(handle);
                 moved = true;
@@ -378,6 +416,7 @@ impl Engine {
             for handle in self.empty(lane) {
                 self.fail_small(handle, process);
             }
+            self.end_trial(lane);
         }
         self.list_again(lanes);
     }

@@ -140,7 +140,7 @@ impl Engine {
         self.choose_progress_thread(size)?;
         self.set_thread_level(thread_level);
         match daemon {
-            Some((daemon, waker)) => self.start_softirq(daemon, waker),
+            Some(reached) => self.start_softirq(reached),
             None => Ok(()),
         }
     }

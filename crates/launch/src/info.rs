@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use cad_softirq::client::{self, Client, NotOpen};
+use cad_softirq::interfaces::described;
 use cad_softirq::layout::DATA_MAX;
 use types::Tunable;
 
@@ -236,7 +237,7 @@ fn executors() -> [(String, String); 4] {
         (
             "softirq".to_owned(),
             format!(
-                "in its receive path, on one machine: Ibarrier, Ibcast, Ireduce and Iallreduce up to {DATA_MAX} bytes, also persistent, others inline; not for libcad: {}",
+                "in its receive path, on one machine or several of one site: Ibarrier, Ibcast, Ireduce and Iallreduce up to {DATA_MAX} bytes, also persistent, others inline; not for libcad: {}",
                 daemon()
             ),
         ),
@@ -261,7 +262,7 @@ fn thread() -> String {
 /// Whether the daemon is there that does collectives in the kernel's receive path.
 fn daemon() -> String {
     match Client::new(&client::name()) {
-        Ok(_) => "usable".to_owned(),
+        Ok(client) => format!("usable{}", site(&client)),
         Err(why @ NotOpen::Absent(_)) => {
             let could = match cad_softirq::usable() {
                 Ok(()) => "one can be started: yamabiko kaccd".to_owned(),
@@ -270,6 +271,27 @@ fn daemon() -> String {
             format!("not usable here: {why}; {could}")
         }
         Err(why) => format!("not usable here: {why}"),
+    }
+}
+
+/// With which other hosts a daemon has collectives.
+fn site(client: &Client) -> String {
+    let known = client
+        .who()
+        .and_then(|known| Ok((known.site, client.interfaces()?)));
+    match known {
+        Ok((Some(site), interfaces)) => {
+            let through: Vec<_> = interfaces.into_iter().map(described).collect();
+            format!(
+                ", also between hosts of site {site:016x}, through {}",
+                through.join(", ")
+            )
+        }
+        Ok((None, _)) => {
+            ", on this machine only: kaccd has no key of a site (kaccd --interface --site-key)"
+                .to_owned()
+        }
+        Err(why) => format!(", on this machine only: {why}"),
     }
 }
 

@@ -1,12 +1,14 @@
-//! `yamabiko kaccd`: the privileged helper for collectives in the kernel's receive path, which is crate `cad-softirq`'s daemon; and for
-//! [steering](crate::steer).
+//! `yamabiko kaccd`: the privileged helper for collectives in the kernel's receive path, which is crate `cad-softirq`'s daemon, of one host or of several
+//! hosts of a [site](cad_softirq::site); and for [steering](crate::steer).
 
 use crate::node::allow_descriptors;
 use crate::steer::Steering;
 use cad_softirq::client::NAME;
 use cad_softirq::daemon::{Daemon, Limits, NotRunning, PORT};
+use cad_softirq::site::Key;
 use clap::builder::RangedU64ValueParser;
 use std::convert::Infallible;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Descriptors for as many clients, pages and sockets that calculate as there may be.
@@ -35,6 +37,20 @@ pub struct Args {
     /// Of the processes, how many a user may have
     #[arg(long, default_value_t = Limits::default().user_inputs, value_parser = amount())]
     user_processes: u32,
+    /// Have collectives of several hosts too, through these interfaces of this network namespace (and no others; lo is always looked at): their program takes
+    /// what other kaccds of the site send to the port there, everything else passes as ever. To hosts of the same network segment, by
+    /// Ethernet, IPv4 or IPv6
+    #[arg(
+        long,
+        value_name = "INTERFACE",
+        value_delimiter = ',',
+        requires = "site_key"
+    )]
+    interface: Vec<String>,
+    /// File with the site's key, the same for the kaccds of all its hosts, and the reason why these trust each other: 32 bytes or more that nobody can
+    /// guess, which only its owner can read (mode 0600). No rank gets to see it
+    #[arg(long, value_name = "FILE", requires = "interface")]
+    site_key: Option<PathBuf>,
     /// Have what these interfaces of this network namespace bring for a rank received on the processor that it runs on, until this ends: useful where
     /// interrupts of a network come to few processors, see `yamabiko info`. Of lo: where it is sent
     #[arg(long, value_name = "INTERFACE", value_delimiter = ',')]
@@ -56,10 +72,17 @@ pub fn run(args: &Args) -> Result<Infallible, String> {
         user_contexts: args.user_contexts,
         user_inputs: args.user_processes,
     };
+    let key = args.site_key.as_deref().map(Key::read).transpose();
+    let key = key.map_err(|why| format!("kaccd: --site-key: {why}"))?;
     let steering = steering(&args.steer)?;
     allow_descriptors(DESCRIPTORS);
     let name = args.name.as_deref().map_or(NAME, str::as_bytes);
-    let mut daemon = match (Daemon::new(name, args.port, limits), &steering) {
+    let daemon = Daemon::new(name, args.port, limits);
+    let daemon = match key {
+        Some(key) => daemon.and_then(|daemon| daemon.of_site(key, &args.interface)),
+        None => daemon,
+    };
+    let mut daemon = match (daemon, &steering) {
         (Ok(daemon), _) => Some(daemon),
         // Steering needs no such program.
         (Err(why @ NotRunning::Refused(_)), Some(_)) => {

@@ -1,12 +1,13 @@
 //! Stage `execs`: MPI's non-blocking and persistent collectives with each executor insisted on: our own tests, the Intel MPI Benchmarks,
-//! mpi4py's own tests, many collectives at once; processes that are killed; and what may be refused to a process. Those of `ring` that need
-//! nothing of others' also between two hosts of a lab.
+//! mpi4py's own tests, many collectives at once; processes that are killed; and what may be refused to a process. Those of `ring` and `softirq` that need
+//! nothing of others' also between two hosts of a lab ([`hosts`]).
 //!
 //! An executor that did nothing at a rank, by what that says in `MPI_Finalize` or by MPI_T's counters, is a failure. `softirq` has a kaccd of this stage's
 //! ([`kaccd`]); where the kernel refuses that what it needs, the tests with it are left out, and that is said. What the stage `c` runs
 //! with an executor is not run again.
 
-pub(super) mod kaccd;
+mod hosts;
+pub mod kaccd;
 mod left;
 mod refusals;
 
@@ -14,7 +15,6 @@ use super::ground::{Ground, Over};
 use super::imb::{self, Amount};
 use super::job::{Job, tail};
 use super::{Options, Tally, ctests, mpi4py, peers};
-use crate::netlab::{self, Lab};
 use crate::spec::root;
 use crate::{Result, build, process};
 use kaccd::Kaccd;
@@ -431,26 +431,7 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
         tally.test(name, || stage.kaccd_is_killed());
     }
     refusals::run(&stage, tally, kaccd.as_ref());
-    between_hosts(stage, tally)
-}
-
-/// `ring` between hosts.
-fn between_hosts(stage: Stage, tally: &mut Tally) -> Result {
-    let over = Over::Hosts;
-    if let Some(why) = netlab::unavailable() {
-        println!("skipped {}: {why}", over.name());
-        return Ok(());
-    }
-    let lab = Lab::build(over.hosts())?;
-    let ground = Ground {
-        reach: Some(lab.launcher()),
-        ..Ground::ours(over)
-    };
-    let stage = Stage { ground, ..stage };
-    let variables = variables(Executor::Ring, None);
-    stage.oracles(tally, Executor::Ring, &variables);
-    stage.stress(tally, Executor::Ring, &variables);
-    Ok(())
+    hosts::run(stage, tally)
 }
 
 fn compile(bin: &Path) -> Result {

@@ -1,12 +1,13 @@
 //! The program at the interfaces: what it does with each packet that comes in.
 //!
-//! A packet is *ours* if it is IPv4 and UDP, without options and not a fragment, to our port, and begins with our magic number. Everything else passes
-//! untouched. Ours never go further up. One is dropped unless it fits the context that it names: it has that one's id, the number
+//! A packet is *ours* if it is for this host (by the link's address), IPv4 or IPv6 and UDP, without options and not a fragment, to our port, and begins with our
+//! magic number. Everything else passes untouched. Ours never go further up. One is dropped unless it fits the context that it names: it has that one's id, the number
 //! that is next there, at least as many data as it says (what is more does not count), not too many hops, and
 //!
 //! * START comes in through the loopback interface, and has the ticket of a process of this host;
 //! * WAIT does so too; its sender gets a packet when the result is there, or at once if it is (`wake`);
-//! * UP (from a host below) and DOWN (from the one above) have a tag that only who knows the key could make.
+//! * UP (from a host below) and DOWN (from the one above) have a tag that only who knows the key could make. One that comes again, at whatever time, fits no
+//!   number that is next (`REPEATED`); one of another context, which may have been at the same place, has another id.
 //!
 //! Invariants, of all of `program`:
 //! * Each input is taken once for each number: whoever exchanges `CLAIMED` successfully. So a packet may come as often as it likes.
@@ -44,8 +45,14 @@ const NEXT: i32 = -1;
 const DROP: i32 = 2;
 /// The loopback interface's number, in every namespace.
 pub(crate) const LOOPBACK: i32 = 1;
-/// What the kernel says of an IPv4 packet: its protocol, in the network's order of bytes.
+/// What the kernel says of an IPv4 packet, and of an IPv6 one: its protocol, in the network's order of bytes.
 const IPV4: i32 = 0x0008;
+const IPV6: i32 = 0xdd86;
+/// Fields of what the kernel says of a packet: its length, whom it is for (0: this host), its protocol and the interface that it came in through.
+const LENGTH: i16 = 0;
+const FOR: i16 = 4;
+const PROTOCOL: i16 = 16;
+const INTERFACE: i16 = 40;
 
 /// The program's functions.
 pub(crate) struct Functions {
@@ -82,6 +89,8 @@ const WORDS: i16 = -32;
 const KIND: i16 = -40;
 const CHILD: i16 = -48;
 const BASE: i16 = -56;
+/// Where the data begin in the packet.
+const AT: i16 = -64;
 
 /// The program, for packets to this port.
 pub(crate) fn program(port: u16) -> Code {
@@ -164,16 +173,17 @@ impl<'a> Main<'a> {
     /// Falls through with a packet of ours in the scratch, all of it, and its words on the stack.
     fn ours(&mut self, port: u16) {
         let (asm, next, drop) = (&mut *self.asm, self.next, self.drop);
-        let headers = layout::HEADERS as i32;
+        let (six, udp) = (asm.label(), asm.label());
         asm.mov(R6, R1);
-        asm.load(Size::W, R2, R6, 16);
-        asm.jump_if(Cond::Ne, R2, IPV4, next);
-        asm.load(Size::W, R7, R6, 0);
-        asm.jump_if(Cond::Lt, R7, headers, next);
-        asm.jump_if(Cond::Gt, R7, headers + layout::DATA_MAX as i32, next);
+        // What a host passes on as a switch does is not its own.
+        asm.load(Size::W, R2, R6, FOR);
+        asm.jump_if(Cond::Ne, R2, 0, next);
+        asm.load(Size::W, R7, R6, LENGTH);
         lookup_scratch(asm, R8, next);
-        load_bytes(asm, 0, scratch::ETHERNET, headers);
-        asm.jump_if(Cond::Ne, R0, 0, next);
+        asm.load(Size::W, R2, R6, PROTOCOL);
+        asm.jump_if(Cond::Eq, R2, IPV6, six);
+        asm.jump_if(Cond::Ne, R2, IPV4, next);
+        load_headers(asm, scratch::ETHERNET, next);
         asm.load(Size::B, R2, R8, scratch::IP);
         asm.jump_if(Cond::Ne, R2, 0x45, next);
         asm.load(Size::B, R2, R8, scratch::IP + 9);
@@ -181,6 +191,16 @@ impl<'a> Main<'a> {
         asm.load(Size::H, R2, R8, scratch::IP + 6);
         asm.alu(Alu::And, R2, i32::from(0x3fff_u16.to_be()));
         asm.jump_if(Cond::Ne, R2, 0, next);
+        asm.jump(udp);
+        asm.bind(six);
+        load_headers(asm, scratch::ETHERNET_6, next);
+        asm.load(Size::B, R2, R8, scratch::IP_6);
+        asm.alu(Alu::And, R2, 0xf0);
+        asm.jump_if(Cond::Ne, R2, 0x60, next);
+        // A fragment has a header between.
+        asm.load(Size::B, R2, R8, scratch::IP_6 + 6);
+        asm.jump_if(Cond::Ne, R2, 17, next);
+        asm.bind(udp);
         asm.load(Size::H, R2, R8, scratch::UDP + 2);
         asm.jump_if(Cond::Ne, R2, i32::from(port.to_be()), next);
         asm.load(Size::W, R2, R8, ours(header::MAGIC_AT));
@@ -188,7 +208,6 @@ impl<'a> Main<'a> {
         asm.jump_if(Cond::Ne, R2, R3, next);
         // It is ours. The data have whole words.
         let empty = asm.label();
-        asm.alu(Alu::Sub, R7, headers);
         asm.load(Size::H, R2, R8, ours(header::WHAT) + 2);
         asm.alu(Alu::Add, R2, 7);
         asm.alu(Alu::And, R2, !7);
@@ -199,7 +218,7 @@ impl<'a> Main<'a> {
         asm.jump_if(Cond::Lt, R7, 1, empty);
         asm.jump_if(Cond::Gt, R7, layout::DATA_MAX as i32, drop);
         asm.mov(R1, R6);
-        asm.mov(R2, headers);
+        asm.load(Size::D, R2, Fp, AT);
         asm.mov(R3, R8);
         asm.alu(Alu::Add, R3, i32::from(scratch::DATA));
         asm.mov(R4, R7);
@@ -254,7 +273,7 @@ impl<'a> Main<'a> {
         asm.jump(self.take);
         // From a process of this host.
         asm.bind(start);
-        asm.load(Size::W, R2, R6, 40);
+        asm.load(Size::W, R2, R6, INTERFACE);
         asm.jump_if(Cond::Ne, R2, LOOPBACK, drop);
         asm.load(Size::D, R1, Fp, INPUT);
         asm.load(Size::W, R2, R9, context::LOCAL);
@@ -289,7 +308,7 @@ impl<'a> Main<'a> {
         asm.jump_if(Cond::Lt, R4, 1, empty);
         asm.jump_if(Cond::Gt, R4, layout::DATA_MAX as i32, drop);
         asm.mov(R1, R6);
-        asm.mov(R2, layout::HEADERS as i32);
+        asm.load(Size::D, R2, Fp, AT);
         asm.mov(R3, R7);
         asm.alu(Alu::Add, R3, i32::from(layout::DATA));
         asm.call(Helper::LoadBytes);
@@ -442,14 +461,21 @@ fn count(asm: &mut Asm, base: Reg, at: i16) {
     asm.atomic(Atomic::Add, base, at, R2);
 }
 
-/// Loads a part of the packet in `R6` to a place in the scratch in `R8`.
-fn load_bytes(asm: &mut Asm, from: i32, to: i16, bytes: i32) {
+/// Loads all headers of the packet in `R6`, whose length is in `R7`, to the scratch in `R8`, where they begin at `start`. `R7` = how long the data are;
+/// if that can't be, or it has no headers, goes to `next`.
+fn load_headers(asm: &mut Asm, start: i16, next: Label) {
+    let bytes = i32::from(scratch::DATA - start);
+    asm.jump_if(Cond::Lt, R7, bytes, next);
+    asm.jump_if(Cond::Gt, R7, bytes + layout::DATA_MAX as i32, next);
+    asm.alu(Alu::Sub, R7, bytes);
+    asm.store(Size::D, Fp, AT, bytes);
     asm.mov(R1, R6);
-    asm.mov(R2, from);
+    asm.mov(R2, 0);
     asm.mov(R3, R8);
-    asm.alu(Alu::Add, R3, i32::from(to));
+    asm.alu(Alu::Add, R3, i32::from(start));
     asm.mov(R4, bytes);
     asm.call(Helper::LoadBytes);
+    asm.jump_if(Cond::Ne, R0, 0, next);
 }
 
 /// `to` = the entry of a map that has the number at `at` in the stack; if there is none, goes to `none`.

@@ -2,10 +2,9 @@
 
 use super::parts::{self, Parts};
 use super::{CHILD, ENTRY, Functions, INPUT, KIND, NUMBER, WORDS, ours};
-use crate::asm::{Alu, Asm, Atomic, Cond, Helper, Reg::*, Size};
+use crate::asm::{Alu, Asm, Atomic, Cond, Helper, Reg, Reg::*, Size};
 use crate::layout::{
-    CHILDREN_MAX, DATA, ETHERNET_BYTES, HAVE, HEADERS, IP_UDP_BYTES, Kind, WHAT, context, header,
-    map, peer, result, scratch,
+    CHILDREN_MAX, DATA, HAVE, Kind, UDP_BYTES, WHAT, context, header, map, peer, result, scratch,
 };
 
 /// `publish(entry, number, input)`. `R6` is the page, `R7` where the result comes from.
@@ -119,12 +118,21 @@ fn headers(asm: &mut Asm, none: crate::asm::Label) {
     asm.load(Size::D, R1, Fp, NUMBER);
     asm.store(Size::D, R8, ours(header::NUMBER), R1);
     asm.store(Size::D, R8, ours(header::TAG), 0);
-    // The lengths, and IP's sum. UDP goes without one, as IPv4 allows: the tag is better.
-    let bytes = IP_UDP_BYTES as i32 + i32::from(header::BYTES);
+    lengths(asm);
+}
+
+/// Fills in the lengths, and IPv4's sum. UDP goes without one, as IPv4 allows, and IPv6 for what has a sum of its own inside (RFC 6935): the tag is
+/// better, and nobody but our program takes it.
+fn lengths(asm: &mut Asm) {
+    let (six, udp) = (asm.label(), asm.label());
     asm.load(Size::D, R1, Fp, WORDS);
     asm.alu(Alu::Lsh, R1, 3);
-    asm.alu(Alu::Add, R1, bytes);
+    asm.alu(Alu::Add, R1, UDP_BYTES as i32 + i32::from(header::BYTES));
     asm.mov(R2, R1);
+    asm.big_endian_16(R1);
+    asm.load(Size::W, R3, R7, peer::START);
+    asm.jump_if(Cond::Eq, R3, i32::from(scratch::ETHERNET_6), six);
+    asm.alu(Alu::Add, R2, i32::from(scratch::UDP - scratch::IP));
     asm.big_endian_16(R2);
     asm.store(Size::H, R8, scratch::IP + 2, R2);
     asm.load(Size::W, R3, R7, peer::SUM);
@@ -137,9 +145,17 @@ fn headers(asm: &mut Asm, none: crate::asm::Label) {
     }
     asm.alu(Alu::Xor, R3, 0xffff);
     asm.store(Size::H, R8, scratch::IP + 10, R3);
-    asm.alu(Alu::Sub, R1, 20);
-    asm.big_endian_16(R1);
+    asm.jump(udp);
+    asm.bind(six);
+    asm.store(Size::H, R8, scratch::IP_6 + 4, R1);
+    asm.bind(udp);
     asm.store(Size::H, R8, scratch::UDP + 4, R1);
+}
+
+/// `reg` = where the packet begins in the scratch, of the peer in `R7`.
+fn start(asm: &mut Asm, reg: Reg) {
+    asm.load(Size::W, reg, R7, peer::START);
+    asm.alu(Alu::And, reg, scratch::START_MAX);
 }
 
 /// Makes the packet in the scratch of the one that came, and has it sent.
@@ -148,9 +164,10 @@ fn leave(asm: &mut Asm) {
     let length = |asm: &mut Asm, reg| {
         asm.load(Size::D, reg, Fp, WORDS);
         asm.alu(Alu::Lsh, reg, 3);
-        asm.alu(Alu::Add, reg, HEADERS as i32);
+        asm.alu(Alu::Add, reg, i32::from(scratch::DATA));
+        start(asm, R5);
+        asm.alu(Alu::Sub, reg, R5);
     };
-    const _: () = assert!(scratch::ETHERNET as usize + ETHERNET_BYTES == scratch::IP as usize);
     asm.mov(R1, R6);
     length(asm, R2);
     asm.mov(R3, 0);
@@ -158,9 +175,10 @@ fn leave(asm: &mut Asm) {
     asm.jump_if(Cond::Ne, R0, 0, unsent);
     asm.mov(R1, R6);
     asm.mov(R2, 0);
-    asm.mov(R3, R8);
-    asm.alu(Alu::Add, R3, i32::from(scratch::ETHERNET));
     length(asm, R4);
+    // From where that leaves it.
+    asm.mov(R3, R8);
+    asm.alu(Alu::Add, R3, R5);
     asm.mov(R5, 0);
     asm.call(Helper::StoreBytes);
     asm.jump_if(Cond::Ne, R0, 0, unsent);

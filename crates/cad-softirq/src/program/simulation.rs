@@ -6,12 +6,15 @@ use crate::context::{Context, Peer, Way};
 use crate::flat::Flat;
 use crate::interpreter::Machine;
 use crate::layout::{
-    self, HEADERS, Kind, Op, SLOTS, Type, code, context, header, input, machine, map, result,
-    scratch, what, what_of_code,
+    self, Kind, Op, SLOTS, Type, code, context, header, input, machine, map, result, scratch, what,
+    what_of_code,
 };
 use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr};
 
 pub(super) const PORT: u16 = 7117;
+/// Bytes of all headers of a packet of IPv4.
+const HEADERS: usize = (scratch::DATA - scratch::ETHERNET) as usize;
 /// Interfaces of simulated hosts: this and the host's number.
 const INTERFACES: u32 = 10;
 /// Where the entries of all hosts are, none of them the first.
@@ -50,8 +53,13 @@ pub(super) struct World {
 const MAPS: [usize; 6] = [0, 1, 2, 3, 4, 5];
 
 impl World {
-    /// Hosts with so many processes each, in a tree where each has `below` below it.
+    /// Hosts with so many processes each, in a tree where each has `below` below it, which speak IPv4.
     pub fn new(processes: &[usize], below: usize) -> World {
+        World::over(IpAddr::V4(Ipv4Addr::LOCALHOST), processes, below)
+    }
+
+    /// The same, where this is each host's address.
+    pub fn over(ip: IpAddr, processes: &[usize], below: usize) -> World {
         let size = processes.len();
         let peer = |host: usize, input: usize| Peer {
             id: 1000 + host as u64,
@@ -59,6 +67,8 @@ impl World {
             input: input as u32,
             way: Way {
                 interface: INTERFACES + host as u32,
+                link: [[2; 6], [4; 6]],
+                ip: [ip; 2],
                 ..Way::loopback(PORT)
             },
         };
@@ -96,7 +106,14 @@ impl World {
         let sent = std::mem::take(&mut at.machine.sent);
         for (interface, packet) in sent {
             if interface == super::LOOPBACK as u32 {
-                let port = (scratch::UDP + 2 - scratch::ETHERNET) as usize;
+                assert_eq!(packet[..12], [0; 12], "the link there has no addresses");
+                let six = packet[12..14] == [0x86, 0xdd];
+                let begin = if six {
+                    scratch::ETHERNET_6
+                } else {
+                    scratch::ETHERNET
+                };
+                let port = (scratch::UDP + 2 - begin) as usize;
                 let port = u16::from_be_bytes([packet[port], packet[port + 1]]);
                 self.woken.push((host, port));
                 continue;

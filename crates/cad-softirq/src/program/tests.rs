@@ -1,9 +1,10 @@
 //! The program on simulated hosts does what it should, and nothing else.
 
-use super::simulation::{World, envelope, noise};
+use super::simulation::{PORT, World, envelope, noise};
 use crate::layout::{DATA_MAX, MISMATCH, Op, Type, context, header, scratch, what};
 use crate::model;
 use std::hash::Hasher;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const DROP: u64 = super::DROP as u64;
 const NEXT: u64 = super::NEXT as i64 as u64;
@@ -330,6 +331,103 @@ fn headers_of_the_network_are_right() {
     assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff, "IP's sum");
 }
 
+const SIX: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 0x1234));
+
+#[test]
+fn headers_of_ipv6_are_right() {
+    let mut world = World::over(SIX, &[1, 1], 1);
+    world.at(1);
+    let packet = world.start(1, 0, what(Op::Sum, Type::U64, 16), Some(&[5; 16]));
+    world.receive(1, super::LOOPBACK as u32, &packet);
+    let packet = world.flying().remove(0);
+    let word = |at: usize| usize::from(u16::from_be_bytes([packet[at], packet[at + 1]]));
+    assert_eq!((word(12), packet[14], packet[20]), (0x86dd, 0x60, 17));
+    assert_eq!(packet[21], 1, "no router passes it on");
+    for at in [22, 38] {
+        assert_eq!((word(at), word(at + 14)), (0xfd77, 0x1234));
+    }
+    assert_eq!(packet.len(), 14 + 40 + 8 + 48 + 16);
+    assert_eq!((word(18), word(58)), (packet.len() - 54, packet.len() - 54));
+    assert_eq!(word(56), usize::from(PORT));
+    // It is taken, and what is not ours passes.
+    for (what, at, byte) in [
+        ("another version", 14, 0x50),
+        ("an extension", 20, 44),
+        ("another port", 57, 0),
+        ("other contents", 62, 0),
+    ] {
+        let mut changed = packet.clone();
+        changed[at] = byte;
+        assert_eq!(world.receive(0, ELSEWHERE, &changed), NEXT, "{what}");
+    }
+    let short = &packet[..14 + 40 + 8 + 47];
+    assert_eq!(world.receive(0, ELSEWHERE, short), NEXT);
+    let mut forged = packet.clone();
+    *forged.last_mut().unwrap() ^= 1;
+    assert_eq!(world.receive(0, ELSEWHERE, &forged), DROP);
+    assert_eq!(world.hosts[0].state(context::FORGED), 1);
+    let start = world.start(0, 0, what(Op::Sum, Type::U64, 16), Some(&[7; 16]));
+    world.receive(0, super::LOOPBACK as u32, &start);
+    world.receive(0, ELSEWHERE, &packet);
+    assert_eq!(world.hosts[0].result(16).1, [12; 16]);
+    // The answer is one too.
+    let packet = world.flying().remove(0);
+    assert_eq!(world.receive(1, ELSEWHERE, &packet), DROP);
+    assert_eq!(world.hosts[1].result(16).1, [12; 16]);
+}
+
+#[test]
+fn collectives_over_ipv6_are_right() {
+    let mut seed = 8;
+    for (lossy, shape) in (3..).zip(shapes()) {
+        let mut world = World::over(SIX, &shape.0, shape.1);
+        (world.lossy, world.seed) = (lossy, seed);
+        let ranks: usize = shape.0.iter().sum();
+        for bytes in [0, 8, 64, DATA_MAX] {
+            let parts: Vec<_> = (0..ranks).map(|_| random(&mut seed, bytes)).collect();
+            let some: Vec<_> = parts.iter().cloned().map(Some).collect();
+            let told = world.collective(Op::Sum, Type::U32, &some).1;
+            assert_eq!(told, expected(Op::Sum, Type::U32, &shape, &parts));
+        }
+    }
+}
+
+#[test]
+fn what_is_for_another_host_passes() {
+    let (mut world, packet) = upward();
+    world.hosts[0].machine.whom = 3;
+    assert_eq!(world.receive(0, ELSEWHERE, &packet), NEXT);
+    world.hosts[0].machine.whom = 0;
+    assert_eq!(world.receive(0, ELSEWHERE, &packet), DROP);
+}
+
+#[test]
+fn a_packet_that_comes_again_is_counted_and_not_taken() {
+    let (mut world, packet) = upward();
+    let start = world.start(0, 0, what(Op::Sum, Type::U64, 16), Some(&[7; 16]));
+    world.receive(0, super::LOOPBACK as u32, &start);
+    world.receive(0, ELSEWHERE, &packet);
+    let down = world.flying().remove(0);
+    world.receive(1, ELSEWHERE, &down);
+    world.at(2);
+    for host in 0..2 {
+        let start = world.start(host, 0, what(Op::Sum, Type::U64, 16), Some(&[1; 16]));
+        world.receive(host, super::LOOPBACK as u32, &start);
+    }
+    let second = world.flying().remove(0);
+    // All that was ever said, many times.
+    for _ in 0..3 {
+        assert_eq!(world.receive(0, ELSEWHERE, &packet), DROP);
+        assert_eq!(world.receive(1, ELSEWHERE, &down), DROP);
+    }
+    let state = |world: &mut World, host: usize, at| world.hosts[host].state(at);
+    assert_eq!(state(&mut world, 0, context::REPEATED), 3);
+    assert_eq!(state(&mut world, 1, context::REPEATED), 3);
+    assert_eq!((world.hosts[0].number(), world.hosts[1].number()), (1, 1));
+    world.receive(0, ELSEWHERE, &second);
+    assert_eq!(world.hosts[0].result(16).1, [2; 16]);
+}
+
 #[test]
 fn who_waits_is_woken_once() {
     let mut world = World::new(&[3], 1);
@@ -356,6 +454,55 @@ fn who_waits_is_woken_once() {
     forged[at] ^= 1;
     world.receive(0, loopback, &forged);
     assert_eq!(world.woken.len(), 3);
+}
+
+#[test]
+fn who_waits_is_woken_by_another_hosts_packet() {
+    let six = Ipv6Addr::new(0xfd00, 0, 0, 1, 0, 0, 0, 2).into();
+    for ip in [IpAddr::V4(Ipv4Addr::LOCALHOST), six] {
+        let mut world = World::over(ip, &[2, 1], 1);
+        let loopback = super::LOOPBACK as u32;
+        world.at(1);
+        let barrier = what(Op::Barrier, Type::U8, 0);
+        for (host, process, port) in [(0, 0, 500), (0, 1, 501), (1, 0, 600)] {
+            let start = world.start(host, process, barrier, None);
+            world.receive(host, loopback, &start);
+            let wait = world.wait(host, process, port);
+            world.receive(host, loopback, &wait);
+        }
+        assert!(world.woken.is_empty());
+        world.settle();
+        assert_eq!(world.woken, [(0, 500), (0, 501), (1, 600)], "{ip}");
+    }
+}
+
+#[test]
+fn nothing_with_other_addresses_comes_to_the_loopback_interface() {
+    let six = Ipv6Addr::new(0xfd00, 0, 0, 1, 0, 0, 0, 2).into();
+    let four: IpAddr = Ipv4Addr::new(10, 0, 0, 1).into();
+    // The last byte of either address.
+    for (ip, places) in [(four, [29, 33]), (six, [37, 53])] {
+        for place in places {
+            let mut world = World::over(ip, &[1, 1], 1);
+            let loopback = super::LOOPBACK as u32;
+            world.at(1);
+            let barrier = what(Op::Barrier, Type::U8, 0);
+            for host in [0, 1] {
+                let start = world.start(host, 0, barrier, None);
+                world.receive(host, loopback, &start);
+                let wait = world.wait(host, 0, 500);
+                world.receive(host, loopback, &wait);
+            }
+            for host in [0, 1] {
+                let mut flying = world.flying();
+                assert_eq!(flying.len(), 1);
+                flying[0][place] ^= 1;
+                world.receive(host, ELSEWHERE, &flying[0]);
+                assert_eq!(world.hosts[host].number(), 1, "its tag is good");
+            }
+            assert!(world.woken.is_empty(), "{ip}, byte {place}");
+        }
+    }
 }
 
 #[test]

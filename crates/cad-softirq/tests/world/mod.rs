@@ -3,6 +3,8 @@
 // Each test program uses a part of it.
 #![allow(dead_code)]
 
+pub mod cable;
+
 use cad_softirq::asm::{Alu, Asm, Cond, Helper, Kind, Reg};
 use cad_softirq::context::{Context, Peer, Way};
 use cad_softirq::flat::Flat;
@@ -77,6 +79,11 @@ fn namespace() -> Result<(), String> {
 
 /// What loses one packet of 128 at the loopback interface, and repeats another one.
 pub fn lossy() -> Link {
+    lossy_at(LOOPBACK)
+}
+
+/// The same at another interface.
+pub fn lossy_at(interface: u32) -> Link {
     let (mut asm, [pass, drop]) = (Asm::new(), [0, 1]);
     let main = asm.declare("main", Kind::Main);
     let labels = [pass, drop].map(|_| asm.label());
@@ -87,15 +94,16 @@ pub fn lossy() -> Link {
     asm.jump_if(Cond::Eq, Reg::R0, 0, labels[drop]);
     asm.jump_if(Cond::Ne, Reg::R0, 1, labels[pass]);
     asm.mov(Reg::R1, Reg::R6);
-    asm.mov(Reg::R2, LOOPBACK as i32);
-    asm.mov(Reg::R3, 0);
+    asm.mov(Reg::R2, interface as i32);
+    // What comes in through another one is to come in again.
+    asm.mov(Reg::R3, i32::from(interface != LOOPBACK));
     asm.call(Helper::CloneRedirect);
     asm.bind(labels[pass]);
     asm.give(-1);
     asm.bind(labels[drop]);
     asm.give(2);
     let prog = Prog::load(Sort::Packets, &asm.finish(), &[]).unwrap();
-    prog.attach(LOOPBACK, true).unwrap()
+    prog.attach(interface, true).unwrap()
 }
 
 /// A communicator.

@@ -262,6 +262,11 @@ impl Work {
     }
 }
 
+/// Whether a call's contributions may be combined in any order.
+fn commutes(call: &Call) -> bool {
+    call.op.as_deref().is_none_or(Op::is_commutative)
+}
+
 fn flat(memory: &mut [u8]) -> Data {
     let bytes = memory.len() as u64;
     Data::bytes(UserBuf::of_array(memory), bytes)
@@ -274,7 +279,12 @@ impl Engine {
             return self.hand_collective(call);
         }
         self.check_whole(&call.comm, &call.group)?;
+        if let Some(lane) = call.comm.lane.get() {
+            self.check_lane(lane)?;
+        }
         let lane = self.softirq.lane(&call.comm);
+        // Between hosts contributions are not combined in the order of ranks.
+        let lane = lane.filter(|lane| !lane.is_far() || commutes(&call));
         // Not where somebody has left in order: he starts nothing any more.
         let lane = lane.filter(|_| !self.has_gone_of(&call.group));
         let (Some(lane), Some(work)) = (lane, Work::of(&call, shape)) else {
@@ -302,8 +312,9 @@ impl Engine {
             return self.keep_handed(call);
         }
         let (comm, work) = (call.comm.clone(), Work::of(&call, shape));
+        let work = work.filter(|_| commutes(&call) || !self.softirq.is_apart(&comm));
         let handle = self.keep_handed(call)?;
-        let lane = work.and_then(|work| Some((work, self.begin_lane(&comm)?)));
+        let lane = work.and_then(|work| Some((work, self.begin_lane(&comm, false)?)));
         let request = self.request(handle)?;
         let mut body = request.body.borrow_mut();
         if let Some((work, lane)) = lane
@@ -327,6 +338,9 @@ impl Engine {
         };
         let (lane, comm) = (lane?, request.comm.borrow().clone()?);
         if let Err(why) = self.check_whole(&comm, &comm.group) {
+            return Some(Err(why));
+        }
+        if let Err(why) = self.check_lane(&lane) {
             return Some(Err(why));
         }
         if !self.softirq.takes(&lane) || self.has_gone_of(&comm.group) {

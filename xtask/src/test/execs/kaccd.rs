@@ -1,8 +1,10 @@
 //! A `yamabiko kaccd` of a test's own, and whether its program looks at packets.
 
+use crate::netlab::Lab;
 use crate::{Result, build, process};
 use std::fs::{self, File};
 use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -10,6 +12,14 @@ use std::time::{Duration, Instant};
 const LIMIT: Duration = Duration::from_secs(20);
 /// Ports from here on, by the number of this process.
 const PORTS: u16 = 21000;
+
+/// Where one is that is of a site.
+pub struct Member<'a> {
+    pub lab: &'a Lab,
+    pub host: u32,
+    /// The file with the site's key.
+    pub key: &'a Path,
+}
 
 /// One that runs until this is dropped.
 pub struct Kaccd {
@@ -21,15 +31,48 @@ pub struct Kaccd {
 impl Kaccd {
     /// Starts one; `None` where the kernel refuses it what it needs, which is said.
     pub fn start(what: &str) -> Result<Option<Kaccd>> {
+        Kaccd::start_at(what, None)
+    }
+
+    /// The same on a host of a lab, for collectives with other hosts' of its site too. Those of the same name are one job's.
+    pub fn start_on(what: &str, member: &Member<'_>) -> Result<Option<Kaccd>> {
+        Kaccd::start_at(what, Some(member))
+    }
+
+    fn start_at(what: &str, member: Option<&Member<'_>>) -> Result<Option<Kaccd>> {
         let number = std::process::id();
         let name = format!("kaccd-of-test-{what}-{number}");
         let port = PORTS + (number % 4000) as u16 * 2 + what.len() as u16 % 2;
+        Kaccd::named(name, port, member)
+    }
+
+    /// One on each host of a lab, of one site, by the usual name; none where the kernel refuses what they need.
+    pub fn usual(lab: &Lab, hosts: u32) -> Result<Vec<Kaccd>> {
+        let key = &site_key(lab, 1)?;
+        let one = |host| {
+            let member = Member { lab, host, key };
+            Kaccd::named("yamabiko-kaccd".to_owned(), 7117, Some(&member))
+        };
+        let all: Result<Option<_>> = (1..=hosts).map(one).collect();
+        all.map(Option::unwrap_or_default)
+    }
+
+    fn named(name: String, port: u16, member: Option<&Member<'_>>) -> Result<Option<Kaccd>> {
         let folder = build::target().join("test/execs");
         build::make_folder(&folder)?;
-        let log = folder.join(format!("{name}.log"));
+        let host = member.map_or(0, |member| member.host);
+        let log = folder.join(format!("{name}-{host}.log"));
         let file = File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
-        let mut command = Command::new(build::prefix(false).join("bin/yamabiko"));
+        let program = build::prefix(false).join("bin/yamabiko");
+        let mut command = match member {
+            Some(member) => member.lab.command(member.host, program),
+            None => Command::new(program),
+        };
         command.args(["kaccd", "--name", &name, "--port", &port.to_string()]);
+        if let Some(member) = member {
+            command.args(["--interface", "eth0", "--site-key"]);
+            command.arg(member.key);
+        }
         command.stdin(Stdio::null()).stderr(file);
         let child = command.spawn().map_err(|e| format!("kaccd: {e}"))?;
         let mut kaccd = Kaccd { child, name, port };
@@ -52,11 +95,12 @@ impl Kaccd {
         Ok(Some(kaccd))
     }
 
-    /// Whether it accepts connections.
+    /// Whether it accepts connections, on its host.
     fn listens(&self) -> bool {
         const ACCEPTS: &str = "00010000";
         let name = format!("@{}", self.name);
-        let sockets = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+        let sockets = format!("/proc/{}/net/unix", self.child.id());
+        let sockets = fs::read_to_string(sockets).unwrap_or_default();
         sockets.lines().any(|line| {
             let words: Vec<_> = line.split_whitespace().collect();
             words.get(3) == Some(&ACCEPTS) && words.get(7) == Some(&name.as_str())
@@ -87,6 +131,16 @@ impl Drop for Kaccd {
             self.kill();
         }
     }
+}
+
+/// The file with the key of such a site, for all hosts of a lab.
+pub fn site_key(lab: &Lab, site: u8) -> Result<PathBuf> {
+    use std::os::unix::fs::PermissionsExt;
+    let path = lab.folder().join(format!("site-{site}"));
+    let all = |e: std::io::Error| format!("{}: {e}", path.display());
+    fs::write(&path, [site; 32]).map_err(all)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(all)?;
+    Ok(path)
 }
 
 /// Whether a program takes packets of ours to this port: then nobody else gets them.

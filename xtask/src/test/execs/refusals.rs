@@ -52,7 +52,7 @@ const REFUSALS: [Refusal; 7] = [
         thread: Runs,
         info: &[
             "in the kernel: usable",
-            "others inline; not for libcad: usable",
+            "others inline; not for libcad: usable, on this machine only: kaccd has no key of a site",
         ],
     },
     Refusal {

@@ -1,0 +1,173 @@
+//! Executors between the hosts of a lab: `ring` with nothing beside it, and `softirq` with a kaccd on each host, of one site.
+
+use super::kaccd::{self, Kaccd, Member};
+use super::{Executor, STRESS_LONG, Stage, Variables, left, ran, variables};
+use crate::netlab::{self, Lab};
+use crate::test::ground::{Ground, Over};
+use crate::test::{Tally, job};
+use crate::{Result, build};
+use std::time::Duration;
+
+/// What a rank says when softirq is of no use.
+const NO_EFFECT: &str = "YAMABIKO_CAD=softirq has no effect: on MPI_COMM_WORLD: ";
+
+/// Runs them all.
+pub(super) fn run(stage: Stage, tally: &mut Tally) -> Result {
+    let over = Over::Hosts;
+    if let Some(why) = netlab::unavailable() {
+        println!("skipped {}: {why}", over.name());
+        return Ok(());
+    }
+    let lab = Lab::build(over.hosts())?;
+    let ground = Ground {
+        reach: Some(lab.launcher()),
+        ..Ground::ours(over)
+    };
+    let stage = Stage { ground, ..stage };
+    let ring = variables(Executor::Ring, None);
+    stage.oracles(tally, Executor::Ring, &ring);
+    stage.stress(tally, Executor::Ring, &ring);
+    Site { stage, lab }.run(tally)
+}
+
+struct Site<'a> {
+    stage: Stage<'a>,
+    lab: Lab,
+}
+
+impl Site<'_> {
+    fn run(&self, tally: &mut Tally) -> Result {
+        let Some(kaccds) = self.kaccds("one", [7, 7])? else {
+            return Ok(());
+        };
+        let softirq = variables(Executor::Softirq, Some(&kaccds[0]));
+        self.stage.oracles(tally, Executor::Softirq, &softirq);
+        self.stage.stress(tally, Executor::Softirq, &softirq);
+        for (how, ranks) in [("", 2), ("", 4), ("", 5), ("kept", 4), ("asleep", 4)] {
+            self.test(tally, &format!("coll_softirq {how} -n {ranks}"), || {
+                self.small(how, ranks, &softirq)
+            });
+        }
+        self.test(tally, "another site's kaccd has no part in it", || {
+            self.of_two_sites()
+        });
+        self.test(tally, "info says through which interfaces", || {
+            self.info(&kaccds[0])
+        });
+        for how in ["", "kept"] {
+            let name = format!("coll_softirq {how}, whose packets don't reach the other host");
+            self.test(tally, &name, || self.cut_off(how, &softirq));
+        }
+        self.test(tally, "kaccd of a host is killed in the middle", || {
+            self.killed()
+        });
+        Ok(())
+    }
+
+    fn test(&self, tally: &mut Tally, what: &str, body: impl FnOnce() -> Result) {
+        let name = format!("{}/{what}", self.stage.of(Executor::Softirq));
+        if self.stage.options.wants(&name) {
+            tally.test(&name, body);
+        }
+    }
+
+    /// A kaccd on each host with the key of such a site.
+    fn kaccds(&self, what: &str, sites: [u8; 2]) -> Result<Option<Vec<Kaccd>>> {
+        let mut all = Vec::new();
+        for (host, site) in (1..).zip(sites) {
+            let key = kaccd::site_key(&self.lab, site)?;
+            let member = Member {
+                lab: &self.lab,
+                host,
+                key: &key,
+            };
+            match Kaccd::start_on(what, &member)? {
+                Some(kaccd) => all.push(kaccd),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(all))
+    }
+
+    fn job(&self, ranks: u32, variables: &Variables, args: &[&str]) -> job::Job {
+        let job = self.stage.job(ranks, &[], variables, args[0]);
+        job.args(args[1..].iter().copied())
+    }
+
+    /// The program for small collectives.
+    fn small(&self, how: &str, ranks: u32, variables: &Variables) -> Result {
+        let args = ["coll_softirq", how].into_iter().filter(|a| !a.is_empty());
+        let args: Vec<_> = args.collect();
+        let job = self.job(ranks, variables, &args);
+        let mut says = vec!["ok coll_softirq".to_owned()];
+        match how {
+            "kept" => says.push("in calls: 0, and 0 that it had been given".to_owned()),
+            "asleep" => says.push("; woken ".to_owned()),
+            _ => {}
+        }
+        let done = job.passes(&says)?;
+        ran(Executor::Softirq, ranks, &done.output).map(drop)
+    }
+
+    /// What `yamabiko info` says on a host.
+    fn info(&self, kaccd: &Kaccd) -> Result {
+        let program = build::prefix(false).join("bin/yamabiko");
+        let job = job::Job::new(self.lab.launcher()).args(["h1"]);
+        let job = job.args([program]).args(["info"]);
+        let job = job.env("YAMABIKO_KACCD", kaccd.name());
+        let says = [
+            "usable, also between hosts of site ".to_owned(),
+            format!(
+                ", through eth0 ({}/24, {}/64)",
+                netlab::v4(1),
+                netlab::v6(1)
+            ),
+        ];
+        job.passes(&says).map(drop)
+    }
+
+    /// Ranks of hosts of two sites do it in calls, and say why.
+    fn of_two_sites(&self) -> Result {
+        let Some(kaccds) = self.kaccds("another", [7, 8])? else {
+            return Ok(());
+        };
+        let variables = variables(Executor::Softirq, Some(&kaccds[0]));
+        let why = format!(
+            "{NO_EFFECT}its ranks are on several hosts whose kaccds are not all of one site"
+        );
+        let says = ["ok coll_softirq".to_owned(), why];
+        self.job(4, &variables, &["coll_softirq"]).passes(&says)?;
+        Ok(())
+    }
+
+    /// The switch drops the program's packets: ranks find that out at the start, and do everything in calls.
+    fn cut_off(&self, how: &str, variables: &Variables) -> Result {
+        self.lab.drop_udp(2, true)?;
+        let says = ["ok coll_softirq", NO_EFFECT, "don't reach all hosts"].map(str::to_owned);
+        let args = ["coll_softirq", how].into_iter().filter(|a| !a.is_empty());
+        let args: Vec<_> = args.collect();
+        let done = self.job(4, variables, &args).passes(&says);
+        self.lab.drop_udp(2, false)?;
+        done.map(drop)
+    }
+
+    /// The kaccd of one host is killed while a job uses it: the job says so and ends.
+    fn killed(&self) -> Result {
+        let before = left::all();
+        let Some(mut kaccds) = self.kaccds("killed", [9, 9])? else {
+            return Ok(());
+        };
+        let variables = variables(Executor::Softirq, Some(&kaccds[0]));
+        let job = self.job(4, &variables, &["coll_stress", STRESS_LONG]);
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_secs(2));
+            kaccds[1].kill();
+            kaccds
+        });
+        let done = job.fails(&["the kaccd of this host is gone".to_owned()]);
+        // The other host's has to be gone too before what is left is counted.
+        drop(killer.join());
+        done?;
+        left::nothing_since(&before)
+    }
+}
