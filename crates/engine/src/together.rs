@@ -7,8 +7,11 @@
 //! # Memory
 //! A communicator has a *place* in the common memory of its members, the same at all ([`places`]). In it lie
 //! [`HEADS`] pairs of lines, each a word that says which round this process has published with how many bytes, and up to
-//! [`INLINE`] bytes beside it; [`BODIES`] bodies for longer data; and a word that says up to which round this process has read
-//! all it needs. Rounds use heads and bodies in turn.
+//! [`INLINE`] bytes beside it; [`BODIES`] bodies for longer data; [`EXCHANGED`] more for those of exchanges, in which all write and all read; and a
+//! word that says up to which round this process has read all it needs. Rounds use heads and bodies in turn.
+//!
+//! All of that is written by its own process only, but the bodies for exchanges. Those change hands: whoever writes one has read what stands in
+//! it. Whose turn it is follows from the number of the round.
 //!
 //! # Invariants
 //! * Rounds are counted alike at all members, and only ever grow, across the communicators that use a place one after the other.

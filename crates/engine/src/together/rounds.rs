@@ -54,6 +54,30 @@ impl Round {
         self.number.saturating_sub(ahead)
     }
 
+    /// In whose memory a member, one of `size`, writes so many bytes of it: in a turn in that of the member behind the one of the last turn. So
+    /// of two, each writes over what it has read.
+    #[inline(always)]
+    fn host(self, rank: usize, size: usize, bytes: usize) -> usize {
+        match self.turns(bytes) {
+            true => (rank + (self.turn() % size as u64) as usize) % size,
+            false => rank,
+        }
+    }
+
+    /// In whose memory, and where in its place, a member writes what is for another, of a round that has `each` bytes for each other one. The two
+    /// write the same bytes in turn.
+    #[inline(always)]
+    fn cell(self, from: usize, to: usize, size: usize, each: usize) -> (usize, usize) {
+        let all = each * (size - 1);
+        let (host, guest) = match self.turns(all) && !self.turn().is_multiple_of(2) {
+            true => (to, from),
+            false => (from, to),
+        };
+        // Nobody has a cell for itself.
+        let nth = guest - usize::from(guest > host);
+        (host, self.at(all) + nth * each)
+    }
+
     /// Where in a place its bytes lie, if it has so many.
     #[inline(always)]
     fn at(self, bytes: usize) -> usize {
@@ -125,33 +149,9 @@ impl Together {
         (round.number % HEADS) as usize * APART
     }
 
-    /// In whose memory a member writes the bytes of a round that has so many: in that of the member behind it, next time of the one behind that.
-    /// So of two, each writes over what it has read itself.
-    #[inline(always)]
-    fn host(&self, rank: usize, round: Round, bytes: usize) -> usize {
-        match round.turns(bytes) {
-            true => (rank + (round.turn() % self.size() as u64) as usize) % self.size(),
-            false => rank,
-        }
-    }
-
-    /// The bytes for each of the others in a round that has so many for one: how many in all.
+    /// The bytes of a round that has so many for each of the others.
     fn for_all(&self, bytes: usize) -> usize {
         bytes * (self.size() - 1)
-    }
-
-    /// In whose memory, and where, lies what one member writes for another in a round that has so many bytes for each. The two write the same
-    /// bytes in turn.
-    #[inline(always)]
-    fn cell(&self, from: usize, to: usize, round: Round, bytes: usize) -> (usize, usize) {
-        let all = self.for_all(bytes);
-        let (host, guest) = match round.turns(all) && !round.turn().is_multiple_of(2) {
-            true => (to, from),
-            false => (from, to),
-        };
-        // Nobody has a cell for itself.
-        let nth = guest - usize::from(guest > host);
-        (host, round.at(all) + nth * bytes)
     }
 
     /// How many bytes a member has published in a round, if it has.
@@ -235,7 +235,7 @@ impl Page<'_> {
     #[inline]
     pub fn write_for(&self, rank: usize, data: &Data, from: u64, bytes: usize) {
         let place = self.place;
-        let (host, at) = place.cell(place.me, rank, self.round, bytes);
+        let (host, at) = self.round.cell(place.me, rank, place.size(), bytes);
         write(&place.members[host], at, data, from, bytes);
     }
 
@@ -400,7 +400,7 @@ impl<'a> Way<'a> {
             place,
             round,
             bytes,
-            to: &place.members[place.host(place.me, round, bytes)],
+            to: &place.members[round.host(place.me, place.size(), bytes)],
             at: round.at(bytes),
         })
     }
@@ -443,7 +443,7 @@ impl<'a> Way<'a> {
     /// What a member, this process too, has published in a round that was waited for.
     pub fn published_by(&self, rank: usize, round: Round, bytes: usize) -> Theirs<'a> {
         Theirs {
-            from: &self.place.members[self.place.host(rank, round, bytes)],
+            from: &self.place.members[round.host(rank, self.place.size(), bytes)],
             at: round.at(bytes),
         }
     }
@@ -453,7 +453,7 @@ impl<'a> Way<'a> {
     pub fn theirs_for_me(&self, rank: usize, round: Round, bytes: usize) -> Result<Theirs<'a>> {
         let place = self.place;
         self.theirs(rank, round, place.for_all(bytes))?;
-        let (host, at) = place.cell(rank, place.me, round, bytes);
+        let (host, at) = round.cell(rank, place.me, place.size(), bytes);
         Ok(Theirs {
             from: &place.members[host],
             at,
@@ -530,5 +530,81 @@ impl<'a> Way<'a> {
         let text =
             format!("rank {rank} has a block of {theirs} bytes where one of {ours} is expected");
         fault(consts::ERR_TRUNCATE, text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rounds() -> impl Iterator<Item = Round> {
+        let kinds = |number| [false, true].map(|exchange| Round { number, exchange });
+        (1..=5 * BODIES).flat_map(kinds)
+    }
+
+    const LENGTHS: [usize; 6] = [
+        0,
+        INLINE,
+        INLINE + 1,
+        EXCHANGED_FROM - 1,
+        EXCHANGED_FROM,
+        BODY,
+    ];
+
+    #[test]
+    fn what_is_written_anew_was_due_to_be_read() {
+        let of_all = || rounds().flat_map(|r| LENGTHS.map(|bytes| (r, bytes)));
+        for (round, bytes) in of_all() {
+            let range = |at: usize, bytes: usize| at..at + bytes.max(1);
+            let new = range(round.at(bytes), bytes);
+            for (old, bytes_then) in of_all().filter(|(r, _)| r.number < round.number) {
+                let old_range = range(old.at(bytes_then), bytes_then);
+                let meet = old_range.start < new.end && new.start < old_range.end;
+                assert!(!meet || old.number <= round.due(bytes));
+            }
+        }
+    }
+
+    #[test]
+    fn each_body_has_one_writer() {
+        for (round, size) in rounds().flat_map(|r| (2..6).map(move |size| (r, size))) {
+            for bytes in LENGTHS {
+                let mut hosts: Vec<_> = (0..size).map(|r| round.host(r, size, bytes)).collect();
+                hosts.sort_unstable();
+                assert!(hosts.into_iter().eq(0..size));
+            }
+        }
+    }
+
+    #[test]
+    fn of_two_each_writes_over_what_it_has_read() {
+        for round in rounds().filter(|round| round.exchange) {
+            let next = round + EXCHANGED;
+            assert_eq!(round.at(BODY), next.at(BODY));
+            assert_eq!(round.host(1, 2, BODY), next.host(0, 2, BODY));
+            // What is for one is so for any number.
+            for size in 2..6 {
+                let each = BODY / (size - 1);
+                assert_eq!(round.cell(1, 0, size, each), next.cell(0, 1, size, each));
+            }
+        }
+    }
+
+    #[test]
+    fn cells_lie_apart() {
+        for (round, size) in rounds().flat_map(|r| (2..6).map(move |size| (r, size))) {
+            for bytes in [INLINE, BODY / 4, BODY] {
+                let each = bytes / (size - 1);
+                let pairs = (0..size * size).map(|i| (i / size, i % size));
+                let pairs = pairs.filter(|(from, to)| from != to);
+                let mut cells: Vec<_> = pairs.map(|(a, b)| round.cell(a, b, size, each)).collect();
+                cells.sort_unstable();
+                let start = round.at(each * (size - 1));
+                for (nth, cell) in cells.into_iter().enumerate() {
+                    let (host, nth) = (nth / (size - 1), nth % (size - 1));
+                    assert_eq!(cell, (host, start + nth * each));
+                }
+            }
+        }
     }
 }
