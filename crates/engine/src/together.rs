@@ -7,8 +7,11 @@
 //! # Memory
 //! A communicator has a *place* in the common memory of its members, the same at all ([`places`]). In it lie
 //! [`HEADS`] pairs of lines, each a word that says which round this process has published with how many bytes, and up to
-//! [`INLINE`] bytes beside it; [`BODIES`] bodies for longer data; and a word that says up to which round this process has read
-//! all it needs. Rounds use heads and bodies in turn.
+//! [`INLINE`] bytes beside it; [`BODIES`] bodies for longer data; [`EXCHANGED`] more for those of exchanges, in which all write and all read; and a
+//! word that says up to which round this process has read all it needs. Rounds use heads and bodies in turn.
+//!
+//! All of that is written by its own process only, but the bodies for exchanges. Those change hands: whoever writes one has read what stands in
+//! it. Whose turn it is follows from the number of the round.
 //!
 //! # Invariants
 //! * Rounds are counted alike at all members, and only ever grow, across the communicators that use a place one after the other.
@@ -59,8 +62,14 @@ const BODY: usize = CHUNK;
 /// EPYC of the fifth generation: allreduces of 256 KiB and 1 MiB take 10.1 and 41 us so, 10.7 and 44 with four; allgathers 10.0 and 45, and
 /// 10.7 and 48; of 64 KiB from each of four ranks 11.4 and 13.1.)
 const BODIES: u64 = 16;
+/// Bodies that the members write in turn, in exchanges: whoever writes one has read what stands in it, and an EPYC's processor writes over lines
+/// that it has read last sooner than over its own that another has read. As it publishes two rounds ahead of what it knows to be read, four is
+/// the least number; more would take more of the cache.
+const EXCHANGED: u64 = 4;
+/// From so many bytes in a round on: shorter data are written sooner to lines of one's own.
+const EXCHANGED_FROM: usize = 16 << 10;
 /// Bytes of a place.
-const PLACE: usize = PAGE + BODIES as usize * BODY;
+const PLACE: usize = PAGE + (BODIES + EXCHANGED) as usize * BODY;
 /// Places in the common memory of a process: as many communicators are served at a time.
 const PLACES: usize = 64;
 

@@ -1,8 +1,8 @@
 //! Stretches: memory of each process that the others of its machine read, for whoever looks at it again and again.
 //!
 //! Beside its [board](mtmi::Boards) each process has some [common memory](Shm::common), zeroed at the start of the job; only what is used is
-//! ever backed by memory. A stretch of it is found and checked once, then read without a look-up. By convention only its process
-//! writes it; what others wrote is whatever they like: a reader checks it before use.
+//! ever backed by memory. A stretch of it is found and checked once, then used without a look-up. Who writes what is for its
+//! users to agree on; what others wrote is whatever they like: a reader checks it before use.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -61,12 +61,12 @@ impl Stretch {
     #[inline]
     pub fn read(&self, at: usize, to: UserBuf, bytes: usize) {
         if let Some(from) = self.range(at, bytes) {
-            // SAFETY: as for `write`, with the direction turned; its process may be writing (`copy` allows that).
+            // SAFETY: as for `write`, with the direction turned; another process may be writing (`copy` allows that).
             unsafe { sys::copy::copy(to.as_mut_ptr(), from, bytes) }
         }
     }
 
-    /// `bytes` bytes of it as memory, which its process writes and others read, at once.
+    /// `bytes` bytes of it as memory, to be written by whoever has the right to, or read, at once.
     #[inline]
     pub fn memory(&self, at: usize, bytes: usize) -> Option<UserBuf> {
         let start = self.range(at, bytes)?;

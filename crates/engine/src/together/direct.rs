@@ -14,7 +14,7 @@ use layout::{Data, transfer};
 use types::{Result, consts, fault};
 
 use super::reductions::{Span, Vector};
-use super::rounds::Way;
+use super::rounds::{Round, Way};
 use crate::internal::own_memory;
 
 /// Bytes that are read at a time where they are combined: each piece is a system call (1 MiB in pieces of 16 KiB: 174 us, of
@@ -151,7 +151,7 @@ impl<'a> Way<'a> {
     }
 
     /// Says where data lie.
-    fn show(&self, round: u64, shown: &Shown) -> Result<()> {
+    fn show(&self, round: Round, shown: &Shown) -> Result<()> {
         let page = self.page(round, SHOWN)?;
         page.write_words(&[shown.at.addr() as u64, shown.stride as u64, shown.bytes]);
         page.publish();
@@ -159,7 +159,7 @@ impl<'a> Way<'a> {
     }
 
     /// Where a rank says that its data lie, of so many bytes a block.
-    fn there(&self, rank: usize, round: u64, bytes: u64) -> Result<There<'a>> {
+    fn there(&self, rank: usize, round: Round, bytes: u64) -> Result<There<'a>> {
         let theirs = self.theirs(rank, round, SHOWN)?;
         if theirs.word(2) != bytes {
             return Err(self.mismatch(rank, theirs.word(2), bytes));
@@ -212,7 +212,7 @@ impl<'a> Way<'a> {
     }
 
     /// Says that this process has read what was shown in a round, whatever came of it, and waits until all others have.
-    fn close_all(&self, round: u64, read: Result<()>) -> Result<()> {
+    fn close_all(&self, round: Round, read: Result<()>) -> Result<()> {
         self.place.say_read(round);
         let others = self.wait_for_readers(round);
         read.and(others)
@@ -221,7 +221,7 @@ impl<'a> Way<'a> {
     /// Reads the blocks of all others.
     fn fetch_all(
         &self,
-        round: u64,
+        round: Round,
         block: usize,
         to: impl Fn(usize) -> Option<Data>,
     ) -> Result<()> {
@@ -256,7 +256,7 @@ impl<'a> Way<'a> {
     }
 
     /// Combines what all have of a part, which others have shown in a round, to `to`.
-    fn combine_direct(&self, v: &Vector, round: u64, span: Span, to: UserBuf) -> Result<()> {
+    fn combine_direct(&self, v: &Vector, round: Round, span: Span, to: UserBuf) -> Result<()> {
         let mut scratch = self.scratch(2 * PIECE)?;
         let each = PIECE / v.element * v.element;
         let mut combined = Ok(());
@@ -278,7 +278,7 @@ impl<'a> Way<'a> {
     fn combine_piece(
         &self,
         v: &Vector,
-        round: u64,
+        round: Round,
         piece: Span,
         to: UserBuf,
         scratch: UserBuf,
@@ -337,7 +337,7 @@ impl<'a> Way<'a> {
     }
 
     /// Reads the parts of the result that others have shown.
-    fn fetch_parts(&self, v: &Vector, round: u64) -> Result<()> {
+    fn fetch_parts(&self, v: &Vector, round: Round) -> Result<()> {
         for rank in self.place.others() {
             let part = self.part_of(v, v.whole(), rank);
             let there = self.there(rank, round, v.bytes())?;

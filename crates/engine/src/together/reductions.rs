@@ -12,7 +12,7 @@ use op::Kernel;
 use types::Result;
 
 use super::moves::Chunks;
-use super::rounds::Way;
+use super::rounds::{Page, Round, Way};
 use crate::coll::Planned;
 use crate::ops::Op;
 
@@ -152,10 +152,9 @@ impl<'a> Way<'a> {
     }
 
     /// Writes this process's part of a chunk for a round.
-    fn put(&self, v: &Vector, round: u64, span: Span) -> Result<super::rounds::Page<'_>> {
+    fn put(&self, v: &Vector, round: Round, span: Span) -> Result<Page<'_>> {
         let page = self.page(round, span.bytes)?;
         page.write(
-            0,
             &Data::bytes(v.from, v.chunks.bytes()),
             span.start,
             span.bytes,
@@ -164,7 +163,7 @@ impl<'a> Way<'a> {
     }
 
     /// Waits for what the first `ranks` ranks, but this one, have published in a round.
-    fn wait_for(&self, ranks: usize, round: u64, bytes: usize) -> Result<()> {
+    fn wait_for(&self, ranks: usize, round: Round, bytes: usize) -> Result<()> {
         let below = |&rank: &usize| rank < ranks;
         for rank in self.place.others().filter(below) {
             self.theirs(rank, round, bytes)?;
@@ -173,7 +172,7 @@ impl<'a> Way<'a> {
     }
 
     /// Combines what the first `ranks` ranks have of a part of what they have published in a round.
-    fn combine(&self, v: &Vector, ranks: usize, round: u64, span: Span, to: UserBuf) {
+    fn combine(&self, v: &Vector, ranks: usize, round: Round, span: Span, to: UserBuf) {
         let me = self.place.rank();
         let operand = |rank| match rank == me && !v.in_place {
             true => span.of(v.from),
@@ -226,7 +225,7 @@ impl<'a> Way<'a> {
     }
 
     /// Publishes a chunk and waits for the others': the part that this process combines.
-    fn share(&self, v: &Vector, round: u64, span: Span) -> Result<Span> {
+    fn share(&self, v: &Vector, round: Round, span: Span) -> Result<Span> {
         self.put(v, round, span)?.publish();
         self.wait_for(self.place.size(), round, span.bytes)?;
         Ok(self.part_of(v, span, self.place.rank()))
@@ -245,7 +244,6 @@ impl<'a> Way<'a> {
             self.place.all_have_read(round - 1);
             let page = self.page(round + 1, mine.len())?;
             page.write(
-                0,
                 &Data::bytes(mine.of(v.to), mine.len() as u64),
                 0,
                 mine.len(),
@@ -258,12 +256,12 @@ impl<'a> Way<'a> {
     }
 
     /// Reads the parts that the others have combined.
-    fn read_parts(&self, v: &Vector, round: u64, span: Span) -> Result<()> {
+    fn read_parts(&self, v: &Vector, round: Round, span: Span) -> Result<()> {
         for rank in self.place.others() {
             let part = self.part_of(v, span, rank);
             let theirs = self.theirs(rank, round, part.len())?;
             let to = Data::bytes(part.of(v.to), part.len() as u64);
-            theirs.read(0, &to, 0, part.len());
+            theirs.read(&to, 0, part.len());
         }
         Ok(())
     }

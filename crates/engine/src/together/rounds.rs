@@ -1,15 +1,119 @@
 //! Rounds: publishing, waiting for what others publish, and saying what was read.
 
+use std::ops::{Add, Sub};
+
 use boundary::UserBuf;
 use fabrics::Stretch;
 use layout::Data;
 use types::{Result, consts, fault};
 
 use super::reductions::Combine;
-use super::{APART, BODIES, BODY, GIVEN_UP, HEADS, INLINE, LENGTH_BITS, PAGE, READ, Together};
+use super::{
+    APART, BODIES, BODY, EXCHANGED, EXCHANGED_FROM, GIVEN_UP, HEADS, INLINE, LENGTH_BITS, PAGE,
+    READ, Together,
+};
 use crate::coll::Planned;
 use crate::state::Engine;
 use crate::wait::Waiting;
+
+/// A round, by its number.
+#[derive(Clone, Copy)]
+pub(super) struct Round {
+    number: u64,
+    /// Whether all write and all read: then long data lie in bodies that members write in turn.
+    exchange: bool,
+}
+
+impl Round {
+    /// The same round, of an exchange.
+    fn of_exchange(self) -> Round {
+        Round {
+            exchange: true,
+            ..self
+        }
+    }
+
+    /// Whether so many bytes lie in a body that members write in turn.
+    #[inline(always)]
+    fn turns(self, bytes: usize) -> bool {
+        self.exchange && bytes >= EXCHANGED_FROM
+    }
+
+    /// How often the bodies have changed hands.
+    fn turn(self) -> u64 {
+        self.number / EXCHANGED
+    }
+
+    /// The number of the round that everybody must have read before this one can be written with so many bytes.
+    fn due(self, bytes: usize) -> u64 {
+        let ahead = match bytes {
+            ..=INLINE => HEADS,
+            _ if self.turns(bytes) => EXCHANGED,
+            _ => BODIES,
+        };
+        self.number.saturating_sub(ahead)
+    }
+
+    /// In whose memory a member, one of `size`, writes so many bytes of it: in a turn in that of the member behind the one of the last turn. So
+    /// of two, each writes over what it has read.
+    #[inline(always)]
+    fn host(self, rank: usize, size: usize, bytes: usize) -> usize {
+        match self.turns(bytes) {
+            true => (rank + (self.turn() % size as u64) as usize) % size,
+            false => rank,
+        }
+    }
+
+    /// In whose memory, and where in its place, a member writes what is for another, of a round that has `each` bytes for each other one. The two
+    /// write the same bytes in turn.
+    #[inline(always)]
+    fn cell(self, from: usize, to: usize, size: usize, each: usize) -> (usize, usize) {
+        let all = each * (size - 1);
+        let (host, guest) = match self.turns(all) && !self.turn().is_multiple_of(2) {
+            true => (to, from),
+            false => (from, to),
+        };
+        // Nobody has a cell for itself.
+        let nth = guest - usize::from(guest > host);
+        (host, self.at(all) + nth * each)
+    }
+
+    /// Where in a place its bytes lie, if it has so many.
+    #[inline(always)]
+    fn at(self, bytes: usize) -> usize {
+        let body = match bytes {
+            ..=INLINE => return Together::head(self) + 8,
+            _ if self.turns(bytes) => BODIES + self.number % EXCHANGED,
+            _ => self.number % BODIES,
+        };
+        PAGE + body as usize * BODY
+    }
+}
+
+impl Add<u64> for Round {
+    type Output = Round;
+
+    #[inline(always)]
+    fn add(self, rounds: u64) -> Round {
+        Round {
+            number: self.number + rounds,
+            ..self
+        }
+    }
+}
+
+/// The first round has number 1.
+impl Sub<u64> for Round {
+    type Output = Round;
+
+    #[inline(always)]
+    fn sub(self, rounds: u64) -> Round {
+        Round {
+            number: self.number.saturating_sub(rounds),
+            ..self
+        }
+    }
+}
 
 impl Together {
     pub(super) fn own(&self) -> &Stretch {
@@ -31,36 +135,31 @@ impl Together {
     }
 
     /// Begins so many rounds: the number of the first.
-    pub(super) fn begin(&self, rounds: u64) -> u64 {
-        let first = self.last.get() + 1;
+    pub(super) fn begin(&self, rounds: u64) -> Round {
+        let number = self.last.get() + 1;
         self.last.set(self.last.get() + rounds);
-        first
-    }
-
-    fn head(round: u64) -> usize {
-        (round % HEADS) as usize * APART
-    }
-
-    /// Where the bytes of a round lie that has so many.
-    fn data_at(round: u64, bytes: usize) -> usize {
-        match bytes {
-            ..=INLINE => Self::head(round) + 8,
-            _ => PAGE + (round % BODIES) as usize * BODY,
+        Round {
+            number,
+            exchange: false,
         }
+    }
+
+    #[inline(always)]
+    fn head(round: Round) -> usize {
+        (round.number % HEADS) as usize * APART
+    }
+
+    /// The bytes of a round that has so many for each of the others.
+    fn for_all(&self, bytes: usize) -> usize {
+        bytes * (self.size() - 1)
     }
 
     /// How many bytes a member has published in a round, if it has.
     #[inline(always)]
-    fn published(&self, rank: usize, round: u64) -> Option<usize> {
+    fn published(&self, rank: usize, round: Round) -> Option<usize> {
         let word = self.members[rank].load(Self::head(round));
         let length = word & ((1 << LENGTH_BITS) - 1);
-        (word >> LENGTH_BITS >= round).then_some(length as usize)
-    }
-
-    /// The rounds that everybody must have read before one can be written that has so many bytes.
-    fn due(round: u64, bytes: usize) -> u64 {
-        let ahead = if bytes <= INLINE { HEADS } else { BODIES };
-        round.saturating_sub(ahead)
+        (word >> LENGTH_BITS >= round.number).then_some(length as usize)
     }
 
     fn ring_others(&self) {
@@ -70,15 +169,15 @@ impl Together {
     }
 
     /// Says that this process is through with all rounds up to this.
-    pub(super) fn say_read(&self, round: u64) {
-        self.own().store(READ, round);
+    pub(super) fn say_read(&self, round: Round) {
+        self.own().store(READ, round.number);
         self.ring_others();
     }
 
     /// All members are known to be through with the rounds up to this: they have published a later one in which everybody reads from
     /// everybody.
-    pub(super) fn all_have_read(&self, round: u64) {
-        self.read.set(self.read.get().max(round));
+    pub(super) fn all_have_read(&self, round: Round) {
+        self.read.set(self.read.get().max(round.number));
     }
 }
 
@@ -118,47 +217,45 @@ pub(super) struct Way<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Page<'a> {
     place: &'a Together,
-    round: u64,
+    round: Round,
     bytes: usize,
+    /// Where they lie.
+    to: &'a Stretch,
+    at: usize,
 }
 
 impl Page<'_> {
-    /// Writes `bytes` packed bytes from byte `from` of `data` on, `at` bytes into the page.
+    /// Writes `bytes` packed bytes from byte `from` of `data` on.
     #[inline]
-    pub fn write(&self, at: usize, data: &Data, from: u64, bytes: usize) {
-        let at = Together::data_at(self.round, self.bytes) + at;
-        let own = self.place.own();
-        if let Some((buf, _)) = data.contiguous() {
-            return own.write(at, buf.offset(from as i64), bytes);
-        }
-        let mut reader = data.reader();
-        reader.seek(from);
-        let mut done = 0;
-        while let Some((buf, run)) = reader.next_run(bytes - done) {
-            own.write(at + done, buf, run);
-            done += run;
-        }
+    pub fn write(&self, data: &Data, from: u64, bytes: usize) {
+        write(self.to, self.at, data, from, bytes);
+    }
+
+    /// The same of a page that has so many bytes for each of the others: those for `rank`.
+    #[inline]
+    pub fn write_for(&self, rank: usize, data: &Data, from: u64, bytes: usize) {
+        let place = self.place;
+        let (host, at) = self.round.cell(place.me, rank, place.size(), bytes);
+        write(&place.members[host], at, data, from, bytes);
     }
 
     /// Writes these words, which are all of it and fit beside the head.
     pub fn write_words(&self, words: &[u64]) {
-        let at = Together::data_at(self.round, self.bytes);
         for (i, &word) in words.iter().enumerate() {
-            self.place.own().store(at + 8 * i, word);
+            self.to.store(self.at + 8 * i, word);
         }
     }
 
     /// Its memory, for this process to write.
     pub fn memory(&self) -> UserBuf {
-        let at = Together::data_at(self.round, self.bytes);
-        memory(self.place.own(), at, self.bytes)
+        memory(self.to, self.at, self.bytes)
     }
 
     /// Shows it to the others.
     #[inline]
     pub fn publish(self) {
         let own = self.place.own();
-        let word = self.round << LENGTH_BITS | self.bytes as u64;
+        let word = self.round.number << LENGTH_BITS | self.bytes as u64;
         own.store(Together::head(self.round), word);
         self.place.ring_others();
         // The next one's line is fetched from those who read it last while this round goes on.
@@ -167,8 +264,23 @@ impl Page<'_> {
 
     /// Shows it to the others in a round in which this process reads nothing.
     pub fn publish_only(self) {
-        self.place.own().store(READ, self.round);
+        self.place.own().store(READ, self.round.number);
         self.publish();
+    }
+}
+
+/// Writes `bytes` packed bytes from byte `from` of `data` on to a member's memory.
+#[inline]
+fn write(to: &Stretch, at: usize, data: &Data, from: u64, bytes: usize) {
+    if let Some((buf, _)) = data.contiguous() {
+        return to.write(at, buf.offset(from as i64), bytes);
+    }
+    let mut reader = data.reader();
+    reader.seek(from);
+    let mut done = 0;
+    while let Some((buf, run)) = reader.next_run(bytes - done) {
+        to.write(at + done, buf, run);
+        done += run;
     }
 }
 
@@ -185,10 +297,10 @@ pub(super) struct Theirs<'a> {
 }
 
 impl Theirs<'_> {
-    /// Reads `bytes` bytes, `at` bytes into it, to where byte `to` of `data` and those behind it lie.
+    /// Reads its first `bytes` bytes to where byte `to` of `data` and those behind it lie.
     #[inline]
-    pub fn read(&self, at: usize, data: &Data, to: u64, bytes: usize) {
-        let at = self.at + at;
+    pub fn read(&self, data: &Data, to: u64, bytes: usize) {
+        let at = self.at;
         if let Some((buf, _)) = data.contiguous() {
             return self.from.read(at, buf.offset(to as i64), bytes);
         }
@@ -278,22 +390,28 @@ impl<'a> Way<'a> {
 
     /// Waits until a page with so many bytes may be written.
     #[inline]
-    pub fn page(&self, round: u64, bytes: usize) -> Result<Page<'a>> {
+    pub fn page(&self, round: Round, bytes: usize) -> Result<Page<'a>> {
         let place = self.place;
-        let due = Together::due(round, bytes);
+        let due = round.due(bytes);
         if place.read.get() < due {
-            self.wait_for_readers(due)?;
+            self.wait_for_reading(due)?;
         }
         Ok(Page {
             place,
             round,
             bytes,
+            to: &place.members[round.host(place.me, place.size(), bytes)],
+            at: round.at(bytes),
         })
     }
 
     /// Waits until all have read what they need of the rounds up to this.
+    pub fn wait_for_readers(&self, round: Round) -> Result<()> {
+        self.wait_for_reading(round.number)
+    }
+
     #[cold]
-    pub fn wait_for_readers(&self, due: u64) -> Result<()> {
+    fn wait_for_reading(&self, due: u64) -> Result<()> {
         let place = self.place;
         let read = |rank: usize| place.members[rank].load(READ);
         let missing = || place.others().find(|&rank| read(rank) < due);
@@ -305,7 +423,7 @@ impl<'a> Way<'a> {
 
     /// Waits until `rank` has published a round, of so many bytes.
     #[inline]
-    pub fn theirs(&self, rank: usize, round: u64, bytes: usize) -> Result<Theirs<'a>> {
+    pub fn theirs(&self, rank: usize, round: Round, bytes: usize) -> Result<Theirs<'a>> {
         let place = self.place;
         let mut theirs = bytes;
         let missing = || match place.published(rank, round) {
@@ -323,16 +441,39 @@ impl<'a> Way<'a> {
     }
 
     /// What a member, this process too, has published in a round that was waited for.
-    pub fn published_by(&self, rank: usize, round: u64, bytes: usize) -> Theirs<'a> {
+    pub fn published_by(&self, rank: usize, round: Round, bytes: usize) -> Theirs<'a> {
         Theirs {
-            from: &self.place.members[rank],
-            at: Together::data_at(round, bytes),
+            from: &self.place.members[round.host(rank, self.place.size(), bytes)],
+            at: round.at(bytes),
         }
+    }
+
+    /// Waits until `rank` has published a round that has so many bytes for each: those for this process.
+    #[inline]
+    pub fn theirs_for_me(&self, rank: usize, round: Round, bytes: usize) -> Result<Theirs<'a>> {
+        let place = self.place;
+        self.theirs(rank, round, place.for_all(bytes))?;
+        let (host, at) = round.cell(rank, place.me, place.size(), bytes);
+        Ok(Theirs {
+            from: &place.members[host],
+            at,
+        })
+    }
+
+    /// A page that has so many bytes for each of the others.
+    #[inline]
+    pub fn page_for_all(&self, round: Round, bytes: usize) -> Result<Page<'a>> {
+        self.page(round, self.place.for_all(bytes))
+    }
+
+    /// Begins an exchange of so many rounds.
+    pub fn begin_exchange(&self, rounds: u64) -> Round {
+        self.place.begin(rounds).of_exchange()
     }
 
     /// Waits until all have published a round, of so many bytes.
     #[inline(always)]
-    pub fn all(&self, round: u64, bytes: usize) -> Result<()> {
+    pub fn all(&self, round: Round, bytes: usize) -> Result<()> {
         let place = self.place;
         let mut others = place.others();
         let mut next = others.next();
@@ -389,5 +530,81 @@ impl<'a> Way<'a> {
         let text =
             format!("rank {rank} has a block of {theirs} bytes where one of {ours} is expected");
         fault(consts::ERR_TRUNCATE, text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rounds() -> impl Iterator<Item = Round> {
+        let kinds = |number| [false, true].map(|exchange| Round { number, exchange });
+        (1..=5 * BODIES).flat_map(kinds)
+    }
+
+    const LENGTHS: [usize; 6] = [
+        0,
+        INLINE,
+        INLINE + 1,
+        EXCHANGED_FROM - 1,
+        EXCHANGED_FROM,
+        BODY,
+    ];
+
+    #[test]
+    fn what_is_written_anew_was_due_to_be_read() {
+        let of_all = || rounds().flat_map(|r| LENGTHS.map(|bytes| (r, bytes)));
+        for (round, bytes) in of_all() {
+            let range = |at: usize, bytes: usize| at..at + bytes.max(1);
+            let new = range(round.at(bytes), bytes);
+            for (old, bytes_then) in of_all().filter(|(r, _)| r.number < round.number) {
+                let old_range = range(old.at(bytes_then), bytes_then);
+                let meet = old_range.start < new.end && new.start < old_range.end;
+                assert!(!meet || old.number <= round.due(bytes));
+            }
+        }
+    }
+
+    #[test]
+    fn each_body_has_one_writer() {
+        for (round, size) in rounds().flat_map(|r| (2..6).map(move |size| (r, size))) {
+            for bytes in LENGTHS {
+                let mut hosts: Vec<_> = (0..size).map(|r| round.host(r, size, bytes)).collect();
+                hosts.sort_unstable();
+                assert!(hosts.into_iter().eq(0..size));
+            }
+        }
+    }
+
+    #[test]
+    fn of_two_each_writes_over_what_it_has_read() {
+        for round in rounds().filter(|round| round.exchange) {
+            let next = round + EXCHANGED;
+            assert_eq!(round.at(BODY), next.at(BODY));
+            assert_eq!(round.host(1, 2, BODY), next.host(0, 2, BODY));
+            // What is for one is so for any number.
+            for size in 2..6 {
+                let each = BODY / (size - 1);
+                assert_eq!(round.cell(1, 0, size, each), next.cell(0, 1, size, each));
+            }
+        }
+    }
+
+    #[test]
+    fn cells_lie_apart() {
+        for (round, size) in rounds().flat_map(|r| (2..6).map(move |size| (r, size))) {
+            for bytes in [INLINE, BODY / 4, BODY] {
+                let each = bytes / (size - 1);
+                let pairs = (0..size * size).map(|i| (i / size, i % size));
+                let pairs = pairs.filter(|(from, to)| from != to);
+                let mut cells: Vec<_> = pairs.map(|(a, b)| round.cell(a, b, size, each)).collect();
+                cells.sort_unstable();
+                let start = round.at(each * (size - 1));
+                for (nth, cell) in cells.into_iter().enumerate() {
+                    let (host, nth) = (nth / (size - 1), nth % (size - 1));
+                    assert_eq!(cell, (host, start + nth * each));
+                }
+            }
+        }
     }
 }
