@@ -3,7 +3,7 @@
 //! Layout: a header (magic, version, number of ranks, processors); per rank the processor it runs on; per rank a doorbell and a bit per peer that
 //! ever sent to it; per ordered pair a [`Lane`] (ring, credit, chunk headers); per ordered pair a
 //! pipe of chunks, and two for both orders; per rank a board and common memory. Only what is used is ever touched, so a big node costs address space, not memory:
-//! 256 ranks make 136 GiB of the former.
+//! 256 ranks make 112 GiB of the former.
 //!
 //! Invariant: every offset handed out lies inside the mapping, which lives as long as the
 //! `Segment`; the size is sealed, so no access can fault.
@@ -31,7 +31,7 @@ const CPU_WORDS: usize = 16;
 const PAGE: usize = 4096;
 const LINE: usize = 64;
 
-/// Most ranks of one node; their segment is 34 TiB of the 128 TiB of address space.
+/// Most ranks of one node; their segment is 25 TiB of the 128 TiB of address space.
 pub(crate) const MOST_RANKS: u32 = 4096;
 
 /// Bytes of each rank's board: flags, two faces and pieces of 64 KiB each for each of 64 communicators.
