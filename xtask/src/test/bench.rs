@@ -97,7 +97,8 @@ fn usable(kaccd: Option<&Kaccd>) -> Result<Vec<String>> {
         .lines()
         .skip_while(|line| *line != "executors of libcad:");
     let lines = section.skip(1).take_while(|line| line.starts_with("  "));
-    let names = lines.filter(|line| line.ends_with(": usable"));
+    // With words on where, or without.
+    let names = lines.filter(|line| line.ends_with(": usable") || line.contains(": usable, "));
     let names = names.filter_map(|line| line.split_whitespace().next());
     let names: Vec<_> = names.map(str::to_owned).collect();
     let mut wanted = vec!["inline", "thread"];
