@@ -187,7 +187,7 @@ pub static ALL: &[Experiment] = &[
         ],
         axis: Axis {
             name: "edge",
-            values: &[16, 64, 256, 512, 1024],
+            values: &[16, 64, 256, 512, 2048],
             tour: &[64, 512],
             quick: &[32],
             limits: (1, 8192),
@@ -197,13 +197,13 @@ pub static ALL: &[Experiment] = &[
         panels: &[
             Panel {
                 name: "pair",
-                about: "a matrix of doubles from one rank to another, transposed on the way",
+                about: "a matrix of floats from one rank to another, transposed on the way",
                 unit: GIGABYTES,
                 ..Panel::PLAIN
             },
             Panel {
                 name: "self",
-                about: "a matrix of doubles from a rank to itself, transposed on the way",
+                about: "a matrix of floats from a rank to itself, transposed on the way",
                 unit: GIGABYTES,
                 ranks: Some(1),
                 ..Panel::PLAIN
