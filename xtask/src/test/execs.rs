@@ -10,7 +10,9 @@ mod hosts;
 pub mod kaccd;
 mod left;
 mod masks;
+mod public;
 mod refusals;
+mod traced;
 
 use super::ground::{Ground, Over};
 use super::imb::{self, Amount};
@@ -19,6 +21,7 @@ use super::{Options, Tally, ctests, mpi4py, peers};
 use crate::spec::root;
 use crate::{Result, build, process};
 use kaccd::Kaccd;
+use public::Public;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -158,8 +161,9 @@ const ORACLES: [Program; 4] = [
     },
 ];
 
-const PROGRAMS: [&str; 7] = [
+const PROGRAMS: [&str; 8] = [
     "tool",
+    "coll_ring_traced",
     "coll_oracle",
     "coll_reduce",
     "coll_persist",
@@ -448,7 +452,18 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
         tally.test(name, || stage.kaccd_is_killed());
     }
     masks::run(&stage, tally, kaccd.as_ref())?;
-    refusals::run(&stage, tally, kaccd.as_ref());
+    let public = Public::new(
+        &stage.ground,
+        &stage.bin,
+        &["forbid", "coll_stress", "coll_ring_traced"],
+    )?;
+    let of_all = Stage {
+        options,
+        ground: public.ground(&stage.ground),
+        bin: public.bin(),
+    };
+    refusals::run(&of_all, tally, kaccd.as_ref());
+    traced::run(&of_all, tally);
     hosts::run(stage, tally)
 }
 
