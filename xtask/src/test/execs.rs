@@ -8,6 +8,7 @@
 
 mod hosts;
 pub mod kaccd;
+mod killed;
 mod left;
 mod masks;
 mod public;
@@ -24,7 +25,6 @@ use kaccd::Kaccd;
 use public::Public;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 /// Who runs collectives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -396,28 +396,6 @@ impl Stage<'_> {
             )),
         }
     }
-
-    /// kaccd is killed while a job uses it: that goes on, and nothing is left.
-    fn kaccd_is_killed(&self) -> Result {
-        let before = left::all();
-        let Some(mut kaccd) = Kaccd::start("killed")? else {
-            return Ok(());
-        };
-        kaccd.holds_its_port(true)?;
-        let variables = variables(Executor::Softirq, Some(&kaccd));
-        let job = self.job(4, &[], &variables, "coll_stress");
-        let job = job.args([STRESS_LONG]);
-        let port = kaccd.port();
-        let killer = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_secs(2));
-            kaccd.kill();
-        });
-        let done = job.passes(&["ok coll_stress".to_owned()]);
-        let _ = killer.join();
-        ran(Executor::Softirq, 4, &done?.output)?;
-        kaccd::holds(port, false)?;
-        left::nothing_since(&before)
-    }
 }
 
 /// Runs the stage.
@@ -447,9 +425,8 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
     if kaccd.is_some() && options.wants(name) {
         tally.test(name, || stage.loses_packets(None));
     }
-    let name = "execs/softirq/kaccd is killed in the middle";
-    if options.soak && options.wants(name) {
-        tally.test(name, || stage.kaccd_is_killed());
+    if let Some(kaccd) = &kaccd {
+        killed::run(&stage, tally, kaccd);
     }
     masks::run(&stage, tally, kaccd.as_ref())?;
     let public = Public::new(
