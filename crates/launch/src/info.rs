@@ -9,7 +9,7 @@ use cad_softirq::layout::DATA_MAX;
 use cad_softirq::resend;
 use types::Tunable;
 
-use crate::steer;
+use crate::{limits, steer};
 
 /// The libraries: file name and ABI.
 const LIBRARIES: [(&str, &str); 2] = [
@@ -121,6 +121,7 @@ pub fn summary() -> String {
     );
     section(&mut text, "fabrics", fabrics());
     section(&mut text, "executors of libcad", executors());
+    section(&mut text, limits::HEADING, limits::all());
     section(&mut text, "what reduces for the ring", callbacks());
     let launcher = format!(
         "one machine or several (ssh, or any command), PMI-1, at most {} ranks",

@@ -1,6 +1,7 @@
 //! Stage `execs`: MPI's non-blocking and persistent collectives with each executor insisted on: our own tests, the Intel MPI Benchmarks,
-//! mpi4py's own tests, many collectives at once; processes that are killed; and what may be refused to a process. Those of `ring` and `softirq` that need
-//! nothing of others' also between two hosts of a lab ([`hosts`]).
+//! mpi4py's own tests, many collectives at once; processes that are killed; and what may be refused to a process. All of it also between two hosts of a
+//! lab ([`hosts`]), and by TCP inside one host what then goes another way: the ring and softirq take theirs by themselves. What an executor
+//! does not run is printed before its tests, from `yamabiko info`.
 //!
 //! An executor that did nothing at a rank, by what that says in `MPI_Finalize` or by MPI_T's counters, is a failure. `softirq` has a kaccd of this stage's
 //! ([`kaccd`]); where the kernel refuses that what it needs, the tests with it are left out, and that is said. What the stage `c` runs
@@ -244,12 +245,24 @@ impl Stage<'_> {
         }
     }
 
+    /// What is run with each executor, whichever way messages take.
+    fn all(&self, tally: &mut Tally, executor: Executor, variables: &Variables) -> Result {
+        self.oracles(tally, executor, variables);
+        self.stress(tally, executor, variables);
+        self.imb(tally, executor, variables)?;
+        self.mpi4py(tally, executor, variables);
+        Ok(())
+    }
+
     fn oracles(&self, tally: &mut Tally, executor: Executor, variables: &Variables) {
         if executor != Executor::Softirq && self.ground.over == Over::Shm {
             return;
         }
+        // What is not the kernel's has fewer ways.
+        let all = self.options.soak || [Executor::Ring, Executor::Softirq].contains(&executor);
         for program in &ORACLES {
-            for &ranks in program.ranks {
+            let first = if all { 0 } else { program.ranks.len() - 1 };
+            for &ranks in &program.ranks[first..] {
                 let (name, args) = (program.name, self.args(program).join(" "));
                 let name = format!("{}/{name} {args} -n {ranks}", self.of(executor));
                 if self.options.wants(&name) {
@@ -285,7 +298,7 @@ impl Stage<'_> {
         let program = peers::intel()?.join("bin/IMB-NBC");
         let names = imb::benchmarks(&self.ground, &program)?;
         for &ranks in ranks {
-            let name = format!("execs/{}/IMB-NBC -n {ranks}", executor.name());
+            let name = format!("{}/IMB-NBC -n {ranks}", self.of(executor));
             if self.options.wants(&name) {
                 tally.test(&name, || {
                     let ground = &self.ground;
@@ -303,24 +316,26 @@ impl Stage<'_> {
             true => &[2, 3, 4, 5, 8][..],
             false => &[2][..],
         };
-        let files = match (self.options.soak, executor) {
-            (true, _) => &mpi4py::OFFLOADED[..],
+        let here = self.ground.over == Over::Shm;
+        let files = match self.options.soak {
+            true => &mpi4py::OFFLOADED[..],
             // Each persistent collective waits for kaccd there, and there are thousands.
-            (false, Executor::Softirq) => &mpi4py::OFFLOADED[..1],
-            (false, _) => &mpi4py::OFFLOADED[..2],
+            false if executor == Executor::Softirq || !here => &mpi4py::OFFLOADED[..1],
+            false => &mpi4py::OFFLOADED[..2],
         };
         let mut variables = variables.clone();
         // The ring serves programs in which only the main thread calls.
         variables.push(("MPI4PY_RC_THREAD_LEVEL", "funneled".to_owned()));
         for &ranks in ranks {
             let name = format!(
-                "execs/{}/mpi4py's offloaded collectives -n {ranks}",
-                executor.name()
+                "{}/mpi4py's offloaded collectives -n {ranks}",
+                self.of(executor)
             );
             if self.options.wants(&name) {
                 tally.test(&name, || {
-                    let folder = format!("execs-{}", executor.name());
-                    let said = mpi4py::offloaded(&folder, files, ranks, 900, &variables)?;
+                    let folder = format!("execs-{} {}", executor.name(), self.ground.over.name());
+                    let ground = self.ground.clone();
+                    let said = mpi4py::offloaded(ground, &folder, files, ranks, &variables)?;
                     ran(executor, ranks, &said).map(drop)
                 });
             }
@@ -409,17 +424,19 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
         bin,
     };
     let kaccd = Kaccd::start("execs")?;
+    let info =
+        process::output(Command::new(build::prefix(false).join("bin/yamabiko")).arg("info"))?;
     for executor in Executor::ALL {
+        if options.wants(&stage.of(executor)) {
+            print_limits(&info, executor)?;
+        }
         let mine = kaccd.as_ref().filter(|_| executor == Executor::Softirq);
         if executor == Executor::Softirq && mine.is_none() {
             continue;
         }
         let variables = variables(executor, mine);
         stage.counters(tally, executor, &variables);
-        stage.oracles(tally, executor, &variables);
-        stage.stress(tally, executor, &variables);
-        stage.imb(tally, executor, &variables)?;
-        stage.mpi4py(tally, executor, &variables);
+        stage.all(tally, executor, &variables)?;
     }
     let name = "execs/softirq/packets are lost while ranks compute";
     if kaccd.is_some() && options.wants(name) {
@@ -441,7 +458,41 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
     };
     refusals::run(&of_all, tally, kaccd.as_ref());
     traced::run(&of_all, tally);
+    by_tcp(options, stage.bin.clone(), tally)?;
     hosts::run(stage, tally)
+}
+
+/// What takes another way inside a host, where fabrics are chosen.
+fn by_tcp(options: &Options, bin: PathBuf, tally: &mut Tally) -> Result {
+    let stage = Stage {
+        options,
+        ground: Ground::ours(Over::Tcp),
+        bin,
+    };
+    for executor in [Executor::Inline, Executor::Thread] {
+        stage.all(tally, executor, &variables(executor, None))?;
+    }
+    Ok(())
+}
+
+/// Prints what an executor does not run.
+fn print_limits(info: &str, executor: Executor) -> Result {
+    let section = info
+        .lines()
+        .skip_while(|line| !line.starts_with("what executors do not run"));
+    let lines = section.skip(1).take_while(|line| line.starts_with("  "));
+    let words = lines.filter_map(|line| line.trim_start().split_once(' '));
+    let own: Vec<_> = words.filter(|(name, _)| *name == executor.name()).collect();
+    for (name, what) in &own {
+        println!("      {name} does not run: {}", what.trim_start());
+    }
+    match own.is_empty() {
+        true => Err(format!(
+            "yamabiko info does not say what {} does not run",
+            executor.name()
+        )),
+        false => Ok(()),
+    }
 }
 
 fn compile(bin: &Path) -> Result {
