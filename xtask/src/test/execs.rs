@@ -312,11 +312,13 @@ impl Stage<'_> {
     }
 
     fn mpi4py(&self, tally: &mut Tally, executor: Executor, variables: &Variables) {
+        let here = self.ground.over == Over::Shm;
         let ranks = match self.options.soak {
-            true => &[2, 3, 4, 5, 8][..],
+            true if here => &[2, 3, 4, 5, 8][..],
+            // Minutes each.
+            true => &[2, 3, 8][..],
             false => &[2][..],
         };
-        let here = self.ground.over == Over::Shm;
         let files = match self.options.soak {
             true => &mpi4py::OFFLOADED[..],
             // Each persistent collective waits for kaccd there, and there are thousands.
