@@ -76,6 +76,7 @@ mod ring;
 mod running;
 mod uring;
 
+pub use control::FAR_MAX;
 pub use ring::{Kept, Opening, Ring};
 pub use uring::Unusable;
 

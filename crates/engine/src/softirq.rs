@@ -13,7 +13,7 @@
 //!
 //! Before a rank sleeps it asks the program for a packet when its collective is over ([`Waker`]), whose socket joins what this process
 //! sleeps on. It looks all the same, soon at first, then up to [`LOOK_MOST`] later, says its start once more (packets get lost) and looks
-//! whether the daemon is there. While it computes the kernel says its start again ([`Resend`]), where io_uring is not refused. Each collective has its
+//! whether the daemon is there. While it computes the kernel says its start again ([`Resend`]), where io_uring can. Each collective has its
 //! ordinary form from the start, with its number on the communicator. If the daemon is gone,
 //! so is the program, and the page stays as it is: after [`GRACE`] every rank sees the same collectives over, and runs the others in calls.
 //! Where a lane's members are on several hosts the ranks of the others don't know it: [`far`] has what happens then. If a process is gone, those it takes part in become ordinary ones that have failed.
