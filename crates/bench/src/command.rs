@@ -47,6 +47,7 @@ Examples:
   yamabiko bench overlap --only ibcast --ways ring,calls,async --against mpich,impi
   yamabiko bench kacc --against mpich,openmpi,impi       with their progress threads off (-calls) and on (-async)
   yamabiko bench kacc-time --base cad-inline             figure 6, related to CAD's graphs that progress in calls
+  yamabiko bench kacc-chain --base sockets --hosts a,b,c   related to what plain sockets make of the links
   yamabiko bench kacc-steer --hosts a,b --steering ./switch  before and after `kaccd --steer eth0` on all hosts
   yamabiko bench kacc-hpl --ranks 4 --only speedup       what a factorisation gains by broadcasts behind it
   yamabiko bench fmpl-latency --against scalapack-mpich=/  with the BLACS of Debian's libscalapack-mpich2.2
@@ -234,6 +235,7 @@ fn implementations(args: &Args, prefix: &Path, say: &dyn Fn(&str)) -> Result<Vec
         prefix,
         say,
     )?);
+    all.push(Implementation::sockets(prefix));
     all.push(Implementation::raw());
     for one in &mut all {
         let variables = args
@@ -456,7 +458,7 @@ pub(crate) mod tests {
         assert!(
             check_base("mpich", &all)
                 .unwrap_err()
-                .contains("there are yamabiko, fmpl, blacs, raw")
+                .contains("there are yamabiko, fmpl, blacs, sockets, raw")
         );
         let all = of("bench all --env A=b=c").unwrap();
         assert!(

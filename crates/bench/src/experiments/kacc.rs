@@ -201,7 +201,12 @@ pub const STEER: Experiment = Experiment {
 pub const CHAIN: Experiment = Experiment {
     name: "kacc-chain",
     about: "Time of a broadcast along three ranks of which the middle one computes, alone on a processor",
-    kernels: KERNELS,
+    kernels: &[
+        (Interface::Mpi, "kacc.c"),
+        (Interface::Progress, "kacc.c"),
+        (Interface::Cad, "kacc_cad.c"),
+        (Interface::Sockets, "kacc_sockets.c"),
+    ],
     axis: Axis {
         values: &[4 * KI, 16 * KI, 64 * KI, 256 * KI, MI, 4 * MI],
         tour: &[4 * KI, MI],
@@ -212,11 +217,13 @@ pub const CHAIN: Experiment = Experiment {
     calibrated: true,
     panels: &[Panel {
         name: "chain",
-        about: "until the leaf's wait ends; the relay tests after each product of 40 x 40, or calls nothing for 50 ms",
+        about: "until the leaf's wait ends; the relay tests after each product of 40 x 40, or calls nothing for 50 ms; beside plain \
+                sockets, by a relay that does nothing else, and direct",
         others: &[
             (Interface::Mpi, &["explicit"]),
             (Interface::Progress, &["ibcast", "ibcast-silent"]),
             (Interface::Cad, &["pipeline", "pipeline-silent"]),
+            (Interface::Sockets, &["relayed", "direct"]),
         ],
         processors: Some(2),
         ..Panel::PLAIN
