@@ -158,8 +158,9 @@ pub static ALL: &[Experiment] = &[
     },
     Experiment {
         name: "overlap",
-        about: "How much of a non-blocking operation goes on while the ranks compute (as IMB-NBC defines it)",
-        kernels: &[(Interface::Mpi, "overlap.c")],
+        about: "How much of a non-blocking operation goes on while the ranks compute (as IMB-NBC defines it), with each \
+                executor and with the others' progress threads off and on",
+        kernels: &[(Interface::Progress, "overlap.c")],
         axis: Axis {
             values: &[KI, 8 * KI, 64 * KI, 512 * KI, 4 * MI],
             tour: &[64 * KI, MI],
@@ -170,7 +171,10 @@ pub static ALL: &[Experiment] = &[
         ranks: Ranks::Free,
         calibrated: true,
         panels: &[
-            overlapped("isend", "MPI_Isend and MPI_Irecv in a ring"),
+            overlapped(
+                "isend",
+                "MPI_Isend and MPI_Irecv in a ring, which no executor takes",
+            ),
             overlapped("ibcast", "MPI_Ibcast, roots in turn"),
             overlapped("iallreduce", "MPI_Iallreduce, sum of floats"),
             overlapped("iallgather", "MPI_Iallgather"),

@@ -141,6 +141,8 @@ pub(crate) struct Softirq {
     dead: Cell<bool>,
     /// Collectives that ended there.
     done: Cell<u64>,
+    /// When the last of them did, by the kernel: nanoseconds of the monotonic clock.
+    ended: Cell<u64>,
     /// Those that it was given, and that ran in calls after all.
     returned: Cell<u64>,
     /// Those that it was not given.
@@ -196,6 +198,11 @@ impl Softirq {
     /// Collectives that ended there.
     pub(crate) fn done(&self) -> u64 {
         self.done.get()
+    }
+
+    /// When the last of them did, by the kernel: nanoseconds of the monotonic clock; 0 if there was none.
+    pub(crate) fn ended(&self) -> u64 {
+        self.ended.get()
     }
 
     /// Those that it was given, and that ran in calls after all.
@@ -333,7 +340,7 @@ impl Engine {
                 lane.begun.set(Some(Instant::now()));
                 debug_assert!(!matches!(started, Err(NotStarted::Unfit)));
             }
-            let Some(end) = lane.result(data) else {
+            let Some((end, when)) = lane.result(data) else {
                 return moved;
             };
             lane.waiting.borrow_mut().pop_front();
@@ -346,6 +353,7 @@ impl Engine {
                 continue;
             }
             self.softirq.done.set(self.softirq.done.get() + 1);
+            self.softirq.ended.set(when);
             self.small_over(handle, (end == End::Done).then_some(data));
         }
     }

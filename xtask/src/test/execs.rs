@@ -28,11 +28,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Who runs collectives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Executor {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Executor {
+    /// The rank, in its calls
     Inline,
+    /// The kernel, by io_uring
     Ring,
+    /// The kernel, in its receive path
     Softirq,
+    /// A thread of the library
     Thread,
 }
 
@@ -45,7 +49,7 @@ impl Executor {
     ];
 
     /// As `YAMABIKO_CAD` has it.
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Executor::Inline => "inline",
             Executor::Ring => "ring",
@@ -65,10 +69,10 @@ impl Executor {
     }
 }
 
-type Variables = Vec<(&'static str, String)>;
+pub type Variables = Vec<(&'static str, String)>;
 
 /// What has ranks use an executor, and say so.
-fn variables(executor: Executor, kaccd: Option<&Kaccd>) -> Variables {
+pub fn variables(executor: Executor, kaccd: Option<&Kaccd>) -> Variables {
     let mut all = vec![
         ("YAMABIKO_CAD", executor.name().to_owned()),
         ("YAMABIKO_CAD_REPORT", "1".to_owned()),
@@ -78,7 +82,7 @@ fn variables(executor: Executor, kaccd: Option<&Kaccd>) -> Variables {
 }
 
 /// Whether each of so many ranks says that the executor ran some there; how many in all.
-fn ran(executor: Executor, ranks: u32, said: &str) -> Result<u64> {
+pub fn ran(executor: Executor, ranks: u32, said: &str) -> Result<u64> {
     let mut all = 0;
     for rank in 0..ranks {
         let begin = format!("yamabiko: rank {rank}: {}", executor.says());
