@@ -241,7 +241,10 @@ impl Short {
         let (port, _) = self.checked(m, Port::LONGEST, 0)?;
         if m.bytes() > Port::MOST {
             let match_bits = (Context(self.context.get()), m.tag);
-            return port.send_lines(match_bits, m.buf, m.bytes(), ready);
+            return match m.bytes() <= Port::LINES_MOST {
+                true => port.send_lines(match_bits, m.buf, m.bytes(), ready),
+                false => port.send_sheet(match_bits, m.buf, m.bytes(), ready),
+            };
         }
         if !port.look() {
             return None;
@@ -282,7 +285,7 @@ impl Short {
         let looks = || self.all.get().map_or(0, |ways| ways.ports.looks());
         let taken = port
             .receive(context, tag, m.buf, m.bytes(), looks)
-            .or_else(|| port.receive_lines(context, tag, m.buf, m.bytes()))?;
+            .or_else(|| port.receive_more(context, tag, m.buf, m.bytes()))?;
         Some(received(m.peer, taken))
     }
 

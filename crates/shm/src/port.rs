@@ -21,7 +21,8 @@ use crate::lane::Lane;
 use crate::lines::{Lines, Span, lines};
 use crate::ring::{Hostile, Rx, Tx};
 use crate::segment::{BellRef, Segment};
-use crate::wire::{EAGER, INLINE, Kind};
+use crate::sheets::{self, Sheet, Sheets};
+use crate::wire::{EAGER, Header, INLINE, Kind};
 
 /// Of so many looks at the credit one is left to the ordinary way, which makes progress for others too.
 const TURN: u32 = 32;
@@ -41,14 +42,16 @@ pub struct Port {
     /// The way there,
     pub(crate) lane: Lane,
     pub(crate) bell: BellRef,
-    /// and back.
-    pub(crate) inward: Lane,
+    /// and back, over the sheets of both.
+    pub(crate) inward: Lane<{ sheets::ALL }>,
     pub(crate) tx: Tx,
     pub(crate) rx: Rx,
     /// The lines that are free there.
     pub(crate) lines: Lines,
     /// Looks at the credit; see [`TURN`].
-    looks: Cell<u16>,
+    looks: Cell<u8>,
+    /// The sheets that are this process's.
+    pub(crate) sheets: Sheets,
     /// Whether nothing goes out here, whatever the credit.
     shut: Cell<bool>,
     /// Whether the peer ever sent, and has not failed.
@@ -60,10 +63,18 @@ const _: () = assert!(size_of::<Port>() == 64);
 impl Port {
     /// Longest message that goes here in one cell,
     pub const MOST: usize = INLINE;
+    /// in lines of its own,
+    pub const LINES_MOST: usize = EAGER;
     /// and at all.
-    pub const LONGEST: usize = EAGER;
+    pub const LONGEST: usize = sheets::MOST;
 
-    pub(crate) fn new(lane: Lane, inward: Lane, bell: BellRef) -> Port {
+    /// Of the sheets `owned` are this process's at first.
+    pub(crate) fn new(
+        lane: Lane,
+        inward: Lane<{ sheets::ALL }>,
+        bell: BellRef,
+        owned: u8,
+    ) -> Port {
         Port {
             lane,
             bell,
@@ -72,6 +83,7 @@ impl Port {
             rx: Rx::new(),
             lines: Lines::new(),
             looks: Cell::new(0),
+            sheets: Sheets::new(owned),
             shut: Cell::new(true),
             known: Cell::new(false),
         }
@@ -95,7 +107,7 @@ impl Port {
         (!self.tx.is_full()).then_some(Room(self))
     }
 
-    /// Sends `len` bytes at `buf`, more than [`MOST`](Port::MOST) and at most [`LONGEST`](Port::LONGEST), at once: what is
+    /// Sends `len` bytes at `buf`, more than [`MOST`](Port::MOST) and at most [`LINES_MOST`](Port::LINES_MOST), at once: what is
     /// [done last](sys::doorbell::Doorbell::ring_last). `None`: nothing was done; the ordinary way has to do it. `ready` is asked last.
     #[inline]
     pub fn send_lines(
@@ -114,6 +126,28 @@ impl Port {
         let code = self.bell.get().ring_last();
         self.own_lines(len);
         Some(code)
+    }
+
+    /// Sends `len` bytes at `buf`, more than [`LINES_MOST`](Port::LINES_MOST) and at most [`LONGEST`](Port::LONGEST), at once, if there is a sheet for
+    /// them: as [`send_lines`](Port::send_lines).
+    #[inline]
+    pub fn send_sheet(
+        &self,
+        (context, tag): (Context, i32),
+        buf: UserBuf,
+        len: usize,
+        ready: impl FnOnce() -> bool,
+    ) -> Option<i32> {
+        let sheet = self.sheets.next(self.inward.place_for(buf), len)?;
+        if (self.tx.is_full() && !self.look_for(0)) || !ready() {
+            return None;
+        }
+        self.inward.fill_sheet(sheet, buf);
+        self.sheets.give(sheet);
+        let (lane, number) = (self.lane, self.tx.next());
+        lane.write_sheet(number, (context.0, tag), sheet);
+        self.tx.publish(&lane);
+        Some(self.bell.get().ring_last())
     }
 
     /// Whether a message of `len` bytes is known to fit.
@@ -198,9 +232,9 @@ impl Port {
         Some(AtOnce { tag, bytes })
     }
 
-    /// Takes the next message into `to`, if it is there and has lines of its own; else as [`receive`](Port::receive).
+    /// Takes the next message into `to`, if it is there and has lines of its own or lies in a sheet; else as [`receive`](Port::receive).
     #[inline]
-    pub fn receive_lines(
+    pub fn receive_more(
         &self,
         context: Context,
         tag: TagSel,
@@ -212,22 +246,57 @@ impl Port {
             return None;
         }
         let header = lane.read_header(number).ok()?;
-        let bytes = header.len;
-        if header.kind != Kind::Eager || bytes <= INLINE {
-            return None;
-        }
-        let span = header.lines();
-        self.prefetch_lines(span);
         let wanted = matches!(tag, TagSel::Any) || tag == TagSel::Exact(header.tag);
-        if header.context != context.0 || !wanted || bytes > capacity {
+        if header.context != context.0 || !wanted {
             return None;
         }
-        lane.read_lines(span, to, bytes);
+        let bytes = match header.kind {
+            Kind::Eager if header.len > INLINE => self.take_lines_out(&header, to, capacity),
+            Kind::Sheet => self.take_sheet_out(to, capacity),
+            _ => None,
+        }?;
+        let tag = header.tag;
+        Some(AtOnce { tag, bytes })
+    }
+
+    /// Takes the next message, which has this header and lines of its own, if it fits: its length.
+    #[inline]
+    fn take_lines_out(&self, header: &Header, to: UserBuf, capacity: usize) -> Option<usize> {
+        let (lane, number, span) = (self.inward, self.rx.next(), header.lines());
+        self.prefetch_lines(span);
+        if header.len > capacity {
+            return None;
+        }
+        lane.read_lines(span, to, header.len);
         if self.rx.consume_lines(&lane, number, span) {
             self.bell.get().ring();
         }
-        let tag = header.tag;
-        Some(AtOnce { tag, bytes })
+        Some(header.len)
+    }
+
+    /// Takes the next message, which lies in a sheet, if it fits: its length.
+    #[inline]
+    fn take_sheet_out(&self, to: UserBuf, capacity: usize) -> Option<usize> {
+        let (lane, number) = (self.inward, self.rx.next());
+        // What is wrong is found once more, and told, where the ring is drained.
+        let sheet = self.sheet_of(number).ok()?;
+        if sheet.len() > capacity {
+            return None;
+        }
+        lane.read_sheet(sheet, to);
+        self.sheets.keep(sheet);
+        if self.rx.consume(&lane, number) {
+            self.bell.get().ring();
+        }
+        Some(sheet.len())
+    }
+
+    /// Where the message numbered `number` lies, which says that it lies in a sheet.
+    #[inline]
+    pub(crate) fn sheet_of(&self, number: u32) -> Result<Sheet, Hostile> {
+        let sheet = self.inward.sheet_of(number)?;
+        self.sheets.check(sheet)?;
+        Ok(sheet)
     }
 
     /// Asks for the lines of a message, and for what the next message this long the other way has to know, as whoever
@@ -241,7 +310,9 @@ impl Port {
     /// Looks so many times more whether a message is there.
     #[inline(always)]
     fn wait(&self, looks: u32) -> Option<()> {
-        (0..looks).find_map(|_| self.rx.ready(&self.inward).then_some(()))
+        // Copies: the word that is looked at can't change them, as far as the compiler knows.
+        let (lane, number) = (self.inward, self.rx.next());
+        (0..looks).find_map(|_| Rx::ready_at(&lane, number).then_some(()))
     }
 
     /// Lets nothing through here until it is opened.

@@ -55,7 +55,7 @@ impl Brief {
         let (port, looks) = (self.port, || self.ways.ports.looks());
         let taken = port
             .receive(self.context, tag, m.buf, self.bytes, looks)
-            .or_else(|| port.receive_lines(self.context, tag, m.buf, self.bytes))?;
+            .or_else(|| port.receive_more(self.context, tag, m.buf, self.bytes))?;
         Some(received(m.peer, taken))
     }
 }
