@@ -516,13 +516,19 @@ impl<const ROOM: usize> Lane<ROOM> {
         take(unsafe { std::slice::from_raw_parts(chunk, header.len) });
     }
 
-    /// The same; the lines of some chunks are written then ([`chunking`](crate::chunking)).
+    /// The same, and gives the lines up.
     pub fn drain_chunk(&self, header: ChunkHeader, take: impl FnOnce(&[u8])) {
         self.read_chunk(header, take);
+        self.give_up_chunk(header);
+    }
+
+    /// Writes the lines of some chunks that were read ([`chunking`](crate::chunking)).
+    pub fn give_up_chunk(&self, header: ChunkHeader) {
+        assert!(header.len <= CHUNK && header.start <= ROOM - header.len);
         if chunking::here().gives_up(header.len) {
             let chunk = self.pipe.wrapping_add(header.start);
             for line in (0..header.len).step_by(CELL) {
-                // SAFETY: as above, and the slice is gone; nobody reads what the chunk holds any more.
+                // SAFETY: inside the pipe; ours until drained, and nobody reads what the chunk holds any more.
                 unsafe { chunk.add(line).write_volatile(0) };
             }
         }

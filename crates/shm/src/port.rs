@@ -17,7 +17,7 @@ use std::sync::Arc;
 use boundary::UserBuf;
 use mtmi::{Context, Endpoint, TagSel};
 
-use crate::lane::Lane;
+use crate::lane::{Lane, WINDOW};
 use crate::lines::{Lines, Span, lines};
 use crate::ring::{Hostile, Rx, Tx};
 use crate::segment::{BellRef, Segment};
@@ -26,6 +26,9 @@ use crate::wire::{EAGER, Header, INLINE, Kind};
 
 /// Of so many looks at the credit one is left to the ordinary way, which makes progress for others too.
 const TURN: u32 = 32;
+
+/// A look more for so many bytes.
+const LOOK_BYTES: u32 = 8;
 
 /// A message that was received at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,6 +70,8 @@ impl Port {
     pub const LINES_MOST: usize = EAGER;
     /// and at all.
     pub const LONGEST: usize = sheets::MOST;
+    /// Longest message of which it may be known when it was announced that it comes at once.
+    pub const LONGEST_COMING: usize = WINDOW;
 
     /// Of the sheets `owned` are this process's at first.
     pub(crate) fn new(
@@ -148,6 +153,12 @@ impl Port {
         lane.write_sheet(number, (context.0, tag), sheet);
         self.tx.publish(&lane);
         Some(self.bell.get().ring_last())
+    }
+
+    /// Whether a sheet is this process's.
+    #[inline(always)]
+    pub fn has_sheet(&self) -> bool {
+        self.sheets.has_any()
     }
 
     /// Whether a message of `len` bytes is known to fit.
@@ -246,6 +257,9 @@ impl Port {
             return None;
         }
         let header = lane.read_header(number).ok()?;
+        if header.kind == Kind::Eager && header.len > INLINE {
+            self.prefetch_lines(header.lines());
+        }
         let wanted = matches!(tag, TagSel::Any) || tag == TagSel::Exact(header.tag);
         if header.context != context.0 || !wanted {
             return None;
@@ -259,11 +273,19 @@ impl Port {
         Some(AtOnce { tag, bytes })
     }
 
+    /// Whether the next message is there and is announced.
+    #[inline]
+    pub fn announces(&self) -> bool {
+        let (lane, number) = (self.inward, self.rx.next());
+        let is_here = self.known.get() && Rx::ready_at(&lane, number);
+        let header = is_here.then(|| lane.read_header(number));
+        matches!(header, Some(Ok(header)) if header.kind == Kind::Announce)
+    }
+
     /// Takes the next message, which has this header and lines of its own, if it fits: its length.
     #[inline]
     fn take_lines_out(&self, header: &Header, to: UserBuf, capacity: usize) -> Option<usize> {
         let (lane, number, span) = (self.inward, self.rx.next(), header.lines());
-        self.prefetch_lines(span);
         if header.len > capacity {
             return None;
         }
@@ -379,6 +401,16 @@ impl Ports {
     #[inline(always)]
     pub fn looks(&self) -> u32 {
         self.looks.get()
+    }
+
+    /// The same for a message of up to `capacity` bytes, which takes longer to come the longer it is: 64 KiB between cores far from each other
+    /// some 3 us.
+    #[inline(always)]
+    pub fn looks_for(&self, capacity: usize) -> u32 {
+        match self.looks.get() {
+            0 => 0,
+            looks => looks + capacity.min(WINDOW) as u32 / LOOK_BYTES,
+        }
     }
 
     pub(crate) fn set_looks(&self, looks: u32) {

@@ -84,6 +84,12 @@ impl Sheets {
         Sheets(Cell::new(owned))
     }
 
+    /// Whether there is one.
+    #[inline(always)]
+    pub fn has_any(&self) -> bool {
+        self.0.get() != 0
+    }
+
     /// Where a message of `len` bytes, more than `EAGER` and at most [`MOST`], goes that begins best at `place` of a page. Not before it is [given](Sheets::give) it leaves
     /// this process.
     #[inline]
