@@ -255,7 +255,7 @@ impl Short {
     }
 
     /// Sends a message that is longer than a port takes, if it leaves within the call. Although `None` is said `ready` may have been asked.
-    #[inline]
+    #[inline(never)]
     fn send_long(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
         let to = Endpoint(self.first.get() + m.peer as u32);
         let context = Context(self.context.get());
@@ -309,7 +309,7 @@ impl Short {
     }
 
     /// Receives a long message that comes right now, of one of the processes that are known.
-    #[inline]
+    #[inline(never)]
     fn recv_coming(&self, m: &Plain, tag: TagSel) -> Option<AtOnce> {
         let from = Endpoint(self.first.get() + m.peer as u32);
         let context = Context(self.context.get());
