@@ -1,4 +1,4 @@
-//! The short paths: a message of one cache line sent at once, a receive posted or a message received with few checks, a request
+//! The short paths: a message of one cache line, or of some KiB, sent at once, a receive posted or a message received with few checks, a request
 //! that is over.
 //!
 //! There are two, and both do something only if every check holds and nothing is in the way; else they have changed nothing, and the
@@ -10,8 +10,8 @@
 //! * [`Engine::send_short`] and its siblings are tried inside: with `MPI_THREAD_MULTIPLE`, where the lock has to be taken,
 //!   for the other communicators, and for messages without data.
 //!
-//! What they leave costs no request of its own where it need not: a short message that the network takes at once is sent by
-//! [`Engine::send_at_once`], and a receive that has to wait is posted light. Messages of derived types go these ways as bytes, where that is
+//! What they leave costs no request of its own where it need not: a message that leaves within the call is sent by
+//! [`Engine::send_at_once`], one that comes right now whole is received by [`Engine::take_coming`], and a receive that has to wait is posted light. Messages of derived types go these ways as bytes, where that is
 //! possible ([`Engine::send_derived`], [`Engine::recv_derived`]).
 //!
 //! # Why the shorter one needs no check of these

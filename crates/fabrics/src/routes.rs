@@ -4,9 +4,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use boundary::UserBuf;
-use mtmi::{
-    Context, Cookie, Endpoint, Fabric, Limits, Outgoing, Queues, Receive, Submit, TagSel,
-};
+use mtmi::{Context, Cookie, Endpoint, Fabric, Limits, Outgoing, Queues, Receive, Submit, TagSel};
 use shm::{Ports, Shm, Stretch};
 use tcp::Tcp;
 

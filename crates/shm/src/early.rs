@@ -185,6 +185,8 @@ mod tests {
         lane: Lane,
         next: u32,
         chunk: u32,
+        /// Whether chunks lie in a common pipe.
+        common: bool,
         done: Vec<Completion>,
     }
 
@@ -200,6 +202,7 @@ mod tests {
                 segment,
                 next: 1,
                 chunk: 0,
+                common: false,
                 done: Vec::new(),
             }
         }
@@ -226,15 +229,33 @@ mod tests {
             let from = unsafe { UserBuf::new(bytes.as_ptr() as usize) };
             let mut reader: Reader = Data::bytes(from, len as u64).reader();
             let start = self.chunk as usize * HALF;
-            self.lane.fill_chunk(start, len, &mut reader);
+            let whose = match self.common {
+                true => {
+                    let mut lane = self.segment.common_lane(1, 0, 0);
+                    lane.fill_chunk(start, len, &mut reader);
+                    let last = self.chunk % 2 == 1;
+                    Whose::Common { area: 0, last }
+                }
+                false => {
+                    self.lane.fill_chunk(start, len, &mut reader);
+                    Whose::Own
+                }
+            };
             let header = ChunkHeader {
                 start,
                 len,
                 target: EARLY,
-                whose: Whose::Own,
+                whose,
             };
             self.lane.publish_chunk(self.chunk, header);
             self.chunk += 1;
+        }
+
+        /// A receive that is not posted.
+        fn coming(&mut self, tag: i32, to: &mut [u8]) -> Option<(i32, u64)> {
+            let wanted = (CONTEXT, TagSel::Exact(tag));
+            let place = (UserBuf::of_array(to), to.len() as u64);
+            self.shm.receive_coming(Endpoint(1), wanted, place)
         }
 
         fn progress(&mut self) -> usize {
@@ -321,6 +342,51 @@ mod tests {
             let sent = TOTAL as u64;
             assert_eq!(pair.done[0].outcome, Outcome::Truncated { sent });
             assert!(halves(to) && rest.iter().all(|&b| b == 0));
+        }
+    }
+
+    #[test]
+    fn what_comes_needs_no_post() {
+        let (mut pair, mut to) = (Pair::new(), vec![0; TOTAL]);
+        pair.progress();
+        for count in 1..=2 {
+            to.fill(0);
+            pair.chunk(1, HALF);
+            pair.chunk(2, HALF);
+            pair.announce(TOTAL as u64);
+            assert_eq!(pair.coming(TAG + 1, &mut to), None, "another tag");
+            assert_eq!(pair.coming(TAG, &mut to[1..]), None, "too long");
+            assert_eq!(pair.coming(TAG, &mut to), Some((TAG, TOTAL as u64)));
+            assert!(halves(&to));
+            assert_eq!(pair.segment.lane(1, 0).drained(), 2 * count);
+            assert_eq!(pair.coming(TAG, &mut to), None, "no other is there");
+        }
+        assert_eq!(pair.progress(), 0);
+    }
+
+    #[test]
+    fn what_stops_on_the_way_is_received_once() {
+        for common in [false, true] {
+            let (mut pair, mut to) = (Pair::new(), vec![0; TOTAL]);
+            pair.progress();
+            pair.common = common;
+            pair.announce(TOTAL as u64);
+            pair.chunk(1, HALF);
+            for _ in 0..2 {
+                assert_eq!(pair.coming(TAG, &mut to), None);
+                assert_eq!(pair.segment.lane(1, 0).drained(), 0);
+            }
+            pair.receive(&mut to);
+            assert_eq!(pair.progress(), 0);
+            pair.chunk(2, HALF);
+            assert_eq!(pair.progress(), 1);
+            assert!(halves(&to));
+            assert_eq!(pair.segment.lane(1, 0).drained(), 2);
+            let data = Data::bytes(UserBuf::of_array(&mut to), TOTAL as u64);
+            assert!(
+                pair.shm
+                    .send_at_once(Endpoint(1), CONTEXT, TAG, data.clone())
+            );
         }
     }
 

@@ -3,9 +3,7 @@
 use std::time::Instant;
 
 use boundary::UserBuf;
-use mtmi::{
-    Context, Cookie, Endpoint, Fabric, Limits, Outgoing, Queues, Receive, Submit, TagSel,
-};
+use mtmi::{Context, Cookie, Endpoint, Fabric, Limits, Outgoing, Queues, Receive, Submit, TagSel};
 
 use crate::Shm;
 use crate::lane::WINDOW;

@@ -5,8 +5,8 @@ use mtmi::{Context, Endpoint, Message, Outcome, Queues, Receive};
 use crate::Shm;
 use crate::early::Begun;
 use crate::lane::{Lane, WINDOW, drain};
-use crate::sheets;
 use crate::ring::Hostile;
+use crate::sheets;
 use crate::state::{Announced, Offer, Sending, Sink};
 use crate::wire::{Header, INLINE, Kind, decode};
 

@@ -27,7 +27,7 @@ use crate::wire::{EAGER, Header, INLINE, Kind};
 /// Of so many looks at the credit one is left to the ordinary way, which makes progress for others too.
 const TURN: u32 = 32;
 
-/// A look more for so many bytes.
+/// A look more for so many bytes: between cores far from each other 64 KiB take some 3 microseconds.
 const LOOK_BYTES: u32 = 256;
 
 /// A message that was received at once.
@@ -74,12 +74,7 @@ impl Port {
     pub const LONGEST_COMING: usize = WINDOW;
 
     /// Of the sheets `owned` are this process's at first.
-    pub(crate) fn new(
-        lane: Lane,
-        inward: Lane<{ sheets::ALL }>,
-        bell: BellRef,
-        owned: u8,
-    ) -> Port {
+    pub(crate) fn new(lane: Lane, inward: Lane<{ sheets::ALL }>, bell: BellRef, owned: u8) -> Port {
         Port {
             lane,
             bell,
@@ -408,8 +403,7 @@ impl Ports {
         self.looks.get()
     }
 
-    /// The same for a message of up to `capacity` bytes, which takes longer to come the longer it is: 64 KiB between cores far from each other
-    /// some 3 us.
+    /// The same for a message of up to `capacity` bytes, which takes longer to come the longer it is.
     #[inline(always)]
     pub fn looks_for(&self, capacity: usize) -> u32 {
         match self.looks.get() {

@@ -98,8 +98,7 @@ impl Shm {
         if total <= EAGER as u64 || total > Port::LONGEST as u64 {
             return false;
         }
-        let (Some((buf, _)), Some(port)) =
-            (data.contiguous(), self.ports.all().get(to as usize))
+        let (Some((buf, _)), Some(port)) = (data.contiguous(), self.ports.all().get(to as usize))
         else {
             return false;
         };
