@@ -96,7 +96,8 @@ impl Shm {
         }
         port.lane.prefetch_returned();
         let before = self.peers[from as usize].common.mark();
-        let (arrived, next) = self.copy_chunks(from, total, Data::bytes(buf, total).writer());
+        let to = Data::bytes(buf, total).writer();
+        let (arrived, next) = self.copy_chunks(from, total, to, true);
         if arrived < total {
             self.peers[from as usize].common.restore(before);
             return None;
@@ -111,7 +112,7 @@ impl Shm {
 
     /// Copies the chunks of a message of `total` bytes, as long as each comes within a moment: how many bytes.
     fn copy_early(&mut self, from: u32, total: u64, to: Writer) -> u64 {
-        let (arrived, next) = self.copy_chunks(from, total, to);
+        let (arrived, next) = self.copy_chunks(from, total, to, false);
         self.give_back(from, next);
         arrived
     }
@@ -125,8 +126,9 @@ impl Shm {
         self.ports[from].bell.get().ring();
     }
 
-    /// Copies the same and gives nothing back: how many bytes, and the number of the first chunk that is left.
-    fn copy_chunks(&mut self, from: u32, total: u64, mut to: Writer) -> (u64, u32) {
+    /// Copies the same and gives nothing back: how many bytes, and the number of the first chunk that is left. `again`: what they hold may have to be
+    /// read once more.
+    fn copy_chunks(&mut self, from: u32, total: u64, mut to: Writer, again: bool) -> (u64, u32) {
         let (looks, pauses) = match self.shares_processors() {
             true => (0, 0),
             false => (LOOKS, PAUSES),
@@ -148,8 +150,11 @@ impl Shm {
             if header.target != EARLY || len > total - arrived {
                 break;
             }
-            peer.common
-                .read(lane, header, |bytes| drain(bytes, &mut to));
+            let take = |bytes: &[u8]| drain(bytes, &mut to);
+            match again {
+                true => peer.common.read(lane, header, take),
+                false => peer.common.drain(lane, header, take),
+            }
             arrived += len;
             chunk = chunk.wrapping_add(1);
         }
