@@ -1,4 +1,4 @@
-//! The short paths: a message of one cache line sent at once, a receive posted or a message received with few checks, a request
+//! The short paths: a message of one cache line, or of some KiB, sent at once, a receive posted or a message received with few checks, a request
 //! that is over.
 //!
 //! There are two, and both do something only if every check holds and nothing is in the way; else they have changed nothing, and the
@@ -10,8 +10,8 @@
 //! * [`Engine::send_short`] and its siblings are tried inside: with `MPI_THREAD_MULTIPLE`, where the lock has to be taken,
 //!   for the other communicators, and for messages without data.
 //!
-//! What they leave costs no request of its own where it need not: a short message that the network takes at once is sent by
-//! [`Engine::send_at_once`], and a receive that has to wait is posted light. Messages of derived types go these ways as bytes, where that is
+//! What they leave costs no request of its own where it need not: a message that leaves within the call is sent by
+//! [`Engine::send_at_once`], one that comes right now whole is received by [`Engine::take_coming`], and a receive that has to wait is posted light. Messages of derived types go these ways as bytes, where that is
 //! possible ([`Engine::send_derived`], [`Engine::recv_derived`]).
 //!
 //! # Why the shorter one needs no check of these
@@ -30,6 +30,7 @@ use std::rc::Rc;
 
 use boundary::UserBuf;
 use fabrics::{AtOnce, Port, Ports};
+use layout::Data;
 use mtmi::matching::{Light, Ordinary, Row, has_ordinary};
 use mtmi::{Context, Endpoint, TagSel};
 use sys::blank;
@@ -238,15 +239,29 @@ impl Short {
     /// The same where there was no room, if there is after a look, or of a message that takes more than a cell.
     #[inline(always)]
     pub fn send_plain_again(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
-        let (port, _) = self.checked(m, Port::LONGEST, 0)?;
-        if m.bytes() > Port::MOST {
-            let match_bits = (Context(self.context.get()), m.tag);
-            return port.send_lines(match_bits, m.buf, m.bytes(), ready);
+        let (port, _) = self.checked(m, Port::LONGEST_COMING, 0)?;
+        let match_bits = (Context(self.context.get()), m.tag);
+        match m.bytes() {
+            0..=Port::MOST => match port.look() {
+                true => self.send_to(port, m, ready),
+                false => None,
+            },
+            ..=Port::LINES_MOST => port.send_lines(match_bits, m.buf, m.bytes(), ready),
+            ..=Port::LONGEST if port.has_sheet() => {
+                port.send_sheet(match_bits, m.buf, m.bytes(), ready)
+            }
+            _ => self.send_long(m, ready),
         }
-        if !port.look() {
-            return None;
-        }
-        self.send_to(port, m, ready)
+    }
+
+    /// Sends a message that is longer than a port takes, if it leaves within the call. Although `None` is said `ready` may have been asked.
+    #[inline(never)]
+    fn send_long(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
+        let to = Endpoint(self.first.get() + m.peer as u32);
+        let context = Context(self.context.get());
+        let data = Data::bytes(m.buf, m.bytes() as u64);
+        let sent = ready() && lock().enter().send_checked(to, (context, m.tag), data);
+        sent.then_some(0)
     }
 
     /// Receives a message of one tag that is there. `None`: nothing was done, and [more](Short::recv_plain_again) may help.
@@ -279,11 +294,29 @@ impl Short {
             return None;
         }
         let context = Context(self.context.get());
-        let looks = || self.all.get().map_or(0, |ways| ways.ports.looks());
+        let looks = || {
+            let ways = self.all.get();
+            ways.map_or(0, |ways| ways.ports.looks_for(m.bytes()))
+        };
         let taken = port
             .receive(context, tag, m.buf, m.bytes(), looks)
-            .or_else(|| port.receive_lines(context, tag, m.buf, m.bytes()))?;
+            .or_else(|| port.receive_more(context, tag, m.buf, m.bytes()))
+            .or_else(|| match port.announces() {
+                true => self.recv_coming(m, tag),
+                false => None,
+            })?;
         Some(received(m.peer, taken))
+    }
+
+    /// Receives a long message that comes right now, of one of the processes that are known.
+    #[inline(never)]
+    fn recv_coming(&self, m: &Plain, tag: TagSel) -> Option<AtOnce> {
+        let from = Endpoint(self.first.get() + m.peer as u32);
+        let context = Context(self.context.get());
+        let to = (m.buf, m.bytes() as u64);
+        let (tag, bytes) = lock().enter().take_coming(from, (context, tag), to)?;
+        let bytes = bytes as usize;
+        Some(AtOnce { tag, bytes })
     }
 
     /// Receives a message that came before its receive, of one of the processes that are known.

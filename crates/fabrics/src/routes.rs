@@ -3,7 +3,8 @@
 use std::rc::Rc;
 use std::time::Instant;
 
-use mtmi::{Cookie, Endpoint, Fabric, Limits, Outgoing, Queues, Receive, Submit};
+use boundary::UserBuf;
+use mtmi::{Context, Cookie, Endpoint, Fabric, Limits, Outgoing, Queues, Receive, Submit, TagSel};
 use shm::{Ports, Shm, Stretch};
 use tcp::Tcp;
 
@@ -155,6 +156,19 @@ impl Fabric for Fabrics {
         match self.network(message.to) {
             None => self.shm.send_at_once(queues, message),
             Some(tcp) => tcp.send_at_once(queues, message),
+        }
+    }
+
+    #[inline]
+    fn receive_coming(
+        &mut self,
+        from: Endpoint,
+        wanted: (Context, TagSel),
+        to: (UserBuf, u64),
+    ) -> Option<(i32, u64)> {
+        match self.network(from) {
+            None => self.shm.receive_coming(from, wanted, to),
+            Some(tcp) => tcp.receive_coming(from, wanted, to),
         }
     }
 

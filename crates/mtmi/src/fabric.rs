@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use boundary::UserBuf;
 use layout::Data;
 
 use crate::queues::{Queues, Receive};
@@ -70,6 +71,16 @@ pub trait Fabric {
     /// where its short messages go another way before they come here.
     fn send_at_once(&mut self, _queues: &mut Queues, _message: &Outgoing) -> bool {
         false
+    }
+
+    /// As [`Transport::receive_coming`](crate::Transport::receive_coming), of another process. A fabric need not.
+    fn receive_coming(
+        &mut self,
+        _from: Endpoint,
+        _wanted: (Context, TagSel),
+        _to: (UserBuf, u64),
+    ) -> Option<(i32, u64)> {
+        None
     }
 
     /// As [`Transport::cancel_send`](crate::Transport::cancel_send).

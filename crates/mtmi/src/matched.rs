@@ -252,6 +252,19 @@ impl<F: Fabric> Transport for Matched<F> {
         self.receive(from, context, tag, Receive { data, cookie })
     }
 
+    #[inline]
+    fn receive_coming(
+        &mut self,
+        from: Endpoint,
+        wanted: (Context, TagSel),
+        to: (UserBuf, u64),
+    ) -> Option<(i32, u64)> {
+        match from == self.fabric.endpoint() {
+            true => None,
+            false => self.fabric.receive_coming(from, wanted, to),
+        }
+    }
+
     fn receive_at_once(
         &mut self,
         from: Endpoint,

@@ -106,6 +106,15 @@ pub trait Transport {
         to: (UserBuf, u64),
     ) -> Option<(i32, u64)>;
 
+    /// Receives a message that comes right now, as [`receive_at_once`](Transport::receive_at_once) one that is here. No receive may be posted that
+    /// it might match, and no message of `from` be unexpected. `None`: nothing was done, but to what is in the buffer.
+    fn receive_coming(
+        &mut self,
+        from: Endpoint,
+        wanted: (Context, TagSel),
+        to: (UserBuf, u64),
+    ) -> Option<(i32, u64)>;
+
     /// The first message that a receive with these arguments would match now. It sees what earlier
     /// calls of `progress` brought in.
     fn probe(&mut self, from: Source, context: Context, tag: TagSel) -> Option<Envelope>;

@@ -64,6 +64,13 @@ struct Area {
     read: Option<usize>,
 }
 
+/// What reading changes.
+#[derive(Clone, Copy)]
+pub(crate) struct Mark {
+    areas: [(u32, Option<usize>); AREAS],
+    next: usize,
+}
+
 /// The common pipes of this process and a peer.
 pub(crate) struct Common {
     areas: [Area; AREAS],
@@ -100,6 +107,23 @@ impl Common {
     #[inline]
     pub fn out(&self, area: usize) -> Lane<COMMON_PIPE> {
         self.areas[area].out
+    }
+
+    /// How things stand, to be [restored](Common::restore) if what is read now counts as unread.
+    #[inline]
+    pub fn mark(&self) -> Mark {
+        Mark {
+            areas: [0, 1].map(|i| (self.areas[i].known, self.areas[i].read)),
+            next: self.next,
+        }
+    }
+
+    /// How things stood.
+    pub fn restore(&mut self, mark: Mark) {
+        for (area, before) in self.areas.iter_mut().zip(mark.areas) {
+            (area.known, area.read) = before;
+        }
+        self.next = mark.next;
     }
 
     /// Whether a section is being written.
@@ -146,19 +170,32 @@ impl Common {
     /// Gives the bytes of a chunk from the peer to `take`. `own` is the direction's lane.
     #[inline]
     pub fn drain(&mut self, own: Lane, header: ChunkHeader, take: impl FnOnce(&[u8])) {
+        // Who was answered mostly answers: the lines of its first chunk stay.
+        let first = match header.whose {
+            Whose::Own => false,
+            Whose::Common { area, .. } => self.areas[area].read.is_none(),
+        };
+        self.read(own, header, take);
+        match header.whose {
+            Whose::Own => own.give_up_chunk(header),
+            Whose::Common { area, .. } if !first => self.areas[area].inward.give_up_chunk(header),
+            Whose::Common { .. } => {}
+        }
+    }
+
+    /// The same, and the bytes stay as they are.
+    #[inline]
+    pub fn read(&mut self, own: Lane, header: ChunkHeader, take: impl FnOnce(&[u8])) {
         let Whose::Common { area: i, last } = header.whose else {
-            return own.drain_chunk(header, take);
+            return own.read_chunk(header, take);
         };
         let area = &mut self.areas[i];
-        match area.read {
-            // Who was answered mostly answers: its lines stay, and the word comes while the bytes are copied.
-            None => {
-                area.read = Some(header.start);
-                area.turn.own_turn(i);
-                area.inward.read_chunk(header, take);
-            }
-            Some(_) => area.inward.drain_chunk(header, take),
+        if area.read.is_none() {
+            area.read = Some(header.start);
+            // The word comes while the bytes are copied.
+            area.turn.own_turn(i);
         }
+        area.inward.read_chunk(header, take);
         if last {
             area.known = area.known.wrapping_add(1);
             self.next = i;

@@ -4,18 +4,24 @@
 //! What does not come within a moment is left to the ordinary way, which goes on where this one stopped. So does what is not as it
 //! should be: the ordinary way finds that once more, and the words for it.
 //!
-//! Who calls it: [`incoming`](crate::incoming), for an announcement.
+//! A receive that would have to be posted first ([`Shm::take_coming`]) is not, unless its message stops on the way: then that counts as not looked at, and the
+//! receive's owner posts it.
+//!
+//! Who calls it: [`incoming`](crate::incoming), for an announcement, and the fabric, for a receive that is not posted.
 
+use boundary::UserBuf;
 use layout::{Data, Writer};
-use mtmi::{Context, Endpoint, Queues, Receive};
+use mtmi::{Context, Endpoint, Queues, Receive, TagSel};
 
 use crate::Shm;
-use crate::lane::drain;
+use crate::lane::{WINDOW, drain};
 use crate::pipe::EARLY;
-use crate::wire::Header;
+use crate::wire::{Header, Kind, decode};
 
-/// Looks for the next chunk of a message whose sender is copying it: about what it takes to copy two of the longest.
-const LOOKS: u32 = 64;
+/// Looks for the next chunk of a message whose sender is copying it: at first as often as possible,
+const LOOKS: u32 = 256;
+/// then with pauses, for about what it takes to copy two of the longest.
+const PAUSES: u32 = 64;
 
 /// What became of a message.
 pub(crate) enum Begun {
@@ -65,14 +71,73 @@ impl Shm {
         Begun::Over
     }
 
+    /// Receives the next message, if that is one of a receive like this, which is not posted, comes whole with its announcement and within a moment,
+    /// and fits: its tag and length. No receive may be posted that it might match and no message of the peer be unexpected. `None`: nothing was done, but to
+    /// what is in the buffer.
+    pub(crate) fn take_coming(
+        &mut self,
+        from: u32,
+        (context, tag): (Context, TagSel),
+        (buf, capacity): (UserBuf, u64),
+    ) -> Option<(i32, u64)> {
+        let port = self.ports.all().get(from as usize)?;
+        let (lane, number) = (port.inward, port.rx.next());
+        if !port.announces() || !self.comes_next(from) {
+            return None;
+        }
+        let header = lane.read_header(number).ok()?;
+        let wanted = matches!(tag, TagSel::Any) || tag == TagSel::Exact(header.tag);
+        if header.kind != Kind::Announce || header.context != context.0 || !wanted {
+            return None;
+        }
+        let [_, total, early, synchronous] = decode(lane.payload(number, &header)).ok()?;
+        if total > capacity.min(WINDOW as u64) || early != total || synchronous != 0 {
+            return None;
+        }
+        port.lane.prefetch_returned();
+        let before = self.peers[from as usize].common.mark();
+        let to = Data::bytes(buf, total).writer();
+        let (arrived, next) = self.copy_chunks(from, total, to, true);
+        if arrived < total {
+            self.peers[from as usize].common.restore(before);
+            return None;
+        }
+        self.give_back(from, next);
+        let port = &self.ports[from];
+        if port.rx.consume(&lane, number) {
+            port.bell.get().ring();
+        }
+        Some((header.tag, total))
+    }
+
     /// Copies the chunks of a message of `total` bytes, as long as each comes within a moment: how many bytes.
-    fn copy_early(&mut self, from: u32, total: u64, mut to: Writer) -> u64 {
-        let looks = if self.shares_processors() { 0 } else { LOOKS };
+    fn copy_early(&mut self, from: u32, total: u64, to: Writer) -> u64 {
+        let (arrived, next) = self.copy_chunks(from, total, to, false);
+        self.give_back(from, next);
+        arrived
+    }
+
+    /// Gives back the chunks up to number `next`.
+    fn give_back(&mut self, from: u32, next: u32) {
+        let peer = &mut self.peers[from as usize];
+        peer.consumed = next;
+        // Once for all: their sender waits for none of these chunks, only for the room of all.
+        peer.inward.set_drained(next);
+        self.ports[from].bell.get().ring();
+    }
+
+    /// Copies the same and gives nothing back: how many bytes, and the number of the first chunk that is left. `again`: what they hold may have to be
+    /// read once more.
+    fn copy_chunks(&mut self, from: u32, total: u64, mut to: Writer, again: bool) -> (u64, u32) {
+        let (looks, pauses) = match self.shares_processors() {
+            true => (0, 0),
+            false => (LOOKS, PAUSES),
+        };
         let peer = &mut self.peers[from as usize];
         let (lane, mut chunk, mut arrived) = (peer.inward, peer.consumed, 0);
         let comes = |chunk| {
-            lane.chunk_ready(chunk)
-                || (0..looks).any(|_| {
+            (0..=looks).any(|_| lane.chunk_ready(chunk))
+                || (0..pauses).any(|_| {
                     sys::copy::pause();
                     lane.chunk_ready(chunk)
                 })
@@ -85,16 +150,15 @@ impl Shm {
             if header.target != EARLY || len > total - arrived {
                 break;
             }
-            peer.common
-                .drain(lane, header, |bytes| drain(bytes, &mut to));
+            let take = |bytes: &[u8]| drain(bytes, &mut to);
+            match again {
+                true => peer.common.read(lane, header, take),
+                false => peer.common.drain(lane, header, take),
+            }
             arrived += len;
             chunk = chunk.wrapping_add(1);
-            lane.set_drained(chunk);
         }
-        peer.consumed = chunk;
-        // Its sender waits for none of these chunks, only for the room of all.
-        self.ports[from].bell.get().ring();
-        arrived
+        (arrived, chunk)
     }
 }
 
@@ -126,6 +190,8 @@ mod tests {
         lane: Lane,
         next: u32,
         chunk: u32,
+        /// Whether chunks lie in a common pipe.
+        common: bool,
         done: Vec<Completion>,
     }
 
@@ -141,6 +207,7 @@ mod tests {
                 segment,
                 next: 1,
                 chunk: 0,
+                common: false,
                 done: Vec::new(),
             }
         }
@@ -167,15 +234,33 @@ mod tests {
             let from = unsafe { UserBuf::new(bytes.as_ptr() as usize) };
             let mut reader: Reader = Data::bytes(from, len as u64).reader();
             let start = self.chunk as usize * HALF;
-            self.lane.fill_chunk(start, len, &mut reader);
+            let whose = match self.common {
+                true => {
+                    let mut lane = self.segment.common_lane(1, 0, 0);
+                    lane.fill_chunk(start, len, &mut reader);
+                    let last = self.chunk % 2 == 1;
+                    Whose::Common { area: 0, last }
+                }
+                false => {
+                    self.lane.fill_chunk(start, len, &mut reader);
+                    Whose::Own
+                }
+            };
             let header = ChunkHeader {
                 start,
                 len,
                 target: EARLY,
-                whose: Whose::Own,
+                whose,
             };
             self.lane.publish_chunk(self.chunk, header);
             self.chunk += 1;
+        }
+
+        /// A receive that is not posted.
+        fn coming(&mut self, tag: i32, to: &mut [u8]) -> Option<(i32, u64)> {
+            let wanted = (CONTEXT, TagSel::Exact(tag));
+            let place = (UserBuf::of_array(to), to.len() as u64);
+            self.shm.receive_coming(Endpoint(1), wanted, place)
         }
 
         fn progress(&mut self) -> usize {
@@ -262,6 +347,51 @@ mod tests {
             let sent = TOTAL as u64;
             assert_eq!(pair.done[0].outcome, Outcome::Truncated { sent });
             assert!(halves(to) && rest.iter().all(|&b| b == 0));
+        }
+    }
+
+    #[test]
+    fn what_comes_needs_no_post() {
+        let (mut pair, mut to) = (Pair::new(), vec![0; TOTAL]);
+        pair.progress();
+        for count in 1..=2 {
+            to.fill(0);
+            pair.chunk(1, HALF);
+            pair.chunk(2, HALF);
+            pair.announce(TOTAL as u64);
+            assert_eq!(pair.coming(TAG + 1, &mut to), None, "another tag");
+            assert_eq!(pair.coming(TAG, &mut to[1..]), None, "too long");
+            assert_eq!(pair.coming(TAG, &mut to), Some((TAG, TOTAL as u64)));
+            assert!(halves(&to));
+            assert_eq!(pair.segment.lane(1, 0).drained(), 2 * count);
+            assert_eq!(pair.coming(TAG, &mut to), None, "no other is there");
+        }
+        assert_eq!(pair.progress(), 0);
+    }
+
+    #[test]
+    fn what_stops_on_the_way_is_received_once() {
+        for common in [false, true] {
+            let (mut pair, mut to) = (Pair::new(), vec![0; TOTAL]);
+            pair.progress();
+            pair.common = common;
+            pair.announce(TOTAL as u64);
+            pair.chunk(1, HALF);
+            for _ in 0..2 {
+                assert_eq!(pair.coming(TAG, &mut to), None);
+                assert_eq!(pair.segment.lane(1, 0).drained(), 0);
+            }
+            pair.receive(&mut to);
+            assert_eq!(pair.progress(), 0);
+            pair.chunk(2, HALF);
+            assert_eq!(pair.progress(), 1);
+            assert!(halves(&to));
+            assert_eq!(pair.segment.lane(1, 0).drained(), 2);
+            let data = Data::bytes(UserBuf::of_array(&mut to), TOTAL as u64);
+            assert!(
+                pair.shm
+                    .send_at_once(Endpoint(1), CONTEXT, TAG, data.clone())
+            );
         }
     }
 

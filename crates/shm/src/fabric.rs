@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use mtmi::{Cookie, Endpoint, Fabric, Limits, Outgoing, Queues, Receive, Submit};
+use boundary::UserBuf;
+use mtmi::{Context, Cookie, Endpoint, Fabric, Limits, Outgoing, Queues, Receive, Submit, TagSel};
 
 use crate::Shm;
 use crate::lane::WINDOW;
@@ -51,6 +52,16 @@ impl Fabric for Shm {
     #[inline]
     fn send_at_once(&mut self, _queues: &mut Queues, message: &Outgoing) -> bool {
         self.send_whole(message)
+    }
+
+    #[inline]
+    fn receive_coming(
+        &mut self,
+        from: Endpoint,
+        wanted: (Context, TagSel),
+        to: (UserBuf, u64),
+    ) -> Option<(i32, u64)> {
+        self.take_coming(from.0, wanted, to)
     }
 
     fn cancel_send(&mut self, queues: &mut Queues, cookie: Cookie) -> bool {

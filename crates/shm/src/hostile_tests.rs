@@ -104,8 +104,9 @@ fn act(r: &mut Random, segment: &Segment, lane: &mut Lane, next: &mut u32, chunk
                 Kind::Help,
                 Kind::Introduce,
                 Kind::Introduced,
+                Kind::Sheet,
             ];
-            let kind = kinds[r.below(17) as usize];
+            let kind = kinds[r.below(18) as usize];
             let len = match r.below(6) {
                 0 => r.below(0x1_0000) as usize,
                 1 => r.below(2049) as usize,
@@ -120,7 +121,11 @@ fn act(r: &mut Random, segment: &Segment, lane: &mut Lane, next: &mut u32, chunk
                 context: r.below(2) as u32,
             };
             lane.write_header(*next, &header);
-            let words = encode([r.word(), r.word(), r.word(), r.word()]);
+            let first = match kind {
+                Kind::Sheet if r.below(8) > 0 => r.below(13_000) << 32 | r.below(140_000),
+                _ => r.word(),
+            };
+            let words = encode([first, r.word(), r.word(), r.word()]);
             for (to, from) in lane.inline_mut(*next, 32).iter_mut().zip(words) {
                 *to = from;
             }

@@ -6,6 +6,7 @@ use crate::Shm;
 use crate::early::Begun;
 use crate::lane::{Lane, WINDOW, drain};
 use crate::ring::Hostile;
+use crate::sheets;
 use crate::state::{Announced, Offer, Sending, Sink};
 use crate::wire::{Header, INLINE, Kind, decode};
 
@@ -13,6 +14,16 @@ use crate::wire::{Header, INLINE, Kind, decode};
 const TURN: u32 = 64;
 /// Bytes of a synchronous send's name, in front of its data.
 const NAME: usize = 8;
+
+/// Keeps a message that no receive waits for.
+fn keep(queues: &mut Queues, peer: u32, header: &Header, data: &[u8], synchronous: Option<u64>) {
+    let (source, context) = (Endpoint(peer), Context(header.context));
+    let body = queues.body(data);
+    let message = Message::Whole { body, synchronous };
+    queues
+        .unexpected
+        .arrive(source, context, header.tag, message);
+}
 
 impl Shm {
     /// Takes what is in the ring of sender number `slot`. Returns whether there was anything.
@@ -60,7 +71,7 @@ impl Shm {
         &mut self,
         queues: &mut Queues,
         peer: u32,
-        lane: Lane,
+        lane: Lane<{ sheets::ALL }>,
         number: u32,
     ) -> Result<Header, Hostile> {
         let header = lane.read_header(number)?;
@@ -69,6 +80,8 @@ impl Shm {
                 self.ports[peer].prefetch_lines(header.lines());
             }
             self.take_eager(queues, peer, lane, number, &header);
+        } else if header.kind == Kind::Sheet {
+            self.take_sheet(queues, peer, lane, number, &header)?;
         } else {
             self.take_other(queues, peer, lane, number, &header)?;
         }
@@ -80,7 +93,7 @@ impl Shm {
         &mut self,
         queues: &mut Queues,
         peer: u32,
-        lane: Lane,
+        lane: Lane<{ sheets::ALL }>,
         number: u32,
         header: &Header,
     ) {
@@ -95,15 +108,7 @@ impl Shm {
             return;
         }
         let Some(receive) = queues.posted.take(source, context, header.tag) else {
-            let body = queues.body(lane.payload(number, header));
-            let message = Message::Whole {
-                body,
-                synchronous: None,
-            };
-            queues
-                .unexpected
-                .arrive(source, context, header.tag, message);
-            return;
+            return keep(queues, peer, header, lane.payload(number, header), None);
         };
         let capacity = receive.data.len();
         if header.len <= INLINE
@@ -119,11 +124,39 @@ impl Shm {
             .push(receive.completion(source, header.tag, len));
     }
 
+    /// A message that lies in a sheet.
+    #[inline]
+    fn take_sheet(
+        &mut self,
+        queues: &mut Queues,
+        peer: u32,
+        lane: Lane<{ sheets::ALL }>,
+        number: u32,
+        header: &Header,
+    ) -> Result<(), Hostile> {
+        let sheet = self.ports[peer].sheet_of(number)?;
+        let (source, context) = (Endpoint(peer), Context(header.context));
+        let len = sheet.len() as u64;
+        if let Some(post) = queues.posted.take_at_once(source, context, header.tag, len) {
+            lane.read_sheet(sheet, post.buf());
+            post.finish(header.tag, len);
+        } else if let Some(receive) = queues.posted.take(source, context, header.tag) {
+            drain(lane.sheet(sheet), &mut receive.data.writer());
+            queues
+                .done
+                .push(receive.completion(source, header.tag, len));
+        } else {
+            keep(queues, peer, header, lane.sheet(sheet), None);
+        }
+        self.ports[peer].sheets.keep(sheet);
+        Ok(())
+    }
+
     fn take_other(
         &mut self,
         queues: &mut Queues,
         peer: u32,
-        lane: Lane,
+        lane: Lane<{ sheets::ALL }>,
         number: u32,
         header: &Header,
     ) -> Result<(), Hostile> {
@@ -160,7 +193,7 @@ impl Shm {
             }
             Kind::SlotWithdraw => self.take_slot_withdraw(peer, words),
             Kind::SlotReturned => self.take_slot_returned(peer, words),
-            Kind::Eager | Kind::Synchronous => Err(Hostile),
+            Kind::Eager | Kind::Synchronous | Kind::Sheet => Err(Hostile),
         }
     }
 
@@ -184,15 +217,7 @@ impl Shm {
                     .push(receive.completion(source, header.tag, len));
                 self.control(peer, Kind::Matched, [name, 0, 0, 0]);
             }
-            None => {
-                let message = Message::Whole {
-                    body: queues.body(data),
-                    synchronous: Some(name),
-                };
-                queues
-                    .unexpected
-                    .arrive(source, context, header.tag, message);
-            }
+            None => keep(queues, peer, header, data, Some(name)),
         }
         Ok(())
     }

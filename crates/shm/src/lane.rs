@@ -18,6 +18,7 @@ use crate::common::{AREAS, Turn};
 use crate::lines;
 use crate::lines::Span;
 use crate::ring::{CELL, CELLS, Hostile, RingMemory, cell};
+use crate::sheets::{self, Sheet};
 use crate::split::Words;
 use crate::wire::{HEADER, Header, INLINE, Kind, pack, unpack};
 
@@ -222,6 +223,33 @@ impl<const ROOM: usize> Lane<ROOM> {
             sys::copy::copy_few(to.add(HEADER), from.as_mut_ptr(), len);
             (*to.cast::<AtomicU32>()).store(number, Ordering::Release);
         }
+    }
+
+    /// Writes all of a message that lies in a sheet, but for the sequence word.
+    #[inline]
+    pub fn write_sheet(&self, number: u32, (context, tag): (u32, i32), sheet: Sheet) {
+        let header = Header {
+            kind: Kind::Sheet,
+            len: size_of::<u64>(),
+            line: 0,
+            tag,
+            context,
+        };
+        let at = cell(number) as usize * CELL;
+        // SAFETY: inside the ring, aligned to a line; the cell is ours until it is published.
+        unsafe {
+            write_words(self.ring.add(at).cast(), &header);
+            let word = self.ring.add(at + HEADER).cast::<u64>();
+            word.write_volatile(sheet.word());
+        }
+    }
+
+    /// Where the message numbered `number` lies, which says that it lies in a sheet; read once.
+    #[inline]
+    pub fn sheet_of(&self, number: u32) -> Result<Sheet, Hostile> {
+        let at = cell(number) as usize * CELL + HEADER;
+        // SAFETY: inside the ring, aligned; published to us.
+        Sheet::of(unsafe { self.ring.add(at).cast::<u64>().read_volatile() })
     }
 
     /// Writes all of a message of more than `INLINE` and at most `EAGER` bytes, which lies in `span`, but for the sequence word.
@@ -453,7 +481,13 @@ impl<const ROOM: usize> Lane<ROOM> {
     #[inline]
     pub fn place(&self, from: &layout::Reader) -> Option<usize> {
         let (buf, _) = from.contiguous()?;
-        Some((buf.addr() + PLAY / 2).wrapping_sub(self.pipe.addr()) % PLAY)
+        Some(self.place_for(buf))
+    }
+
+    /// The same for what lies at `buf`.
+    #[inline]
+    pub fn place_for(&self, buf: UserBuf) -> usize {
+        (buf.addr() + PLAY / 2).wrapping_sub(self.pipe.addr()) % PLAY
     }
 
     /// Copies the next `len` bytes of `from` into a chunk that is being written and begins at `start`.
@@ -482,16 +516,48 @@ impl<const ROOM: usize> Lane<ROOM> {
         take(unsafe { std::slice::from_raw_parts(chunk, header.len) });
     }
 
-    /// The same; the lines of some chunks are written then ([`chunking`](crate::chunking)).
+    /// The same, and gives the lines up.
     pub fn drain_chunk(&self, header: ChunkHeader, take: impl FnOnce(&[u8])) {
         self.read_chunk(header, take);
+        self.give_up_chunk(header);
+    }
+
+    /// Writes the lines of some chunks that were read ([`chunking`](crate::chunking)).
+    pub fn give_up_chunk(&self, header: ChunkHeader) {
+        assert!(header.len <= CHUNK && header.start <= ROOM - header.len);
         if chunking::here().gives_up(header.len) {
             let chunk = self.pipe.wrapping_add(header.start);
             for line in (0..header.len).step_by(CELL) {
-                // SAFETY: as above, and the slice is gone; nobody reads what the chunk holds any more.
+                // SAFETY: inside the pipe; ours until drained, and nobody reads what the chunk holds any more.
                 unsafe { chunk.add(line).write_volatile(0) };
             }
         }
+    }
+}
+
+/// The way back, over the sheets that both directions share.
+impl Lane<{ sheets::ALL }> {
+    /// Copies a message into a sheet.
+    #[inline]
+    pub fn fill_sheet(&self, sheet: Sheet, from: UserBuf) {
+        // SAFETY: a sheet's message lies inside their memory, and is ours until published; the maker of `from` vouched for as many
+        // bytes, and no caller's buffer lies in a sheet.
+        unsafe { sys::copy::copy(self.pipe.add(sheet.start()), from.as_mut_ptr(), sheet.len()) }
+    }
+
+    /// A message in a sheet that was published to us.
+    #[inline]
+    pub fn sheet(&self, sheet: Sheet) -> &[u8] {
+        // SAFETY: inside the sheets' memory, and ours: what we have read we write to no earlier than we answer.
+        unsafe { std::slice::from_raw_parts(self.pipe.add(sheet.start()), sheet.len()) }
+    }
+
+    /// Copies it out.
+    #[inline]
+    pub fn read_sheet(&self, sheet: Sheet, to: UserBuf) {
+        let from = self.sheet(sheet);
+        // SAFETY: the maker of `to` vouched for as many bytes; no caller's buffer lies in a sheet.
+        unsafe { sys::copy::copy(to.as_mut_ptr(), from.as_ptr(), from.len()) }
     }
 }
 

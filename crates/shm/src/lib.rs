@@ -3,6 +3,7 @@
 //! # How a message travels
 //! * Up to 48 bytes: one cache line of the pair's ring, header and data together.
 //! * Up to 2 KiB: a cell of the ring, and consecutive lines elsewhere for the data (`lines`).
+//! * Up to 12 KiB, where that brings anything: a cell of the ring, and one of the *sheets* that both directions share (`sheets`), as long as the process has one.
 //! * Above: announced in the ring; the data stream through a pipe in chunks of up to 32 KiB, with
 //!   both sides copying at once: through one that both directions share, if it is free and brings anything (`common`), else through the direction's own. If there is room in it, up to
 //!   128 KiB go with the announcement;
@@ -58,6 +59,9 @@ mod ring;
 mod ring_loom;
 mod segment;
 mod send;
+mod sheets;
+#[cfg(all(test, loom))]
+mod sheets_loom;
 mod slots;
 mod space;
 mod split;

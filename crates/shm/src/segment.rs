@@ -2,7 +2,7 @@
 //!
 //! Layout: a header (magic, version, number of ranks, processors); per rank the processor it runs on; per rank a doorbell and a bit per peer that
 //! ever sent to it; per ordered pair a [`Lane`] (ring, credit, chunk headers); per ordered pair a
-//! pipe of chunks, and two for both orders; per rank a board and common memory. Only what is used is ever touched, so a big node costs address space, not memory:
+//! pipe of chunks, and two and the sheets for both orders; per rank a board and common memory. Only what is used is ever touched, so a big node costs address space, not memory:
 //! 256 ranks make 112 GiB of the former.
 //!
 //! Invariant: every offset handed out lies inside the mapping, which lives as long as the
@@ -18,9 +18,10 @@ use sys::memfd::{Mapping, create_sealed, open_sealed};
 
 use crate::common::AREAS;
 use crate::lane::{self, COMMON_PIPE, Lane, PIPE};
+use crate::sheets;
 
 /// "ymbkshm" and the layout's number.
-const MAGIC: u64 = u64::from_be_bytes(*b"ymbkshm\x07");
+const MAGIC: u64 = u64::from_be_bytes(*b"ymbkshm\x08");
 /// Bytes for the version's name.
 pub(crate) const VERSION: usize = 48;
 const HEADER: usize = 4096;
@@ -49,6 +50,7 @@ struct Map {
     lanes: usize,
     pipes: usize,
     commons: usize,
+    sheets: usize,
     boards: usize,
     common: usize,
     total: usize,
@@ -63,7 +65,9 @@ impl Map {
         let lanes = (bells + n * rank_bytes).next_multiple_of(PAGE);
         let pipes = (lanes + n * n * lane::BYTES).next_multiple_of(PAGE);
         let commons = (pipes + n * n * PIPE).next_multiple_of(PAGE);
-        let boards = (commons + n * (n + 1) / 2 * AREAS * COMMON_PIPE).next_multiple_of(PAGE);
+        let pairs = n * (n + 1) / 2;
+        let sheets = (commons + pairs * AREAS * COMMON_PIPE).next_multiple_of(PAGE);
+        let boards = (sheets + pairs * sheets::ALL).next_multiple_of(PAGE);
         let common = (boards + n * BOARD).next_multiple_of(PAGE);
         Map {
             ranks: n,
@@ -72,6 +76,7 @@ impl Map {
             lanes,
             pipes,
             commons,
+            sheets,
             boards,
             common,
             total: common + n * COMMON,
@@ -87,10 +92,19 @@ impl Map {
         to as usize * self.ranks + from as usize
     }
 
-    /// A pair's common pipes lie side by side, pairs by their second rank.
-    fn common_pipe(&self, one: u32, other: u32, area: usize) -> usize {
+    /// Which pair two ranks are, in whatever order: pairs come by their second rank.
+    fn both(one: u32, other: u32) -> usize {
         let (first, second) = (one.min(other) as usize, one.max(other) as usize);
-        self.commons + ((second * (second + 1) / 2 + first) * AREAS + area) * COMMON_PIPE
+        second * (second + 1) / 2 + first
+    }
+
+    /// A pair's common pipes lie side by side.
+    fn common_pipe(&self, one: u32, other: u32, area: usize) -> usize {
+        self.commons + (Map::both(one, other) * AREAS + area) * COMMON_PIPE
+    }
+
+    fn sheets(&self, one: u32, other: u32) -> usize {
+        self.sheets + Map::both(one, other) * sheets::ALL
     }
 }
 
@@ -273,6 +287,11 @@ impl Segment {
         self.lane_over(from, to, self.map.common_pipe(from, to, area))
     }
 
+    /// The same, over the sheets of both directions.
+    pub fn sheet_lane(&self, from: u32, to: u32) -> Lane<{ sheets::ALL }> {
+        self.lane_over(from, to, self.map.sheets(from, to))
+    }
+
     fn lane_over<const ROOM: usize>(&self, from: u32, to: u32, pipe: usize) -> Lane<ROOM> {
         assert!((from as usize) < self.map.ranks && (to as usize) < self.map.ranks);
         let lane = self.map.lanes + self.map.pair(from, to) * lane::BYTES;
@@ -299,11 +318,13 @@ mod tests {
             let last = map.pair(ranks - 1, ranks - 1) + 1;
             assert!(map.lanes + last * lane::BYTES <= map.pipes);
             assert!(map.pipes + last * PIPE <= map.common_pipe(0, 0, 0));
-            assert!(map.common_pipe(ranks - 1, ranks - 1, AREAS - 1) + COMMON_PIPE <= map.boards);
+            assert!(map.common_pipe(ranks - 1, ranks - 1, AREAS - 1) + COMMON_PIPE <= map.sheets);
+            assert!(map.sheets(ranks - 1, ranks - 1) + sheets::ALL <= map.boards);
             assert!(map.boards + ranks as usize * BOARD <= map.common);
             assert_eq!(map.common + ranks as usize * COMMON, map.total);
             assert_eq!((map.pipes % PAGE, map.boards % PAGE), (0, 0));
             assert_eq!((map.common % PAGE, map.commons % PAGE), (0, 0));
+            assert_eq!(map.sheets % PAGE, 0);
             let pairs = (0..ranks).flat_map(|b| (0..=b).map(move |a| (a, b)));
             for (i, (a, b)) in pairs.enumerate() {
                 assert_eq!(
@@ -314,6 +335,8 @@ mod tests {
                     map.common_pipe(b, a, 1),
                     map.common_pipe(a, b, 0) + COMMON_PIPE
                 );
+                assert_eq!(map.sheets(a, b), map.sheets + i * sheets::ALL);
+                assert_eq!(map.sheets(a, b), map.sheets(b, a));
             }
         }
     }

@@ -1,10 +1,12 @@
 //! Sends: which way a message goes, and how it starts.
 
-use mtmi::{Completion, Outcome, Outgoing, SendMode, Submit};
+use layout::Data;
+use mtmi::{Completion, Context, Outcome, Outgoing, SendMode, Submit};
 
 use crate::Shm;
 use crate::chunking;
 use crate::lane::WINDOW;
+use crate::port::Port;
 use crate::state::{Queued, Send, Sending};
 use crate::wire::{EAGER, INLINE, Kind, WORDS};
 
@@ -55,6 +57,9 @@ impl Shm {
                 return Submit::Complete(completion);
             }
         }
+        if mode != SendMode::Synchronous && self.send_sheet(to.0, (context, tag), &data) {
+            return Submit::Complete(completion);
+        }
         if self.peers.get(to.index()).is_none_or(|p| p.failed) {
             completion.bytes = 0;
             completion.outcome = Outcome::PeerFailed;
@@ -86,6 +91,21 @@ impl Shm {
         Submit::Pending
     }
 
+    /// Sends a message in a sheet, if it is one for that and there is one. Where others wait for room the port is shut.
+    #[inline]
+    fn send_sheet(&self, to: u32, address: (Context, i32), data: &Data) -> bool {
+        let total = data.len();
+        if total <= EAGER as u64 || total > Port::LONGEST as u64 {
+            return false;
+        }
+        let (Some((buf, _)), Some(port)) = (data.contiguous(), self.ports.all().get(to as usize))
+        else {
+            return false;
+        };
+        port.send_sheet(address, buf, total as usize, || true)
+            .is_some()
+    }
+
     /// Sends a message that needs no entry: one in standard mode that goes into the ring or the pipe as a whole.
     pub(crate) fn send_whole(&mut self, message: &Outgoing) -> bool {
         let (to, total) = (message.to.0, message.data.len());
@@ -103,6 +123,9 @@ impl Shm {
                 self.push_data(to, (Kind::Eager, address.0, address.1), &[], &message.data);
             }
             return room;
+        }
+        if self.send_sheet(to, address, &message.data) {
+            return true;
         }
         self.introduce(to, total);
         if !self.room(to, WORDS)

@@ -44,6 +44,8 @@ pub(crate) struct Space {
     courses: [Course; 1 + AREAS],
     /// The pipe that the next chunk lies in: 0 is the own one.
     at: u8,
+    /// Whether the next chunk lies best where it was gone to, with nothing out around.
+    near: bool,
 }
 
 impl Space {
@@ -55,6 +57,7 @@ impl Space {
             starts: [(0, 0); CHUNK_HEADERS as usize],
             courses: Default::default(),
             at: 0,
+            near: false,
         }
     }
 
@@ -68,8 +71,9 @@ impl Space {
     #[inline]
     pub fn go(&mut self, area: Area, start: Option<usize>) {
         self.at = area.map_or(0, |i| i as u8 + 1);
+        self.near = start.is_some() && self.tail().is_none();
         if let Some(start) = start
-            && self.tail().is_none()
+            && self.near
         {
             self.course().head = start;
         }
@@ -148,6 +152,11 @@ impl Space {
         }
         let (head, pipe) = (self.courses[self.at as usize].head, self.bytes());
         let ahead = match place {
+            // Else two that answer each other from different places of a page would go on by a page each time.
+            Some(place) if self.near && head >= PLAY => {
+                const HALF: usize = PLAY / 2 - 1;
+                head + HALF - (head - place + HALF) % PLAY
+            }
             Some(place) => head + place.wrapping_sub(head) % PLAY,
             None => head.next_multiple_of(CELL),
         };
@@ -191,6 +200,7 @@ impl Space {
     pub fn take(&mut self, start: usize, len: usize) {
         self.starts[(self.produced % CHUNK_HEADERS) as usize] = (self.at, start as u32);
         self.produced = self.produced.wrapping_add(1);
+        self.near = false;
         let course = self.course();
         course.head = start + len;
         course.passed = WARM.min(course.passed + len as u64);

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use layout::{Data, Reader, Writer};
 use mtmi::{Completion, Context, Cookie, Endpoint, Names, Outcome, Patience, SendMode};
 
+use crate::chunking;
 use crate::common::Common;
 use crate::direct::{Choice, Direct, Token};
 use crate::lane::Lane;
@@ -15,6 +16,7 @@ use crate::mapped::Copies;
 use crate::places::Mover;
 use crate::port::{Port, Ports};
 use crate::segment::{Segment, SendersRef};
+use crate::sheets::Sheets;
 use crate::slots::{Area, SlotState};
 use crate::space::Space;
 use crate::waiting::SHARED;
@@ -227,8 +229,13 @@ impl Shm {
         let ports = (0..endpoints).map(|peer| {
             // The way to oneself stands in for those that are not there: it is never opened.
             let slot = place(peer).unwrap_or(local);
-            let (there, back) = (segment.lane(local, slot), segment.lane(slot, local));
-            Port::new(there, back, segment.bell_ref(slot))
+            let (there, back) = (segment.lane(local, slot), segment.sheet_lane(slot, local));
+            let owned = match chunking::here().common {
+                true if local < slot => Sheets::FIRST,
+                true if local > slot => Sheets::OTHER,
+                _ => Sheets::NONE,
+            };
+            Port::new(there, back, segment.bell_ref(slot), owned)
         });
         let ports = Rc::new(Ports::new(ports, segment.clone()));
         let common = |slot| {

@@ -20,9 +20,9 @@ const SPIN: Duration = Duration::from_micros(5);
 const LOOKS: u32 = 100;
 /// Polls after a look.
 const BURST: u32 = 32;
-/// Looks for a message that is received at once: about a microsecond, a few times what a reply takes. More is for
+/// Looks for a message that is received at once, with a pause before each: some microseconds, a few times what a reply takes. More is for
 /// the patient way, which serves other peers meanwhile.
-const LOOKS_AT_ONCE: u32 = 1000;
+const LOOKS_AT_ONCE: u32 = 150;
 /// Spin time when ranks share processors: a peer that runs is heard of by the look after a yield, and one that doesn't needs the processor.
 const SPIN_SHARED: Duration = Duration::ZERO;
 /// A yield costs half a microsecond if nobody else wants to run, and lets the peer run otherwise.

@@ -57,6 +57,8 @@ pub(crate) enum Kind {
     Introduce,
     /// Says the same, and that it could be read.
     Introduced,
+    /// A message whose data lie in a sheet.
+    Sheet,
 }
 
 /// A message's header, as read: kind known, length bounded.
@@ -105,6 +107,7 @@ pub(crate) fn unpack(word: u32) -> Result<(Kind, usize, u32), Hostile> {
         14 => Kind::Help,
         15 => Kind::Introduce,
         16 => Kind::Introduced,
+        17 => Kind::Sheet,
         _ => return Err(Hostile),
     };
     let (len, line) = ((word & 0xffff) as usize, word >> LINE);
@@ -147,7 +150,7 @@ mod tests {
 
     #[test]
     fn words_come_back() {
-        for kind in [Kind::Eager, Kind::Announce, Kind::Join, Kind::Introduced] {
+        for kind in [Kind::Eager, Kind::Announce, Kind::Join, Kind::Sheet] {
             for line in [0, 3, LINES - 2] {
                 assert_eq!(unpack(pack(kind, 77, line)), Ok((kind, 77, line)));
             }
@@ -155,7 +158,7 @@ mod tests {
         }
         assert_eq!(pack(Kind::Eager, 5, 0), 5);
         assert_eq!(unpack(pack(Kind::Eager, EAGER + 1, 0)), Err(Hostile));
-        assert_eq!(unpack(17 << KIND), Err(Hostile));
+        assert_eq!(unpack(18 << KIND), Err(Hostile));
         assert_eq!(
             decode(&encode([1, 2, 3, u64::MAX])),
             Ok([1, 2, 3, u64::MAX])

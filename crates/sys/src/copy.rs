@@ -182,8 +182,10 @@ unsafe fn strings(dst: *mut u8, src: *const u8, n: usize) {
     // SAFETY: the first line is inside the ranges; what follows copies from the first line's end in the destination or
     // before, to the end. The direction flag is clear by the calling convention.
     unsafe {
-        small(dst, src, LINE);
         let skew = dst.addr().wrapping_neg() % LINE;
+        if skew > 0 {
+            small(dst, src, LINE);
+        }
         std::arch::asm!("rep movsb",
             inout("rcx") n - skew => _,
             inout("rdi") dst.add(skew) => _,

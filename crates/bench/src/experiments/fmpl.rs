@@ -89,6 +89,7 @@ pub const LATENCY: Experiment = Experiment {
         name: "latency",
         about: "one way, receives posted when the message is awaited, or ahead",
         others: &[
+            (Interface::Mpi, &["blocking", "ahead"]),
             (Interface::Fmpl, &["blocking", "ahead"]),
             (Interface::Raw, &["blocking", "ahead"]),
         ],

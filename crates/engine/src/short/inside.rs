@@ -52,10 +52,10 @@ impl Brief {
         if !passes {
             return None;
         }
-        let (port, looks) = (self.port, || self.ways.ports.looks());
+        let (port, looks) = (self.port, || self.ways.ports.looks_for(self.bytes));
         let taken = port
             .receive(self.context, tag, m.buf, self.bytes, looks)
-            .or_else(|| port.receive_lines(self.context, tag, m.buf, self.bytes))?;
+            .or_else(|| port.receive_more(self.context, tag, m.buf, self.bytes))?;
         Some(received(m.peer, taken))
     }
 }
@@ -131,6 +131,20 @@ impl Engine {
         self.transport(|t| t.receive_at_once(from, context, tag, to))
     }
 
+    /// Receives a message that comes right now: its tag and length.
+    pub(super) fn take_coming(
+        &self,
+        from: Endpoint,
+        wanted: (Context, TagSel),
+        to: (UserBuf, u64),
+    ) -> Option<(i32, u64)> {
+        // Threads that sleep would have to be woken.
+        if self.sleeping.get() > 0 {
+            return None;
+        }
+        self.transport(|t| t.receive_coming(from, wanted, to))
+    }
+
     /// Posts a receive where the row is open.
     #[inline(always)]
     fn post_light(&self, m: &Args, b: &Brief, tag: TagSel) -> Option<Handle> {
@@ -149,6 +163,18 @@ impl Engine {
     /// Sends a message at once that is too long for a cell or goes over the network, if that is possible: `true`.
     pub(crate) fn send_at_once(&self, m: &Args) -> bool {
         self.send_data_at_once(m, |b| Data::bytes(m.buf, b.bytes as u64))
+    }
+
+    /// Sends a message at once that was checked.
+    pub(super) fn send_checked(
+        &self,
+        to: Endpoint,
+        (context, tag): (Context, i32),
+        data: Data,
+    ) -> bool {
+        self.every_so_often();
+        // Threads that sleep would have to be woken.
+        self.sleeping.get() == 0 && self.transport(|t| t.send_at_once(to, context, tag, data))
     }
 
     /// The same of a message of as many bytes that moves `data`.

@@ -343,6 +343,7 @@ impl<'a> Way<'a> {
             return Ok(());
         }
         for _ in 0..self.engine.looks_at_once() {
+            sys::copy::pause();
             if missing().is_none() {
                 return Ok(());
             }
