@@ -149,8 +149,10 @@ pub trait Executor {
 /// The executor that the environment asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
-    /// [`Inline`](crate::Inline).
+    /// For each of MPI's collectives what suits it ([`cad::chosen`]), `Inline` for graphs of a program's own.
     #[default]
+    Auto,
+    /// [`Inline`](crate::Inline).
     Inline,
     /// io_uring, crate `cad-ring`.
     Ring,
@@ -181,12 +183,13 @@ impl Choice {
     fn named(name: &str) -> Result<Choice, String> {
         match name {
             "" => Ok(Choice::default()),
+            "auto" => Ok(Choice::Auto),
             "inline" => Ok(Choice::Inline),
             "ring" => Ok(Choice::Ring),
             "softirq" => Ok(Choice::Softirq),
             "thread" => Ok(Choice::Thread),
             other => Err(format!(
-                "{} names an executor that does not exist: {other:?}; there are inline, ring, softirq and thread",
+                "{} names an executor that does not exist: {other:?}; there are auto, inline, ring, softirq and thread",
                 Choice::VARIABLE
             )),
         }
@@ -195,6 +198,7 @@ impl Choice {
     /// Its name, as the variable has it.
     pub fn name(self) -> &'static str {
         match self {
+            Choice::Auto => "auto",
             Choice::Inline => "inline",
             Choice::Ring => "ring",
             Choice::Softirq => "softirq",
@@ -264,6 +268,7 @@ mod tests {
     #[test]
     fn executors_are_chosen_by_name() {
         let all = [
+            Choice::Auto,
             Choice::Inline,
             Choice::Ring,
             Choice::Softirq,
@@ -272,9 +277,9 @@ mod tests {
         for choice in all {
             assert_eq!(Choice::named(choice.name()), Ok(choice));
         }
-        assert_eq!(Choice::named(""), Ok(Choice::Inline));
+        assert_eq!(Choice::named(""), Ok(Choice::Auto));
         let why = Choice::named("Ring").unwrap_err();
-        assert!(why.contains("\"Ring\"") && why.contains("inline, ring, softirq and thread"));
+        assert!(why.contains("\"Ring\"") && why.contains("auto, inline, ring, softirq and thread"));
     }
 
     #[test]

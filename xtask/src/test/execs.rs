@@ -157,8 +157,9 @@ const ORACLES: [Program; 4] = [
     },
 ];
 
-const PROGRAMS: [&str; 7] = [
+const PROGRAMS: [&str; 8] = [
     "tool",
+    "coll_auto",
     "coll_oracle",
     "coll_reduce",
     "coll_persist",
@@ -355,6 +356,24 @@ impl Stage<'_> {
         }
     }
 
+    /// Where nobody insists, and more ranks are on a machine than processors, small collectives go to kaccd.
+    fn crowded(&self, kaccd: Option<&Kaccd>) -> Result {
+        let mut variables = variables(Executor::Softirq, kaccd);
+        variables.retain(|(name, _)| *name != "YAMABIKO_CAD");
+        // On one processor, whatever this machine has.
+        let job = Job::new("taskset")
+            .args(["-c", "0"])
+            .args([&self.ground.launcher]);
+        let mut job = job.args(self.ground.start(3));
+        for (name, value) in variables {
+            job = job.args(["-genv", name]).args([value]);
+        }
+        let job = job.args([self.bin.join("tool")]).args(["softirq"]);
+        let job = job.env("LD_LIBRARY_PATH", &self.ground.library);
+        let done = job.limit_s(120).passes(&["ok tool".to_owned()])?;
+        ran(Executor::Softirq, 3, &done.output).map(drop)
+    }
+
     /// Ranks compute while the network loses what they say, and the kernel says it again for them.
     fn loses_packets(&self) -> Result {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -421,6 +440,10 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
         stage.stress(tally, executor, &variables);
         stage.imb(tally, executor, &variables)?;
         stage.mpi4py(tally, executor, &variables);
+    }
+    let name = "execs/auto/ranks outnumber processors";
+    if kaccd.is_some() && options.wants(name) {
+        tally.test(name, || stage.crowded(kaccd.as_ref()));
     }
     let name = "execs/softirq/packets are lost while ranks compute";
     if kaccd.is_some() && options.wants(name) {

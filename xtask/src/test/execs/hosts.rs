@@ -1,4 +1,4 @@
-//! Executors between the hosts of a lab: `ring` with nothing beside it, and `softirq` with a kaccd on each host, of one site.
+//! Executors between the hosts of a lab: `ring` with nothing beside it, what is chosen where nobody insists, and `softirq` with a kaccd on each host, of one site.
 
 use super::kaccd::{self, Kaccd, Member};
 use super::{Executor, STRESS_LONG, Stage, Variables, left, ran, variables};
@@ -27,7 +27,57 @@ pub(super) fn run(stage: Stage, tally: &mut Tally) -> Result {
     let ring = variables(Executor::Ring, None);
     stage.oracles(tally, Executor::Ring, &ring);
     stage.stress(tally, Executor::Ring, &ring);
+    for (how, ranks) in CHOSEN {
+        let name = format!("execs/auto over {}/coll_auto {how} -n {ranks}", over.name());
+        if stage.options.wants(&name) {
+            tally.test(&name, || chosen(&stage, how, ranks));
+        }
+    }
+    let name = format!("execs/auto over {}/coll_oracle -n 4", over.name());
+    if stage.options.wants(&name) {
+        tally.test(&name, || oracle(&stage));
+    }
+    let name = format!("execs/ring over {}/ports are few", over.name());
+    if stage.options.wants(&name) {
+        tally.test(&name, || few_ports(&stage));
+    }
     Site { stage, lab }.run(tally)
+}
+
+/// What `coll_auto` tries, and with how many ranks: two of a host, so that data are passed on, and no more, who may be more than there are processors.
+const CHOSEN: [(&str, u32); 3] = [("hosts", 4), ("refused", 4), ("threads", 3)];
+
+/// Collectives go where the rule says, and nobody says anything.
+fn chosen(stage: &Stage, how: &str, ranks: u32) -> Result {
+    let options = ["-genv", "YAMABIKO_KACCD", "no such kaccd"];
+    let job = stage.job(ranks, &options, &Variables::new(), "coll_auto");
+    let done = job.args([how]).passes(&["ok coll_auto".to_owned()])?;
+    match done.output.contains("yamabiko:") {
+        false => Ok(()),
+        true => Err(format!("something is said\n{}", done.output)),
+    }
+}
+
+/// Collectives of all sizes are right, of which some ran in the ring.
+fn oracle(stage: &Stage) -> Result {
+    let variables = vec![("YAMABIKO_CAD_REPORT", "1".to_owned())];
+    let job = stage.job(4, &[], &variables, "coll_oracle");
+    let job = job.args(["20000", "world"]);
+    let done = job.passes(&["ok coll_oracle".to_owned()])?;
+    ran(Executor::Ring, 4, &done.output)?;
+    ran(Executor::Inline, 4, &done.output).map(drop)
+}
+
+/// Where there are ports for the fabric only, a ring that is insisted on gives way, with a sentence.
+fn few_ports(stage: &Stage) -> Result {
+    let mut variables = variables(Executor::Ring, None);
+    variables.push(("YAMABIKO_PORT_RANGE", "45000:45002".to_owned()));
+    let says = [
+        "ok coll_stress",
+        "YAMABIKO_CAD=ring has no effect: YAMABIKO_PORT_RANGE has 3 ports, and the 2 ranks of this machine need two each",
+    ];
+    let job = stage.job(4, &[], &variables, "coll_stress").args(["80"]);
+    job.passes(&says.map(str::to_owned)).map(drop)
 }
 
 struct Site<'a> {
