@@ -3,7 +3,8 @@
 //! A rank of a job on several machines that can have a ring says so at the start, with what the rule needs to know of it. Nothing else
 //! happens then: the ring begins with the first collective that the rule gives to it, when the rank reads what all have said. All come
 //! to the same answer whenever they do that, as nobody says anything later. The rank meets those of other machines as collectives need it
-//! ([`Meet::WhenNeeded`]). So a job without such collectives pays for one key and a port, and a collective's call waits for nobody.
+//! ([`Meet::WhenNeeded`]). So a job without such collectives pays for one key and a port, and a collective's call waits for nobody but, for its connections, the
+//! two milliseconds that the ring gives those who may be about to come.
 //!
 //! The ring calculates nothing here but packing, in the rank's calls: no signal is raised. Whoever can't have it says nothing, and then
 //! nobody has it.

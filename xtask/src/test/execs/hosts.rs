@@ -62,7 +62,7 @@ fn chosen(stage: &Stage, how: &str, ranks: u32) -> Result {
 fn oracle(stage: &Stage) -> Result {
     let variables = vec![("YAMABIKO_CAD_REPORT", "1".to_owned())];
     let job = stage.job(4, &[], &variables, "coll_oracle");
-    let job = job.args(["20000", "world"]);
+    let job = job.args(["400000", "world"]);
     let done = job.passes(&["ok coll_oracle".to_owned()])?;
     ran(Executor::Ring, 4, &done.output)?;
     ran(Executor::Inline, 4, &done.output).map(drop)
