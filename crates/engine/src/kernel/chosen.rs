@@ -162,10 +162,9 @@ impl Engine {
     /// Reads what all have said, and begins the ring if all can have it.
     fn begin_chosen(&self, waiting: Waiting) -> Result<()> {
         let Waiting { opening, secret } = waiting;
-        let Some((rank, said)) = self.all_said()? else {
+        let Some((rank, seats, cards)) = self.all_said()? else {
             return Ok(());
         };
-        let (seats, cards): (Vec<Seat>, Vec<String>) = said.into_iter().unzip();
         let Ok(places) = opening.places(&cards) else {
             return Ok(());
         };
@@ -183,7 +182,7 @@ impl Engine {
     }
 
     /// This process, and what all have said of themselves; `None` if somebody has said nothing, or what this process does not understand.
-    fn all_said(&self) -> Result<Option<(u32, Vec<(Seat, String)>)>> {
+    fn all_said(&self) -> Result<Option<(u32, Vec<Seat>, Vec<String>)>> {
         let mut world = self.world.borrow_mut();
         let Some(job) = world.as_mut().map(|world| &mut world.job) else {
             return Ok(None);
@@ -195,16 +194,17 @@ impl Engine {
             );
             fault(consts::ERR_OTHER, text)
         };
-        let mut all = Vec::new();
+        let (mut seats, mut cards) = (Vec::new(), Vec::new());
         for rank in 0..job.size() {
             let said = job.get(&key(rank)).map_err(untold)?;
             let parts = said.as_deref().and_then(|said| said.split_once(MARK));
-            let read = parts.and_then(|(seat, card)| Some((Seat::read(seat)?, card.to_owned())));
-            let Some(one) = read else {
+            let Some((Some(seat), card)) = parts.map(|(seat, card)| (Seat::read(seat), card))
+            else {
                 return Ok(None);
             };
-            all.push(one);
+            seats.push(seat);
+            cards.push(card.to_owned());
         }
-        Ok(Some((job.rank(), all)))
+        Ok(Some((job.rank(), seats, cards)))
     }
 }
