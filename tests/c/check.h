@@ -7,6 +7,7 @@
 #ifndef CHECK_H
 #define CHECK_H
 
+#include <dirent.h>
 #include <mpi.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -96,6 +97,21 @@ static inline void t_sleep_ms(int milliseconds)
 {
     struct timespec pause = {milliseconds / 1000, (milliseconds % 1000) * 1000000L};
     nanosleep(&pause, NULL);
+}
+
+/* Threads of a process, those that the kernel makes for io_uring among them. */
+static inline int t_threads(int process)
+{
+    char path[64];
+    int n = 0;
+    snprintf(path, sizeof path, "/proc/%d/task", process);
+    DIR *tasks = opendir(path);
+    if (tasks == NULL)
+        t_fail(__FILE__, __LINE__, "%s can't be read", path);
+    for (struct dirent *one; (one = readdir(tasks)) != NULL;)
+        n += one->d_name[0] != '.';
+    closedir(tasks);
+    return n;
 }
 
 /* A byte that depends on everything that could be confused: who sent it, in which round, where it stands. */

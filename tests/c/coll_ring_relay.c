@@ -13,7 +13,6 @@
 #ifdef YAMABIKO
 #include <yamabiko.h>
 #endif
-#include <dirent.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -89,17 +88,6 @@ static int watch(void)
     return 0;
 }
 #endif
-
-static int threads(void)
-{
-    int n = 0;
-    DIR *tasks = opendir("/proc/self/task");
-    CHECK(tasks != NULL);
-    for (struct dirent *one; (one = readdir(tasks)) != NULL;)
-        n += one->d_name[0] != '.';
-    closedir(tasks);
-    return n;
-}
 
 static void late(int signal)
 {
@@ -240,7 +228,9 @@ int main(int argc, char **argv)
     OK(MPI_Op_create(pairs, 0, &own));
     coded = coded_pairs();
     watched = watch();
-    int before = threads(), sum = 0;
+    if (!watched && t_rank == 0)
+        printf("skipped: coll_ring_relay: the kernel does not tell of system calls here\n");
+    int before = t_threads(getpid()), sum = 0;
     double *in = t_alloc(N * sizeof *in), *out = t_alloc(N * sizeof *out);
     CHECK(signal(SIGALRM, late) != SIG_ERR);
     /* At first nobody computes, as connections are made in the first calls. */
@@ -252,7 +242,7 @@ int main(int argc, char **argv)
                 if (!program || kind != 4)
                     one(kind, (relay + 1 + i) % t_size, relay, in, out);
     }
-    CHECK(threads() == before + thread);
+    SAME(t_threads(getpid()), before + thread);
     int mine = (int)posted;
     OK(MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
     /* In an allreduce the one that computes has to reduce, at least for some. */

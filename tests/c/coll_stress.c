@@ -210,6 +210,11 @@ static int lost(void)
     OK(MPI_Comm_split(MPI_COMM_WORLD, t_rank == victim, 0, &left));
     for (int c = 0; c < COMMS; c++)
         OK(MPI_Comm_set_errhandler(comms[c], MPI_ERRORS_RETURN));
+    /* What goes on with the default handler is over everywhere before somebody is gone. */
+    for (int i = 0; t_rank == victim && i < victim; i++)
+        OK(MPI_Recv(&n, 1, MPI_INT, i, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    if (t_rank != victim)
+        OK(MPI_Send(&one, 1, MPI_INT, victim, 7, MPI_COMM_WORLD));
     for (int i = 0; i < HUNDRED; i++) {
         if (t_rank == victim && i == HUNDRED / 2)
             raise(SIGKILL);

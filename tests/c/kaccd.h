@@ -127,7 +127,7 @@ static inline unsigned long long kaccd_counted(const char *counter)
     return value;
 }
 
-static void kaccd_stop(void)
+static inline void kaccd_stop(void)
 {
     if (kaccd > 0) {
         kill(kaccd, SIGKILL);

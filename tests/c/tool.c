@@ -1,7 +1,8 @@
-/* The tool information interface: performance variables, which count the collectives that each executor has run. The argument is the executor that
- * has to have run some, by these counters; default: inline.
+/* The tool information interface: performance variables, which count the collectives that each executor has run, and the time stamp of the kernel's
+ * receive path. The argument is the executor that has to have run some, by these counters; default: inline.
  */
 #include "check.h"
+#include <time.h>
 
 enum { EXECUTORS = 4, COUNTERS = EXECUTORS + 2, ROUNDS = 20, N = 20000, ROOM = 256, SHORT = 9 };
 
@@ -13,6 +14,8 @@ static const char *const names[COUNTERS] = {
     "yamabiko_ring_by_program",
     "yamabiko_ring_in_signals",
 };
+
+static const char stamp[] = "yamabiko_softirq_ended";
 
 /* The errors of this interface are codes of their own. */
 #define REFUSED(call, code) SAME((call), (code))
@@ -27,7 +30,7 @@ static void described(int index)
     SAME(n, strlen(name) + 1);
     SAME(m, strlen(text) + 1);
     CHECK(n > SHORT && m > 1 && members == MPI_T_ENUM_NULL && type == MPI_UNSIGNED_LONG_LONG);
-    SAME(class, MPI_T_PVAR_CLASS_COUNTER);
+    SAME(class, strcmp(name, stamp) ? MPI_T_PVAR_CLASS_COUNTER : MPI_T_PVAR_CLASS_GENERIC);
     SAME(verbosity, MPI_T_VERBOSITY_USER_BASIC);
     SAME(bind, MPI_T_BIND_NO_OBJECT);
     CHECK(readonly == 1 && continuous == 1 && atomic == 0);
@@ -46,14 +49,14 @@ static void described(int index)
     OK(MPI_T_pvar_get_info(index, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
 }
 
-/* The counter of this name. */
-static unsigned long long count(const char *name)
+/* The variable of this name. */
+static unsigned long long value_of(const char *name, int class)
 {
     MPI_T_pvar_session session;
     MPI_T_pvar_handle handle;
     unsigned long long value = ~0ull;
     int index = -1, n = 0;
-    OK(MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_COUNTER, &index));
+    OK(MPI_T_pvar_get_index(name, class, &index));
     OK(MPI_T_pvar_session_create(&session));
     OK(MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &n));
     SAME(n, 1);
@@ -65,6 +68,39 @@ static unsigned long long count(const char *name)
     return value;
 }
 
+static unsigned long long count(const char *name)
+{
+    return value_of(name, MPI_T_PVAR_CLASS_COUNTER);
+}
+
+/* Nanoseconds of the clock that the stamp is of. */
+static unsigned long long now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return 1000000000ull * (unsigned long long)t.tv_sec + (unsigned long long)t.tv_nsec;
+}
+
+/* A barrier ends after the last rank has begun it, and before any sees that; no other executor has such a time. */
+static void stamped(int by_softirq)
+{
+    unsigned long long begun, last, ended, before;
+    MPI_Request r;
+    for (int round = 0; round < ROUNDS; round++) {
+        before = value_of(stamp, MPI_T_PVAR_CLASS_GENERIC);
+        OK(MPI_Barrier(MPI_COMM_WORLD));
+        begun = now();
+        OK(MPI_Ibarrier(MPI_COMM_WORLD, &r));
+        OK(MPI_Wait(&r, MPI_STATUS_IGNORE));
+        ended = value_of(stamp, MPI_T_PVAR_CLASS_GENERIC);
+        OK(MPI_Allreduce(&begun, &last, 1, MPI_UNSIGNED_LONG_LONG, MPI_MAX, MPI_COMM_WORLD));
+        if (by_softirq)
+            CHECK(ended > before && ended >= last && ended <= now());
+        else
+            SAME(ended, 0);
+    }
+}
+
 /* What can't be done fails with the error for it. */
 static void refused(void)
 {
@@ -73,7 +109,7 @@ static void refused(void)
     unsigned long long value = 5;
     int n, all = -1;
     OK(MPI_T_pvar_get_num(&all));
-    CHECK(all >= COUNTERS);
+    CHECK(all > COUNTERS);
     REFUSED(MPI_T_pvar_get_info(all, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL), MPI_T_ERR_INVALID_INDEX);
     REFUSED(MPI_T_pvar_get_info(-1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL), MPI_T_ERR_INVALID_INDEX);
     OK(MPI_T_pvar_session_create(&one));
@@ -139,6 +175,7 @@ int main(int argc, char **argv)
     refused();
     for (int i = 0; i < COUNTERS; i++)
         SAME(count(names[i]), 0);
+    SAME(value_of(stamp, MPI_T_PVAR_CLASS_GENERIC), 0);
     OK(MPI_T_cvar_get_num(&all));
     SAME(all, 0);
     OK(MPI_T_category_get_num(&all));
@@ -164,6 +201,7 @@ int main(int argc, char **argv)
         SAME(sum, n);
     OK(MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD));
     CHECK(sum > 0);
+    stamped(strstr(names[wanted], "softirq") != NULL);
     t_done("tool");
     SAME(count(names[wanted]) > 0 || wanted == 3, 1);
     OK(MPI_T_finalize());

@@ -1,13 +1,17 @@
 //! `cargo xtask net-bench`: time one way between two hosts of a lab, ours beside plain sockets and other MPIs. With
-//! `--kacc` instead `yamabiko bench kacc` between three; with `--steer` beside it, of an imbalance and of steering against it.
+//! `--kacc` instead `yamabiko bench kacc` between three; with `--steer` beside it, of an imbalance and of steering against it. With `--imb`
+//! what of collectives the Intel MPI Benchmarks find to go on while two hosts compute ([`imb`]).
 //!
 //! At full speed and over slow links. Rounds in which every side runs once, one after the other, so that what the
 //! machine does meanwhile meets all of them; the medians of a round are compared within it. What is demanded of
 //! the ratios ([`BARS`]) is printed beside them and decides nothing: a busy machine shows other figures.
 
+mod imb;
+
 use crate::netlab::steering::{self, Steering};
 use crate::netlab::{self, Lab};
 use crate::spec::root;
+use crate::test::execs::Executor;
 use crate::test::execs::kaccd::Kaccd;
 use crate::test::peers;
 use crate::{Result, build, process};
@@ -21,8 +25,8 @@ pub struct Args {
     /// Rounds
     #[arg(long, default_value_t = 5)]
     rounds: u32,
-    /// Limit the links to so many Mbit/s; 0 is full speed. Several are measured one after the other
-    #[arg(long, value_delimiter = ',', default_values_t = [0, 1000])]
+    /// Limit the links to so many Mbit/s; 0 is full speed. Several are measured one after the other [default: 0,1000; with --imb 1000]
+    #[arg(long, value_delimiter = ',')]
     mbit: Vec<u32>,
     /// Run `yamabiko bench kacc` instead, between three hosts; --sizes are those of its broadcasts, and tables, JSON and
     /// drawings are below target/test/net-kacc
@@ -35,6 +39,12 @@ pub struct Args {
     /// hosts and, of small operations in the receive path, on one
     #[arg(long, requires = "kacc")]
     steer: bool,
+    /// Run the collectives of IMB-NBC instead, between two hosts, and compare their overlap with what is demanded
+    #[arg(long, conflicts_with_all = ["kacc", "alone", "sizes"])]
+    imb: bool,
+    /// Who runs them
+    #[arg(long, value_enum, default_value = "ring", requires = "imb")]
+    executor: Executor,
     /// Leave out other MPIs
     #[arg(long)]
     alone: bool,
@@ -48,6 +58,17 @@ pub struct Args {
 
 /// Microseconds one way, by size.
 type Times = BTreeMap<u32, f64>;
+
+impl Args {
+    /// The links to measure over.
+    fn links(&self) -> &[u32] {
+        match (&self.mbit[..], self.imb) {
+            ([], true) => &[1000],
+            ([], false) => &[0, 1000],
+            (some, _) => some,
+        }
+    }
+}
 
 struct Bench {
     lab: Lab,
@@ -77,11 +98,15 @@ pub fn run(args: &Args) -> Result {
     if let Some(why) = netlab::unavailable() {
         return Err(why);
     }
+    let links = args.links();
     if args.steer {
-        return args.mbit.iter().try_for_each(|&mbit| steer(args, mbit));
+        return links.iter().try_for_each(|&mbit| steer(args, mbit));
     }
     if args.kacc {
-        return args.mbit.iter().try_for_each(|&mbit| kacc(args, mbit));
+        return links.iter().try_for_each(|&mbit| kacc(args, mbit));
+    }
+    if args.imb {
+        return links.iter().try_for_each(|&mbit| imb::run(args, mbit));
     }
     let sides = if args.alone {
         &SIDES[..PEERS]
@@ -89,7 +114,7 @@ pub fn run(args: &Args) -> Result {
         &SIDES[..]
     };
     let bin = compile(sides.len() > PEERS)?;
-    for &mbit in &args.mbit {
+    for &mbit in links {
         let sizes = match (&args.sizes[..], mbit) {
             ([], 0) => &[8, 1024, 65536, MIB],
             // The others would take minutes, and say little.
@@ -98,14 +123,10 @@ pub fn run(args: &Args) -> Result {
         };
         // A lab of its own: limits are not taken back.
         let bench = Bench {
-            lab: Lab::build(2)?,
+            lab: lab(2, mbit)?,
             bin: bin.clone(),
             sizes: sizes.iter().map(u32::to_string).collect(),
         };
-        if mbit > 0 {
-            bench.lab.limit(1, mbit)?;
-            bench.lab.limit(2, mbit)?;
-        }
         let mut rounds: Vec<Vec<Times>> = Vec::new();
         for round in 1..=args.rounds {
             eprintln!("round {round} of {}", args.rounds);
@@ -120,10 +141,10 @@ pub fn run(args: &Args) -> Result {
 /// What of `yamabiko bench kacc` has a size in bytes and takes the network's part.
 const KACC: [&str; 4] = ["kacc-lost", "kacc-time", "kacc-chain", "kacc-allreduce"];
 
-/// A lab of three hosts, over one kind of link.
-fn three_hosts(mbit: u32) -> Result<Lab> {
-    let lab = Lab::build(3)?;
-    for host in 1..=3 {
+/// A lab of so many hosts, over one kind of link.
+fn lab(hosts: u32, mbit: u32) -> Result<Lab> {
+    let lab = Lab::build(hosts)?;
+    for host in 1..=hosts {
         if mbit > 0 {
             lab.limit(host, mbit)?;
         }
@@ -153,7 +174,7 @@ fn bench(args: &Args, lab: &Lab, hosts: Option<&str>, name: &str) -> Result<Comm
 fn steer(args: &Args, mbit: u32) -> Result {
     /// What fits that path, in bytes.
     const SMALL: u32 = 1024;
-    let lab = three_hosts(mbit)?;
+    let lab = lab(3, mbit)?;
     let steering = Steering::new(&lab, steering::first_processor())?;
     let run = |hosts: Option<&str>, name: &str, sizes: &[u32], words: &[&str]| {
         let mut command = bench(args, &lab, hosts, name)?;
@@ -176,7 +197,7 @@ fn steer(args: &Args, mbit: u32) -> Result {
         &wanted,
     )?;
     // A link's limit is no matter there.
-    if args.mbit.first() != Some(&mbit) || !args.experiments.is_empty() {
+    if args.links().first() != Some(&mbit) || !args.experiments.is_empty() {
         return Ok(());
     }
     println!("one host, its own interface");
@@ -197,7 +218,7 @@ fn steer(args: &Args, mbit: u32) -> Result {
 
 /// `yamabiko bench kacc` on the first of three hosts, over one kind of link, with a kaccd on each.
 fn kacc(args: &Args, mbit: u32) -> Result {
-    let lab = three_hosts(mbit)?;
+    let lab = lab(3, mbit)?;
     let kaccds = Kaccd::usual(&lab, 3)?;
     if kaccds.is_empty() {
         println!("without softirq");

@@ -3,8 +3,12 @@
  *
  *   first-test  per cent of operations (HOW, see kacc_mpi.h) that the first test finds done after the rank was away from its
  *               processor; only those that all ranks had come to by then
+ *   done        microseconds from the last rank's start until the kernel had the result, by the kernel's own time stamp; only
+ *               our library in the kernel's receive path has one
  *   wall        milliseconds of 1,000 rounds: the operation is started, products are computed for 1 ms of a
- *               processor's time, and it is waited for. With twice as many ranks as processors 2,000 at best */
+ *               processor's time, and it is waited for. With twice as many ranks as processors 2,000 at best
+ *
+ * or one of these after "barrier-", where no bytes play a part. */
 #define _GNU_SOURCE
 #include "kacc_mpi.h"
 
@@ -72,6 +76,72 @@ static double found_done(void) {
     return counted ? 100.0 * done / counted : NAN;
 }
 
+/* The number of the variable that has the kernel's time stamp; -1 if the library has none. */
+static int stamp = -1;
+static MPI_T_pvar_session session;
+static MPI_T_pvar_handle handle;
+
+static void stamp_find(void) {
+    int level, count;
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &level);
+    if (MPI_T_pvar_get_index("yamabiko_softirq_ended", MPI_T_PVAR_CLASS_GENERIC, &stamp) != MPI_SUCCESS) {
+        stamp = -1;
+        return;
+    }
+    MPI_T_pvar_session_create(&session);
+    MPI_T_pvar_handle_alloc(session, stamp, NULL, &handle, &count);
+}
+
+static void stamp_leave(void) {
+    if (stamp >= 0)
+        MPI_T_pvar_session_free(&session);
+    MPI_T_finalize();
+}
+
+/* When an operation was started here, and when the kernel had its result, in seconds. */
+struct ended {
+    double came, ended;
+};
+
+static struct ended one_ended(void) {
+    struct ended mine;
+    unsigned long long nanoseconds = 0;
+    operation_prepare();
+    kacc_meet();
+    mine.came = bench_now();
+    operation_begin();
+    do
+        product();
+    while (!operation_test());
+    operation_check();
+    MPI_T_pvar_read(session, handle, &nanoseconds);
+    mine.ended = 1e-9 * (double)nanoseconds;
+    return mine;
+}
+
+/* Microseconds: the median; not a number where the kernel ended none. */
+static double done(void) {
+    double microseconds[SAMPLES_MOST];
+    int samples = 5 + (int)(2e3 * bench.seconds);
+    if (stamp < 0)
+        return NAN;
+    samples = samples > SAMPLES_MOST ? SAMPLES_MOST : samples;
+    for (int s = 0; s < samples; s++) {
+        struct ended mine = one_ended(), all[kacc_ranks];
+        double came = 0, ended = 0;
+        kacc_tell(&mine, sizeof mine, all);
+        for (int i = 0; i < kacc_ranks; i++) {
+            came = all[i].came > came ? all[i].came : came;
+            ended = all[i].ended > ended ? all[i].ended : ended;
+        }
+        /* The stamp of an earlier one: this one ran elsewhere. */
+        if (ended < came)
+            return NAN;
+        microseconds[s] = 1e6 * (ended - came);
+    }
+    return bench_median(microseconds, samples);
+}
+
 /* Milliseconds of 1,000 rounds, the slowest rank's; not a number if the time of a product changed. */
 static double wall(void) {
     int rounds = bench.seconds < HASTE ? ROUNDS_HASTY : ROUNDS;
@@ -94,15 +164,26 @@ static double wall(void) {
     return NAN;
 }
 
+static double figure(void) {
+    return bench_is("wall") ? wall() : bench_is("done") ? done() : found_done();
+}
+
 int main(int argc, char **argv) {
+    const char *barrier = "barrier-";
     kacc_init(&argc, &argv, 1);
+    if (!strncmp(bench.what, barrier, strlen(barrier)))
+        bench.what += strlen(barrier);
     product_of(bench.what);
+    if (bench_is("done"))
+        stamp_find();
     stay_on(kacc_rank % 2);
     for (int i = 0; i < bench.count; i++) {
         operation_make(bench_value(i));
-        bench_figure(i, bench_is("wall") ? wall() : found_done());
+        bench_figure(i, figure());
         operation_free();
     }
+    if (bench_is("done"))
+        stamp_leave();
     bench_finish();
     return 0;
 }

@@ -2,6 +2,7 @@
  *
  *   ibcast      MPI_Ibcast from rank 0, and MPI_Test
  *   iallreduce  MPI_Iallreduce, sum of doubles (of bytes, where there are not eight), and MPI_Test
+ *   ibarrier    MPI_Ibarrier, and MPI_Test
  *   explicit    a broadcast of messages along a tree, as a program makes it itself: MPI_Irecv and MPI_Isend, and in
  *               each test MPI_Test and what it allows. The paper's tree is binary; in a chain each rank has one child. */
 #ifndef KACC_MPI_H
@@ -12,7 +13,7 @@
 
 enum { CHILDREN_MOST = 2 };
 
-static enum { IBCAST, IALLREDUCE, EXPLICIT } operation;
+static enum { IBCAST, IALLREDUCE, IBARRIER, EXPLICIT } operation;
 static char *data, *sum;
 static int bytes, number, children_of_each = CHILDREN_MOST;
 static MPI_Request request, to_children[CHILDREN_MOST];
@@ -39,7 +40,7 @@ static int how(const char *word) {
 
 /* Makes the operation for a value. */
 BENCH_FUNCTION void operation_make(size_t size) {
-    operation = how("explicit") ? EXPLICIT : how("iallreduce") ? IALLREDUCE : IBCAST;
+    operation = how("explicit") ? EXPLICIT : how("iallreduce") ? IALLREDUCE : how("ibarrier") ? IBARRIER : IBCAST;
     if (operation == IBCAST && !how("ibcast"))
         bench_fail("no such operation");
     bytes = (int)size;
@@ -56,6 +57,8 @@ BENCH_FUNCTION void operation_free(void) {
 /* Another first and last byte each time, from the root; or ones, whose sum is known. */
 static void operation_prepare(void) {
     number = (number + 1) % 100;
+    if (operation == IBARRIER)
+        return;
     if (operation != IALLREDUCE) {
         data[0] = data[bytes - 1] = (char)(kacc_rank == 0 ? number : -1);
     } else if (bytes % 8) {
@@ -68,7 +71,8 @@ static void operation_prepare(void) {
 
 static void operation_check(void) {
     double *sums = (double *)sum;
-    int right_now = operation != IALLREDUCE ? data[0] == number && data[bytes - 1] == number
+    int right_now = operation == IBARRIER       ? 1
+                    : operation != IALLREDUCE ? data[0] == number && data[bytes - 1] == number
                     : bytes % 8             ? sum[0] == (char)kacc_ranks && sum[bytes - 1] == (char)kacc_ranks
                                             : sums[0] == kacc_ranks && sums[bytes / 8 - 1] == kacc_ranks;
     if (!right_now)
@@ -118,6 +122,8 @@ static void operation_begin(void) {
         explicit_begin();
     else if (operation == IBCAST)
         MPI_Ibcast(data, bytes, MPI_CHAR, 0, BENCH_WORLD, &request);
+    else if (operation == IBARRIER)
+        MPI_Ibarrier(BENCH_WORLD, &request);
     else if (bytes % 8)
         MPI_Iallreduce(data, sum, bytes, MPI_SIGNED_CHAR, MPI_SUM, BENCH_WORLD, &request);
     else

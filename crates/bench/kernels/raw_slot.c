@@ -3,7 +3,8 @@
  *   latency     microseconds one way, by bytes: the receiver writes a header into a slot at the sender, the sender
  *               sees it, writes the data home and then a flag; each on a line of its own. HOW: blocking, or ahead
  *               (the header for the answer is written before the message that is answered)
- *   reduce      microseconds, whatever the value: 8 KiB one way, and adding them to as many
+ *   reduce      microseconds, whatever the value: 8 KiB one way, and adding as many. HOW: apart (what came is not read, and
+ *               the sum is of the receiver's own), or added (the receiver adds what came, from where it lies)
  *   ping-pong, bcast-bandwidth   gigabytes a second, by bytes: a copy from one array to another, by one process */
 #define _GNU_SOURCE
 #include "bench.h"
@@ -29,7 +30,15 @@ static struct side *mine, *theirs;
 static uint64_t sent, posted, received;
 static size_t bytes;
 static char message[BYTES_MAX];
-static int is_ahead;
+static double sums[BYTES_MAX / sizeof(double)], terms[BYTES_MAX / sizeof(double)];
+static int is_ahead, is_added;
+
+static void add(const double *to_all) {
+    for (size_t k = 0; k < sizeof sums / sizeof sums[0]; k++)
+        sums[k] += to_all[k];
+    /* So that no sum is left out because nobody looks at it. */
+    __asm__ volatile("" : : "r"(sums), "r"(to_all) : "memory");
+}
 
 static void post(void) {
     theirs->where = 0;
@@ -57,6 +66,8 @@ static void receive(void) {
         post();
     while (atomic_load_explicit(&mine->flag, memory_order_acquire) < received) {
     }
+    if (is_added)
+        add((const double *)(const void *)mine->data);
 }
 
 /* Receives and sends until it is ended. */
@@ -99,15 +110,10 @@ static double copy(int rounds) {
     return (bench_now() - start) / rounds;
 }
 
-static double sums[BYTES_MAX / sizeof(double)], terms[BYTES_MAX / sizeof(double)];
-
 static double sum(int rounds) {
     double start = bench_now();
-    for (int i = 0; i < rounds; i++) {
-        for (size_t k = 0; k < sizeof sums / sizeof sums[0]; k++)
-            sums[k] += terms[k];
-        __asm__ volatile("" : : "r"(sums), "r"(terms) : "memory");
-    }
+    for (int i = 0; i < rounds; i++)
+        add(terms);
     return (bench_now() - start) / rounds;
 }
 
@@ -168,7 +174,7 @@ static double figure(size_t value) {
     if (!bench_is("reduce"))
         return copied();
     latency_only = latency();
-    return latency_only < 0 ? latency_only : latency_only + 1e6 * measure(sum);
+    return latency_only < 0 || is_added ? latency_only : latency_only + 1e6 * measure(sum);
 }
 
 int main(int argc, char **argv) {
@@ -177,6 +183,7 @@ int main(int argc, char **argv) {
         return 1;
     }
     is_ahead = !strcmp(bench.how, "ahead");
+    is_added = !strcmp(bench.how, "added");
     /* What is buffered must not be printed twice, by the second process. */
     setvbuf(stdout, NULL, _IOLBF, 0);
     bench_library("shared memory and memcpy, in C");

@@ -1,11 +1,11 @@
-/* A square matrix of doubles is sent by columns (a vector of vectors) and received as it comes, which
+/* A square matrix of floats is sent by columns (a vector of vectors) and received as it comes, which
  * transposes it: gigabytes a second, by the matrix's edge.
  *
  *   pair   from rank 0 to rank 1 and back
  *   self   from a rank to itself */
 #include "bench_mpi.h"
 
-static double *out, *in;
+static float *out, *in;
 static int edge;
 static MPI_Datatype columns;
 
@@ -15,9 +15,9 @@ static double pair(int rounds) {
     for (int i = 0; i < rounds; i++) {
         if (bench_rank == 0) {
             MPI_Send(out, 1, columns, 1, BENCH_TAG, BENCH_WORLD);
-            MPI_Recv(in, elements, MPI_DOUBLE, 1, BENCH_TAG, BENCH_WORLD, MPI_STATUS_IGNORE);
+            MPI_Recv(in, elements, MPI_FLOAT, 1, BENCH_TAG, BENCH_WORLD, MPI_STATUS_IGNORE);
         } else if (bench_rank == 1) {
-            MPI_Recv(in, elements, MPI_DOUBLE, 0, BENCH_TAG, BENCH_WORLD, MPI_STATUS_IGNORE);
+            MPI_Recv(in, elements, MPI_FLOAT, 0, BENCH_TAG, BENCH_WORLD, MPI_STATUS_IGNORE);
             MPI_Send(out, 1, columns, 0, BENCH_TAG, BENCH_WORLD);
         }
     }
@@ -27,7 +27,7 @@ static double pair(int rounds) {
 static double self(int rounds) {
     double start = bench_now();
     for (int i = 0; i < rounds && bench_rank == 0; i++)
-        MPI_Sendrecv(out, 1, columns, 0, BENCH_TAG, in, edge * edge, MPI_DOUBLE, 0, BENCH_TAG,
+        MPI_Sendrecv(out, 1, columns, 0, BENCH_TAG, in, edge * edge, MPI_FLOAT, 0, BENCH_TAG,
                      MPI_COMM_SELF, MPI_STATUS_IGNORE);
     return bench_rank == 0 ? bench_now() - start : 0;
 }
@@ -35,7 +35,7 @@ static double self(int rounds) {
 static void check(void) {
     for (int i = 0; i < edge; i++)
         for (int j = 0; j < edge; j++)
-            if (in[i * edge + j] != (double)(j * edge + i))
+            if (in[i * edge + j] != (float)(j * edge + i))
                 bench_fail("the matrix is not transposed");
 }
 
@@ -47,13 +47,13 @@ int main(int argc, char **argv) {
         MPI_Datatype column;
         double messages = bench_is("pair") ? 2 : 1;
         edge = (int)bench_value(i);
-        size_t bytes = (size_t)edge * (size_t)edge * sizeof(double);
+        size_t bytes = (size_t)edge * (size_t)edge * sizeof(float);
         out = bench_memory(bytes);
         in = bench_memory(bytes);
         for (int k = 0; k < edge * edge; k++)
-            out[k] = (double)k;
-        MPI_Type_vector(edge, 1, edge, MPI_DOUBLE, &column);
-        MPI_Type_create_hvector(edge, 1, sizeof(double), column, &columns);
+            out[k] = (float)k;
+        MPI_Type_vector(edge, 1, edge, MPI_FLOAT, &column);
+        MPI_Type_create_hvector(edge, 1, sizeof(float), column, &columns);
         MPI_Type_commit(&columns);
         bench_figure(i, 1e-9 * messages * (double)bytes / bench_measure(bench_is("pair") ? pair : self));
         if (bench_rank < messages)

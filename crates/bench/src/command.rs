@@ -32,10 +32,10 @@ times as many as wanted; if none of the first counts, it is left at that, and wh
 Machines whose processors are sometimes near each other and sometimes far have tables \
 for both.
 
-The experiments of kacc ask what of an operation goes on while the ranks compute. There each library takes part in each \
+The experiments of kacc, and overlap, ask what of an operation goes on while the ranks compute. There each library takes part in each \
 way in which it can be made to progress, by name: yamabiko-EXECUTOR with each executor that `yamabiko info` calls usable \
 here, cad-EXECUTOR the same without MPI, others -calls (only in calls) and -async (with their progress thread; Open MPI \
-has none). yamabiko, mpich ... without more have explicit messages there. Time lost is elapsed time less the number \
+has none). yamabiko, mpich ... without more have explicit messages in kacc. Time lost is elapsed time less the number \
 of products times that of one alone, which is measured before and after; where it changed by more than 5 % each \
 of several times, there is no figure. The applications, kacc-cg and kacc-hpl, check each solution, and fail where it is wrong.
 
@@ -44,8 +44,10 @@ Examples:
   yamabiko bench latency --against mpich,openmpi --sizes 8,1k,64k
   yamabiko bench collectives --only allreduce --ranks 4 --rounds 15
   yamabiko bench fmpl --against mpich --base raw
+  yamabiko bench overlap --only ibcast --ways ring,calls,async --against mpich,impi
   yamabiko bench kacc --against mpich,openmpi,impi       with their progress threads off (-calls) and on (-async)
   yamabiko bench kacc-time --base cad-inline             figure 6, related to CAD's graphs that progress in calls
+  yamabiko bench kacc-chain --base sockets --hosts a,b,c   related to what plain sockets make of the links
   yamabiko bench kacc-steer --hosts a,b --steering ./switch  before and after `kaccd --steer eth0` on all hosts
   yamabiko bench kacc-hpl --ranks 4 --only speedup       what a factorisation gains by broadcasts behind it
   yamabiko bench fmpl-latency --against scalapack-mpich=/  with the BLACS of Debian's libscalapack-mpich2.2
@@ -233,6 +235,7 @@ fn implementations(args: &Args, prefix: &Path, say: &dyn Fn(&str)) -> Result<Vec
         prefix,
         say,
     )?);
+    all.push(Implementation::sockets(prefix));
     all.push(Implementation::raw());
     for one in &mut all {
         let variables = args
@@ -455,7 +458,7 @@ pub(crate) mod tests {
         assert!(
             check_base("mpich", &all)
                 .unwrap_err()
-                .contains("there are yamabiko, fmpl, blacs, raw")
+                .contains("there are yamabiko, fmpl, blacs, sockets, raw")
         );
         let all = of("bench all --env A=b=c").unwrap();
         assert!(

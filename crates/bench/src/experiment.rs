@@ -19,6 +19,8 @@ pub enum Interface {
     Fmpl,
     /// A program for BLACS, whatever that is built on.
     Blacs,
+    /// A program whose ranks use MPI to find each other, and then the system's sockets alone: what the links between them can do.
+    Sockets,
     /// A program for no library at all: what the machine can do.
     Raw,
 }

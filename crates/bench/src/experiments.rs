@@ -158,8 +158,9 @@ pub static ALL: &[Experiment] = &[
     },
     Experiment {
         name: "overlap",
-        about: "How much of a non-blocking operation goes on while the ranks compute (as IMB-NBC defines it)",
-        kernels: &[(Interface::Mpi, "overlap.c")],
+        about: "How much of a non-blocking operation goes on while the ranks compute (as IMB-NBC defines it), with each \
+                executor and with the others' progress threads off and on",
+        kernels: &[(Interface::Progress, "overlap.c")],
         axis: Axis {
             values: &[KI, 8 * KI, 64 * KI, 512 * KI, 4 * MI],
             tour: &[64 * KI, MI],
@@ -170,7 +171,10 @@ pub static ALL: &[Experiment] = &[
         ranks: Ranks::Free,
         calibrated: true,
         panels: &[
-            overlapped("isend", "MPI_Isend and MPI_Irecv in a ring"),
+            overlapped(
+                "isend",
+                "MPI_Isend and MPI_Irecv in a ring, which no executor takes",
+            ),
             overlapped("ibcast", "MPI_Ibcast, roots in turn"),
             overlapped("iallreduce", "MPI_Iallreduce, sum of floats"),
             overlapped("iallgather", "MPI_Iallgather"),
@@ -187,7 +191,7 @@ pub static ALL: &[Experiment] = &[
         ],
         axis: Axis {
             name: "edge",
-            values: &[16, 64, 256, 512, 1024],
+            values: &[16, 64, 256, 512, 2048],
             tour: &[64, 512],
             quick: &[32],
             limits: (1, 8192),
@@ -197,13 +201,13 @@ pub static ALL: &[Experiment] = &[
         panels: &[
             Panel {
                 name: "pair",
-                about: "a matrix of doubles from one rank to another, transposed on the way",
+                about: "a matrix of floats from one rank to another, transposed on the way",
                 unit: GIGABYTES,
                 ..Panel::PLAIN
             },
             Panel {
                 name: "self",
-                about: "a matrix of doubles from a rank to itself, transposed on the way",
+                about: "a matrix of floats from a rank to itself, transposed on the way",
                 unit: GIGABYTES,
                 ranks: Some(1),
                 ..Panel::PLAIN

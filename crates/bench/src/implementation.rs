@@ -165,6 +165,14 @@ impl Implementation {
         self
     }
 
+    /// Sockets of the system, between ranks that the installation of Yamabiko in `prefix` starts.
+    pub fn sockets(prefix: &Path) -> Implementation {
+        Implementation {
+            interface: Interface::Sockets,
+            ..Implementation::yamabiko("sockets", prefix)
+        }
+    }
+
     /// The machine without any library.
     pub fn raw() -> Implementation {
         Implementation {

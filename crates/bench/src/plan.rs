@@ -236,6 +236,7 @@ mod tests {
         assert_eq!(lost.series(&all), series);
         assert!(lost.sets_progress() && !of("bench latency").sets_progress());
         assert_eq!(of("bench kacc-allreduce").series(&all), [(1, "iallreduce")]);
+        assert_eq!(of("bench overlap").series(&all), [(1, "")]);
         let gradients = [(1, "pipelined"), (1, "pipelined-blocking")];
         assert_eq!(of("bench kacc-cg --only speedup").series(&all), gradients);
         let mut steered = all.to_vec();

@@ -42,7 +42,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// Callers beyond the number of processes that are kept while they have not shown the secret.
 const STRANGERS: usize = 64;
 /// Processes that a job of several hosts may have.
-pub(crate) const FAR_MAX: usize = 1024;
+pub const FAR_MAX: usize = 1024;
 /// What the proofs of processes of other hosts are for.
 const PURPOSE: &str = "chains";
 

@@ -77,7 +77,7 @@ mod ring;
 mod running;
 mod uring;
 
-pub use control::{Meet, are_ports_limited};
+pub use control::{FAR_MAX, Meet, are_ports_limited};
 pub use ring::{Kept, Opening, Ring};
 pub use uring::Unusable;
 

@@ -524,17 +524,8 @@ fn lacks(ring: &IoUring) -> Option<String> {
     if let Err(e) = ring.submitter().register_probe(&mut probe) {
         return Some(format!("io_uring does not tell what it can do: {e}"));
     }
-    for (code, what) in [
-        (opcode::Nop::CODE, "NOP"),
-        (opcode::Read::CODE, "READ"),
-        (opcode::Write::CODE, "WRITE"),
-        (opcode::Send::CODE, "SEND"),
-        (opcode::Recv::CODE, "RECV"),
-        (opcode::PollAdd::CODE, "POLL_ADD"),
-    ] {
-        if !probe.is_supported(code) {
-            return Some(format!("this kernel's io_uring lacks {what}"));
-        }
+    if let Some(what) = missing(|code| probe.is_supported(code)) {
+        return Some(format!("this kernel's io_uring lacks {what}"));
     }
     let nothing = CancelBuilder::user_data(u64::MAX).all();
     match ring.submitter().register_sync_cancel(None, nothing) {
@@ -544,9 +535,37 @@ fn lacks(ring: &IoUring) -> Option<String> {
     }
 }
 
+/// The opcodes without which there is no ring. (Commands to sockets, for calculations by the kernel, are tried out where these are wanted.)
+const NEEDED: [(u8, &str); 6] = [
+    (opcode::Nop::CODE, "NOP"),
+    (opcode::Read::CODE, "READ"),
+    (opcode::Write::CODE, "WRITE"),
+    (opcode::Send::CODE, "SEND"),
+    (opcode::Recv::CODE, "RECV"),
+    (opcode::PollAdd::CODE, "POLL_ADD"),
+];
+
+/// The first needed opcode that there isn't.
+fn missing(is_supported: impl Fn(u8) -> bool) -> Option<&'static str> {
+    let mut lacking = NEEDED.iter().filter(|(code, _)| !is_supported(*code));
+    lacking.next().map(|(_, what)| *what)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_opcode_that_is_missing_is_named() {
+        for (masked, what) in NEEDED {
+            assert_eq!(missing(|code| code != masked), Some(what));
+        }
+        assert_eq!(missing(|_| true), None);
+        assert_eq!(
+            missing(|code| code == opcode::UringCmd16::CODE),
+            Some("NOP")
+        );
+    }
 
     #[test]
     fn names_come_back() {

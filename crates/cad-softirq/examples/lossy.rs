@@ -1,4 +1,4 @@
-//! Runs a command in a network namespace of its own, whose loopback interface loses one packet of 128 and repeats another one: for tests.
+//! Runs a command in a network namespace of its own, whose loopback interface loses one packet of 64 and repeats another one: for tests.
 //! Where that can't be, it says so.
 
 #[path = "../tests/world/mod.rs"]

@@ -11,7 +11,7 @@
 use crate::layout::header;
 use crate::rank::{Member, PACKET_MAX};
 use io_uring::types::{CancelBuilder, Fd, SubmitArgs, TimeoutFlags, Timespec};
-use io_uring::{IoUring, opcode, squeue};
+use io_uring::{IoUring, Probe, opcode, squeue};
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
@@ -26,6 +26,12 @@ const TIMES: usize = 20;
 const FIRST_US: u64 = 1000;
 /// A start that finds its chain as far is given a new one: it would be said again after 32 ms at the earliest.
 const SLOW: usize = 5;
+
+/// The opcodes without which the kernel can't.
+const NEEDED: [(u8, &str); 2] = [
+    (opcode::Timeout::CODE, "TIMEOUT"),
+    (opcode::Send::CODE, "SEND"),
+];
 
 /// How long a chain may take to end when it is cancelled.
 const END: Duration = Duration::from_secs(10);
@@ -79,12 +85,9 @@ impl Resend {
     /// A ring with nothing to do.
     ///
     /// # Errors
-    /// The kernel's: io_uring is refused, or too old, or there are no descriptors left.
+    /// The kernel's: io_uring is refused, or lacks something, or there are no descriptors left.
     pub fn new(member: &Member) -> io::Result<Resend> {
-        let ring = IoUring::new(2 * TIMES as u32)?;
-        if !ring.params().is_feature_skip_cqe_on_success() {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
+        let ring = ring()?;
         let span = |i: usize| Timespec::from(Duration::from_micros(FIRST_US << i));
         let kept = Box::new(Kept {
             spans: std::array::from_fn(span),
@@ -207,9 +210,51 @@ impl Resend {
     }
 }
 
+/// Whether the kernel can do that here.
+///
+/// # Errors
+/// The kernel's: io_uring is refused, or lacks something.
+pub fn usable() -> io::Result<()> {
+    ring().map(drop)
+}
+
+/// A ring that can do it.
+fn ring() -> io::Result<IoUring> {
+    let ring = IoUring::new(2 * TIMES as u32)?;
+    let lacks = |what| io::Error::other(format!("this kernel's io_uring lacks {what}"));
+    if !ring.params().is_feature_skip_cqe_on_success() {
+        return Err(lacks("chains that tell once"));
+    }
+    let mut probe = Probe::new();
+    ring.submitter().register_probe(&mut probe)?;
+    match missing(|code| probe.is_supported(code)) {
+        Some(what) => Err(lacks(what)),
+        None => Ok(ring),
+    }
+}
+
+/// The first needed opcode that there isn't.
+fn missing(is_supported: impl Fn(u8) -> bool) -> Option<&'static str> {
+    let mut lacking = NEEDED.iter().filter(|(code, _)| !is_supported(*code));
+    lacking.next().map(|(_, what)| *what)
+}
+
 impl Drop for Resend {
     fn drop(&mut self) {
         // If it doesn't end, the memory was leaked.
         let _ = self.disarm();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_opcode_that_is_missing_is_named() {
+        for (masked, what) in NEEDED {
+            assert_eq!(missing(|code| code != masked), Some(what));
+        }
+        assert_eq!(missing(|_| true), None);
     }
 }

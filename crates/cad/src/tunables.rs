@@ -10,7 +10,7 @@ use crate::{
 const PAPER: &str = "Thakur, Rabenseifner and Gropp, 2005";
 
 /// The tunables of this crate that choose an algorithm.
-pub const TUNABLES: [Tunable; 27] = [
+pub const TUNABLES: [Tunable; 28] = [
     bytes(
         "cad.bcast.whole_message_max",
         bcast::WHOLE_MESSAGE_MAX,
@@ -20,6 +20,11 @@ pub const TUNABLES: [Tunable; 27] = [
         "cad.bcast.segment",
         bcast::SEGMENT,
         "stays in a level-2 cache between receive and send",
+    ),
+    bytes(
+        "cad.bcast.apart_segment_min",
+        bcast::APART_SEGMENT_MIN,
+        "measured over links of 1 Gbit/s",
     ),
     bytes("cad.reduce.binomial_max", reduce::BINOMIAL_MAX, PAPER),
     bytes("cad.allreduce.doubling_max", allreduce::DOUBLING_MAX, PAPER),

@@ -39,6 +39,7 @@ fn choices_agree_and_graphs_are_valid() {
                 root,
                 count,
                 ty,
+                apart: size % 2 == 1,
             };
             let g = |&(team, ty): &(Team, Shape)| gather::Params {
                 team,
@@ -64,6 +65,41 @@ fn choices_agree_and_graphs_are_valid() {
                 others(t.0, t.1, count);
             }
         }
+    }
+}
+
+#[test]
+fn between_machines_long_data_go_along_a_chain() {
+    use bcast::Algorithm::{Binomial, Chain, SegmentedBinomial};
+    let choose = |size, bytes, apart| {
+        bcast::choose(&bcast::Params {
+            team: Team { rank: 0, size },
+            root: 0,
+            count: bytes,
+            ty: Shape::BYTE,
+            apart,
+        })
+    };
+    let chain = |kilobytes: u64| Chain {
+        segment: kilobytes << 10,
+    };
+    for (size, bytes, segment) in [
+        (3, 64 << 10, 8),
+        (3, 512 << 10, 16),
+        (3, 4 << 20, 64),
+        (5, 192 << 10, 8),
+        (5, 12 << 20, 64),
+    ] {
+        assert_eq!(choose(size, bytes, true), chain(segment), "{size} {bytes}");
+    }
+    for (size, bytes) in [(3, (64 << 10) - 1), (5, 128 << 10)] {
+        assert_eq!(choose(size, bytes, true), choose(size, bytes, false));
+    }
+    let tree = SegmentedBinomial { segment: 64 << 10 };
+    assert_eq!(choose(3, 1 << 20, false), tree);
+    // Two have one link, and a few bytes go whole, wherever they are.
+    for (size, bytes) in [(2, 1 << 20), (3, 1 << 10)] {
+        assert_eq!(choose(size, bytes, true), Binomial);
     }
 }
 
@@ -135,6 +171,7 @@ fn dot_shows_every_node() {
         root: 0,
         count: 1,
         ty: PLAIN,
+        apart: false,
     });
     let dot = g.to_dot();
     assert!(dot.contains("START -> n0") && dot.contains("-> END"));

@@ -105,6 +105,7 @@ fn bcast_gives_all_the_roots_data() {
                         root,
                         count: *n,
                         ty: ty.shape(),
+                        apart: false,
                     };
                     let graph = bcast::build(&p, algorithm);
                     let none = Mem {

@@ -88,6 +88,7 @@ fn broadcasts_and_barriers() {
                         root,
                         count,
                         ty: ELEMENT,
+                        apart: false,
                     };
                     bcast::build(&p, algorithm)
                 });
@@ -245,6 +246,7 @@ fn a_relay_interleaves_in_one_chain_and_fits() {
                         root: 0,
                         count: 1 << 17,
                         ty: ELEMENT,
+                        apart: false,
                     };
                     bcast::build(&p, algorithm)
                 })
@@ -268,6 +270,7 @@ fn a_broadcast_is_not_too_long_for_a_program() {
             root: 0,
             count,
             ty: ELEMENT,
+            apart: false,
         };
         let program = compile(&bcast::graph(&p), &[0, 1, 2], None, &Options::default());
         assert!(program.is_ok_and(|p| p.entries.len() > 1 << 14));

@@ -19,6 +19,7 @@ use crate::info::Info;
 use crate::kernel::Channels;
 use crate::numbers::Numbers;
 use crate::softirq::Lane;
+use crate::state::Engine;
 use crate::together::Meeting;
 use crate::topology::Topology;
 
@@ -143,6 +144,8 @@ pub struct Comm {
     pub(crate) lanes: Cell<u32>,
     /// Where in shared memory its blocking collectives go, if they do.
     pub(crate) meeting: Meeting,
+    /// Whether each of its processes is on a machine of its own, once that was asked.
+    apart: OnceCell<bool>,
     _lease: Option<ContextLease>,
 }
 
@@ -179,6 +182,7 @@ impl Comm {
             lane: OnceCell::new(),
             lanes: Cell::new(0),
             meeting: Meeting::default(),
+            apart: OnceCell::new(),
             _lease: lease,
         }
     }
@@ -204,6 +208,14 @@ impl Comm {
     pub fn next_collective(&self) -> u32 {
         self.collectives
             .replace(self.collectives.get().wrapping_add(1))
+    }
+}
+
+impl Engine {
+    /// Whether each process of a communicator is on a machine of its own.
+    pub(crate) fn are_apart(&self, comm: &Comm) -> bool {
+        let ask = || self.transport(|m| m.fabric().are_apart(comm.group.members()));
+        *comm.apart.get_or_init(ask)
     }
 }
 

@@ -304,6 +304,8 @@ fn byte_bcast(team: Team, root: u32, bytes: u64) -> Graph {
         root,
         count: bytes,
         ty: Shape::BYTE,
+        // What the engine tells is short.
+        apart: false,
     })
 }
 

@@ -14,7 +14,7 @@
 //!
 //! Before a rank sleeps it asks the program for a packet when its collective is over ([`Waker`]), whose socket joins what this process
 //! sleeps on. It looks all the same, soon at first, then up to [`LOOK_MOST`] later, says its start once more (packets get lost) and looks
-//! whether the daemon is there. While it computes the kernel says its start again ([`Resend`]), where io_uring is not refused. Each collective has its
+//! whether the daemon is there. While it computes the kernel says its start again ([`Resend`]), where io_uring can. Each collective has its
 //! ordinary form from the start, with its number on the communicator. If the daemon is gone,
 //! so is the program, and the page stays as it is: after [`GRACE`] every rank sees the same collectives over, and runs the others in calls.
 //! Where a lane's members are on several hosts the ranks of the others don't know it: [`far`] has what happens then. If a process is gone, those it takes part in become ordinary ones that have failed.
@@ -217,6 +217,8 @@ pub(crate) struct Softirq {
     dead: Cell<bool>,
     /// Collectives that ended there.
     done: Cell<u64>,
+    /// When the last of them did, by the kernel: nanoseconds of the monotonic clock.
+    ended: Cell<u64>,
     /// Those that it was given, and that ran in calls after all.
     returned: Cell<u64>,
     /// Those that it was not given.
@@ -279,6 +281,11 @@ impl Softirq {
     /// Collectives that ended there.
     pub(crate) fn done(&self) -> u64 {
         self.done.get()
+    }
+
+    /// When the last of them did, by the kernel: nanoseconds of the monotonic clock; 0 if there was none.
+    pub(crate) fn ended(&self) -> u64 {
+        self.ended.get()
     }
 
     /// Those that it was given, and that ran in calls after all.
@@ -417,7 +424,7 @@ impl Engine {
                 lane.begun.set(Some(Instant::now()));
                 debug_assert!(!matches!(started, Err(NotStarted::Unfit)));
             }
-            let Some(end) = lane.result(data) else {
+            let Some((end, when)) = lane.result(data) else {
                 return moved;
             };
             lane.waiting.borrow_mut().pop_front();
@@ -430,6 +437,7 @@ impl Engine {
                 continue;
             }
             self.softirq.done.set(self.softirq.done.get() + 1);
+            self.softirq.ended.set(when);
             self.small_over(handle, (end == End::Done).then_some(data));
         }
     }

@@ -1,5 +1,7 @@
 //! Where the processes of a job are, and who shares memory.
 
+use std::collections::HashSet;
+
 use crate::card::Card;
 
 /// The job by machines and by segments of shared memory.
@@ -39,6 +41,13 @@ impl JobMap {
     pub fn neighbours(&self, rank: u32) -> usize {
         let machine = self.machines.iter().find(|m| m.contains(&rank));
         machine.map_or(1, Vec::len)
+    }
+
+    /// Whether no two of these processes run on one machine.
+    pub fn are_apart(&self, processes: &[u32]) -> bool {
+        let wanted: HashSet<_> = processes.iter().collect();
+        let mut machines = self.machines.iter();
+        machines.all(|all| all.iter().filter(|rank| wanted.contains(rank)).count() <= 1)
     }
 
     /// What is used between which ranks, and why.
@@ -122,6 +131,8 @@ mod tests {
         assert_eq!(m.segments, [vec![0, 3], vec![1], vec![2], vec![4]]);
         assert_eq!(m.segment(3), [0, 3]);
         assert_eq!([2, 3, 4].map(|rank| m.neighbours(rank)), [1, 3, 3]);
+        assert!(m.are_apart(&[4, 2, 1]) && !m.are_apart(&[1, 4, 0]));
+        assert!(!JobMap::together(3).are_apart(&[0, 2]));
     }
 
     #[test]

@@ -87,6 +87,11 @@ impl Fabrics {
         place.unwrap_or(0) as u32
     }
 
+    /// Whether no two of these processes run on one machine.
+    pub fn are_apart(&self, processes: &[u32]) -> bool {
+        self.map.are_apart(processes)
+    }
+
     /// What is used between which ranks of the job, and why: a sentence a line, for people.
     pub fn describe(&self) -> Vec<String> {
         self.map.describe()

@@ -7,9 +7,10 @@ use cad::chosen::{RELAYED_MIN, RING_RANKS_MAX, STRAIGHT_MIN};
 use cad_softirq::client::{self, Client, NotOpen};
 use cad_softirq::interfaces::described;
 use cad_softirq::layout::DATA_MAX;
+use cad_softirq::resend;
 use types::Tunable;
 
-use crate::steer;
+use crate::{limits, steer};
 
 /// The libraries: file name and ABI.
 const LIBRARIES: [(&str, &str); 2] = [
@@ -121,6 +122,7 @@ pub fn summary() -> String {
     );
     section(&mut text, "fabrics", fabrics());
     section(&mut text, "executors of libcad", executors());
+    section(&mut text, limits::HEADING, limits::all());
     section(&mut text, "what reduces for the ring", callbacks());
     section(
         &mut text,
@@ -297,7 +299,7 @@ fn thread() -> String {
 /// Whether the daemon is there that does collectives in the kernel's receive path.
 fn daemon() -> String {
     match Client::new(&client::name()) {
-        Ok(client) => format!("usable{}", site(&client)),
+        Ok(client) => format!("usable{}{}", site(&client), said_again(resend::usable())),
         Err(why @ NotOpen::Absent(_)) => {
             let could = match cad_softirq::usable() {
                 Ok(()) => "one can be started: yamabiko kaccd".to_owned(),
@@ -307,6 +309,18 @@ fn daemon() -> String {
         }
         Err(why) => format!("not usable here: {why}"),
     }
+}
+
+/// What is lost where the kernel can't say again for a rank what the network has lost.
+fn said_again(by_the_kernel: std::io::Result<()>) -> String {
+    by_the_kernel.map_or_else(
+        |why| {
+            format!(
+                "; what the network loses is said again only when the rank is in MPI, not while it computes: {why}"
+            )
+        },
+        |()| String::new(),
+    )
 }
 
 /// With which other hosts a daemon has collectives.
@@ -412,6 +426,13 @@ mod tests {
         ] {
             assert!(text.contains(word), "{word} in\n{text}");
         }
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_say_again_is_told() {
+        assert_eq!(said_again(Ok(())), "");
+        let lost = said_again(Err(std::io::Error::other("it lacks TIMEOUT")));
+        assert!(lost.ends_with("not while it computes: it lacks TIMEOUT"));
     }
 
     #[test]

@@ -38,6 +38,7 @@ pub mod info;
 pub mod job;
 pub mod kaccd;
 mod keeper;
+mod limits;
 mod message;
 mod node;
 pub mod options;

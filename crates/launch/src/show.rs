@@ -59,6 +59,9 @@ pub struct Args {
     /// Rank that has the data, or gets them
     #[arg(long, value_name = "RANK", default_value_t = 0)]
     pub root: u32,
+    /// Each rank is on a machine of its own, and the kernel runs it: a broadcast's graph is another one then
+    #[arg(long)]
+    pub apart: bool,
     /// What to print
     #[arg(long = "as", value_enum, default_value_t = Format::Dot)]
     pub format: Format,
@@ -104,6 +107,7 @@ impl Args {
                 root,
                 count,
                 ty,
+                apart: self.apart,
             }),
             Collective::Gather => gather::graph(&gather::Params {
                 team,
@@ -239,6 +243,7 @@ mod tests {
             eager: 0,
             kernel: false,
             interleave: false,
+            apart: false,
         }
     }
 

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use boundary::UserBuf;
 
+use crate::grid::Grid;
 use crate::kernels::{Gatherer, Mover, Packer, Scatterer, Still, Unpacker};
 use crate::{Insn, Kind, Op, Program};
 
@@ -315,13 +316,13 @@ impl Position {
         };
         let (insn, link) = (&program.insns[frame.pc], &program.links[frame.pc]);
         let end = link.to as usize;
-        if link.flat {
+        if link.flat || link.column {
             let fit = fitting(m.room() as u64, link.bytes, insn.a - frame.i);
-            if fit > 0 {
-                let cur = frame.cur;
-                let starts = (frame.i..frame.i + fit).map(|i| step(program, insn, i));
-                let body = &program.insns[frame.pc + 1..end];
-                flat(m, body, fit as usize, starts.map(|s| cur.wrapping_add(s)));
+            let cur = frame.cur;
+            let starts = (frame.i..frame.i + fit).map(|i| step(program, insn, i));
+            let starts = starts.map(|s| cur.wrapping_add(s));
+            let body = &program.insns[frame.pc + 1..end];
+            if fit > 0 && repeated(m, body, (fit.into(), link.column), starts) {
                 frame.i += fit;
                 self.done += u64::from(fit) * link.bytes;
             }
@@ -340,13 +341,14 @@ impl Position {
     #[inline(always)]
     fn repeat<M: Mover>(&mut self, program: &Program, m: &mut M) {
         let (size, extent) = (program.size(), program.extent());
-        if program.facts.flat {
+        if program.facts.flat || program.column {
             let fit = (m.room() as u64).min(self.total - self.done) / size;
             let body = &program.insns[..program.insns.len() - 1];
             let starts = (self.rep..self.rep + fit).map(|r| extent.wrapping_mul(r as i64));
-            flat(m, body, fit as usize, starts);
-            self.rep += fit;
-            self.done += fit * size;
+            if fit > 0 && repeated(m, body, (fit, program.column), starts) {
+                self.rep += fit;
+                self.done += fit * size;
+            }
         }
         self.pc = 0;
         self.cur = extent.wrapping_mul(self.rep as i64);
@@ -355,8 +357,14 @@ impl Position {
     /// Moves exactly `m.room()` bytes, which must not be more than remain.
     #[inline(always)]
     fn run<M: Mover>(&mut self, program: &Program, m: &mut M) {
-        if self.pc == 0 && self.idx == 0 && self.off == 0 && self.done < self.total {
-            self.repeat(program, m);
+        if self.idx == 0 && self.off == 0 && self.done < self.total {
+            let inner = self.stack.last().map(|frame| frame.pc + 1);
+            match inner {
+                _ if self.pc == 0 => self.repeat(program, m),
+                // Where the last call ended between two iterations.
+                Some(first) if self.pc == first => self.iterate(program, m),
+                _ => {}
+            }
         }
         while m.room() > 0 {
             self.settle(program, m);
@@ -431,6 +439,22 @@ fn fitting(room: u64, size: u64, count: u32) -> u32 {
         Some(all) if all <= room => count,
         _ => (room / size) as u32,
     }
+}
+
+/// Moves a body, which is blocks or the `column` of a matrix, once for each of `count` `starts`. False: it has to be done step by step.
+#[inline(always)]
+fn repeated<M: Mover>(
+    m: &mut M,
+    body: &[Insn],
+    (count, column): (u64, bool),
+    mut starts: impl Iterator<Item = i64>,
+) -> bool {
+    if !column {
+        flat(m, body, count as usize, starts);
+        return true;
+    }
+    let grid = starts.next().and_then(|at| Grid::new(&body[0], at, count));
+    grid.inspect(|grid| m.matrix(grid, body[0].c)).is_some()
 }
 
 /// Moves the blocks of `body`, once for each of `count` `starts`.

@@ -5,6 +5,8 @@
 
 use boundary::UserBuf;
 
+use crate::grid::Grid;
+
 /// One direction of copying; the packed side advances by what is moved.
 pub(crate) trait Mover {
     /// Bytes that the packed side still has room for.
@@ -48,6 +50,29 @@ pub(crate) trait Mover {
             _ => disps.for_each(|d| self.bytes(d, len)),
         }
     }
+
+    /// Moves a matrix of elements of `N` bytes, in tiles of `W` columns and `H` rows; together no more than `room()`.
+    fn tiles<const N: usize, const W: usize, const H: usize>(&mut self, grid: &Grid);
+
+    /// The same in tiles whose columns and rows are a cache line of `T` elements, or narrower ones.
+    #[inline(always)]
+    fn square<const N: usize, const T: usize>(&mut self, grid: &Grid) {
+        match grid.is_narrow(T) {
+            false => self.tiles::<N, T, T>(grid),
+            true => self.tiles::<N, 4, T>(grid),
+        }
+    }
+
+    /// Moves a matrix of elements of `len` bytes, [for which there is a way](Grid::is_column).
+    #[inline(always)]
+    fn matrix(&mut self, grid: &Grid, len: u16) {
+        match len {
+            2 => self.square::<2, 32>(grid),
+            4 => self.square::<4, 16>(grid),
+            8 => self.square::<8, 8>(grid),
+            _ => self.square::<16, 4>(grid),
+        }
+    }
 }
 
 /// From the buffer to packed bytes.
@@ -85,6 +110,21 @@ impl Mover for Packer<'_> {
     fn bytes(&mut self, disp: i64, len: usize) {
         self.base.offset(disp).read(&mut self.out[self.at..][..len]);
         self.at += len;
+    }
+
+    fn tiles<const N: usize, const W: usize, const H: usize>(&mut self, grid: &Grid) {
+        let bytes = grid.bytes::<N>();
+        let (base, out) = (self.base, &mut self.out[self.at..][..bytes]);
+        grid.pack::<N, W, H>(
+            |disp, row| base.offset(disp).read(row.as_flattened_mut()),
+            |at, lines, i| {
+                let (out, _) = out[at..][..lines.len() * N].as_chunks_mut::<N>();
+                out.iter_mut()
+                    .zip(lines)
+                    .for_each(|(to, line)| *to = line[i]);
+            },
+        );
+        self.at += bytes;
     }
 }
 
@@ -125,6 +165,16 @@ impl Mover for Unpacker<'_> {
         self.base.offset(disp).write(head);
         self.input = rest;
     }
+
+    fn tiles<const N: usize, const W: usize, const H: usize>(&mut self, grid: &Grid) {
+        let (input, rest) = self.input.split_at(grid.bytes::<N>());
+        let (input, _) = input.as_chunks::<N>();
+        grid.unpack::<N, W, H>(
+            |at, column| column.copy_from_slice(&input[at / N..][..column.len()]),
+            |disp, lines, i| put(self.base.offset(disp), lines, i),
+        );
+        self.input = rest;
+    }
 }
 
 /// From the buffer to packed bytes in another buffer.
@@ -154,6 +204,16 @@ impl Mover for Gatherer {
         self.to.copy_from(self.base.offset(disp), len);
         self.to = self.to.offset(len as i64);
         self.room -= len;
+    }
+
+    fn tiles<const N: usize, const W: usize, const H: usize>(&mut self, grid: &Grid) {
+        let (base, to, bytes) = (self.base, self.to, grid.bytes::<N>());
+        grid.pack::<N, W, H>(
+            |disp, row| base.offset(disp).read(row.as_flattened_mut()),
+            |at, lines, i| put(to.offset(at as i64), lines, i),
+        );
+        self.to = to.offset(bytes as i64);
+        self.room -= bytes;
     }
 }
 
@@ -185,6 +245,24 @@ impl Mover for Scatterer {
         self.from = self.from.offset(len as i64);
         self.room -= len;
     }
+
+    fn tiles<const N: usize, const W: usize, const H: usize>(&mut self, grid: &Grid) {
+        let (base, from, bytes) = (self.base, self.from, grid.bytes::<N>());
+        grid.unpack::<N, W, H>(
+            |at, column| from.offset(at as i64).read(column.as_flattened_mut()),
+            |disp, lines, i| put(base.offset(disp), lines, i),
+        );
+        self.from = from.offset(bytes as i64);
+        self.room -= bytes;
+    }
+}
+
+/// Writes element `i` of each of `lines`, side by side from `to` on.
+#[inline(always)]
+fn put<const N: usize, const T: usize>(to: UserBuf, lines: &[[[u8; N]; T]], i: usize) {
+    for (j, line) in lines.iter().enumerate() {
+        to.offset((j * N) as i64).write(&line[i]);
+    }
 }
 
 /// Moves nothing: used where a cursor's position changes without a buffer.
@@ -198,4 +276,6 @@ impl Mover for Still {
     fn array<const N: usize>(&mut self, _: i64) {}
 
     fn bytes(&mut self, _: i64, _: usize) {}
+
+    fn tiles<const N: usize, const W: usize, const H: usize>(&mut self, _: &Grid) {}
 }

@@ -18,6 +18,7 @@
 mod cursor;
 mod data;
 mod emit;
+mod grid;
 mod insn;
 mod kernels;
 mod program;

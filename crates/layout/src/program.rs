@@ -7,6 +7,7 @@ use std::hash::Hasher;
 
 use siphasher::sip128::{Hasher128, SipHasher24};
 
+use crate::grid::Grid;
 use crate::verify::{Facts, Link, verify};
 use crate::{Error, Insn};
 
@@ -41,6 +42,8 @@ pub struct Program {
     /// For each `Ixv` entry, bytes up to and including it.
     pub(crate) ends: Box<[u64]>,
     pub(crate) facts: Facts,
+    /// Repetitions are the columns of a [matrix](crate::grid).
+    pub(crate) column: bool,
     bounds: Bounds,
     hash: OnceCell<u128>,
 }
@@ -54,6 +57,7 @@ impl Program {
             .checked_add(bounds.extent)
             .ok_or(Error::Overflow)?;
         Ok(Program {
+            column: Grid::is_column(&insns[..insns.len() - 1], bounds.extent),
             insns: insns.into(),
             table: table.into(),
             links: links.into(),

@@ -6,6 +6,7 @@
 //! front to back without overlap (so verification is linear); fragments are whole elements of their
 //! kind; every displacement and the size fit 63 bits. It computes what the header must say.
 
+use crate::grid::Grid;
 use crate::program::{MAX_DEPTH, MAX_INSNS, MAX_TABLE};
 use crate::{Error, Insn, Kind, Op};
 
@@ -35,6 +36,8 @@ pub(crate) struct Link {
     pub(crate) to: u32,
     /// Of a loop or its `End`: the body is nothing but `Blk` instructions.
     pub(crate) flat: bool,
+    /// The same: the body is a column of a [matrix](crate::grid).
+    pub(crate) column: bool,
 }
 
 /// Sums over the body being read.
@@ -345,10 +348,12 @@ impl Verifier<'_> {
         if body.bytes == 0 {
             return Err(Error::Malformed("a loop that emits nothing"));
         }
+        let column = insn.op == Op::Loop && Grid::is_column(&self.insns[start + 1..at], insn.b);
         let link = |to: usize| Link {
             bytes: body.bytes,
             to: to as u32,
             flat: body.flat,
+            column,
         };
         self.set_link(start, link(at));
         self.set_link(at, link(start));

@@ -134,6 +134,150 @@ fn range(bytes: &[(i64, Kind)]) -> (i64, i64) {
     (lo, bytes.iter().map(|b| b.0 + 1).max().unwrap_or(0))
 }
 
+/// Everything that the executor does with `count` repetitions, against the naive list.
+fn walk(
+    p: &Pair,
+    (count, extent): (u64, i64),
+    cuts: &[usize],
+    seek: f64,
+) -> Result<(), TestCaseError> {
+    let program = Rc::new(p.tree.compile(Bounds { lb: 0, extent }).unwrap());
+    prop_assert_eq!(program.size(), p.bytes.len() as u64);
+    prop_assert_eq!((program.true_lb(), program.true_ub()), range(&p.bytes));
+
+    prop_assert_eq!((p.tree.lo(), p.tree.hi()), range(&p.bytes));
+    let bytes = all(p, count, extent);
+    let (lo, hi) = range(&bytes);
+    let mut arena = Arena::new(lo.min(0), hi.max(0));
+    let want: Vec<u8> = bytes
+        .iter()
+        .map(|b| arena.copy[(b.0 - arena.lo) as usize])
+        .collect();
+
+    // In one piece, then in pieces.
+    let mut whole = vec![0; want.len()];
+    let data = Data::typed(arena.base(), &program, count);
+    prop_assert_eq!(data.len(), want.len() as u64);
+    prop_assert_eq!(data.reader().read(&mut whole), want.len());
+    prop_assert_eq!(&whole, &want);
+    let mut cursor = Cursor::new(&program, count);
+    let mut pieces = Vec::new();
+    for cut in cuts.iter().cycle() {
+        let mut piece = vec![0; *cut];
+        let n = cursor.pack(arena.base(), &mut piece);
+        pieces.extend_from_slice(&piece[..n]);
+        prop_assert_eq!(cursor.remaining(), (want.len() - pieces.len()) as u64);
+        if n < *cut {
+            break;
+        }
+    }
+    prop_assert_eq!(&pieces, &want);
+
+    // To and from another buffer.
+    let mut other = AlignedBuf::new(want.len() + 1).unwrap();
+    let there = Data::bytes(other.buf(), want.len() as u64);
+    prop_assert_eq!(transfer(&data, &there), want.len() as u64);
+    there.reader().read(&mut whole);
+    prop_assert_eq!(&whole, &want);
+    let mut back = Arena::new(lo.min(0), hi.max(0));
+    let mut expect = vec![0; back.copy.len()];
+    back.buf.buf().write(&expect);
+    for (b, byte) in bytes.iter().zip(&want) {
+        expect[(b.0 - back.lo) as usize] = *byte;
+    }
+    transfer(&there, &Data::typed(back.base(), &program, count));
+    prop_assert_eq!(back.contents(), expect);
+
+    // Runs, with kinds.
+    let mut cursor = Cursor::new(&program, count);
+    let mut runs = Vec::new();
+    let mut cut = cuts.iter().cycle();
+    while let Some(run) = cursor.next_run(*cut.next().unwrap()) {
+        runs.extend((run.disp..run.disp + run.len as i64).map(|d| (d, run.kind)));
+    }
+    prop_assert_eq!(&runs, &bytes);
+
+    // Seek, then to the end; and mixed runs and packs.
+    let from = (seek * want.len() as f64) as usize;
+    let mut cursor = Cursor::new(&program, count);
+    cursor.seek(from as u64);
+    let mut rest = vec![0; want.len()];
+    let mut n = 0;
+    if let Some(run) = cursor.next_run(cuts[0]) {
+        arena.base().offset(run.disp).read(&mut rest[..run.len]);
+        n = run.len;
+    }
+    n += cursor.pack(arena.base(), &mut rest[n..]);
+    prop_assert_eq!(&rest[..n], &want[from..]);
+
+    // Unpack in pieces equals a naive scatter.
+    let packed: Vec<u8> = (0..want.len()).map(|i| (i * 31 + 7) as u8).collect();
+    let mut expect = arena.copy.clone();
+    for (b, byte) in bytes.iter().zip(&packed) {
+        expect[(b.0 - arena.lo) as usize] = *byte;
+    }
+    let mut writer = Data::typed(arena.base(), &program, count).writer();
+    let mut done = 0;
+    for cut in cuts.iter().cycle() {
+        let end = (done + cut).min(packed.len());
+        done += writer.write(&packed[done..end]);
+        if done == packed.len() {
+            break;
+        }
+    }
+    prop_assert_eq!(arena.contents(), expect);
+
+    // Through another process and back.
+    let copy = Program::deserialise(&program.serialise()).unwrap();
+    prop_assert_eq!(&copy, &*program);
+    prop_assert_eq!(copy.hash(), program.hash());
+    Ok(())
+}
+
+/// A matrix of which columns are packed, and how often it is repeated, each time how much further: as a loop, or column by column.
+fn matrix() -> impl Strategy<Value = (Pair, u64, i64)> {
+    let stride = prop_oneof![900i64..3000, -3000i64..-900, 4i64..64, Just(2048)];
+    let element = prop_oneof![Just(2u64), Just(4), Just(8), Just(16), Just(12)];
+    (element, 1u64..70, 1u64..40, stride, any::<bool>()).prop_map(
+        |(element, rows, columns, stride, repeats)| {
+            let leaf = Tree::block(3, element, Kind::OPAQUE).unwrap();
+            let column = leaf.repeat(rows, stride).unwrap();
+            let count = if repeats { 1 } else { columns };
+            let bytes = (0..count as i64).flat_map(|c| {
+                (0..rows as i64).flat_map(move |r| {
+                    (0..element as i64)
+                        .map(move |i| (3 + c * element as i64 + r * stride + i, Kind::OPAQUE))
+                })
+            });
+            let pair = Pair {
+                bytes: bytes.collect(),
+                tree: column.repeat(count, element as i64).unwrap(),
+            };
+            match repeats {
+                true => (pair, columns, element as i64),
+                false => (pair, 2, element as i64 * columns as i64 - 3),
+            }
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 300,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn matrices_equal_a_naive_walk(
+        (p, count, extent) in matrix(),
+        cuts in prop::collection::vec(prop_oneof![1usize..5000, Just(2048)], 1..6),
+        seek in 0.0f64..1.0,
+    ) {
+        walk(&p, (count, extent), &cuts, seek)?;
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 1500,
@@ -146,90 +290,7 @@ proptest! {
         p in pair(), count in 0u64..5, extent in -300i64..300,
         cuts in prop::collection::vec(1usize..40, 1..12), seek in 0.0f64..1.0,
     ) {
-        let program = Rc::new(p.tree.compile(Bounds { lb: 0, extent }).unwrap());
-        prop_assert_eq!(program.size(), p.bytes.len() as u64);
-        prop_assert_eq!((program.true_lb(), program.true_ub()), range(&p.bytes));
-
-        prop_assert_eq!((p.tree.lo(), p.tree.hi()), range(&p.bytes));
-        let bytes = all(&p, count, extent);
-        let (lo, hi) = range(&bytes);
-        let mut arena = Arena::new(lo.min(0), hi.max(0));
-        let want: Vec<u8> =
-            bytes.iter().map(|b| arena.copy[(b.0 - arena.lo) as usize]).collect();
-
-        // In one piece, then in pieces.
-        let mut whole = vec![0; want.len()];
-        let data = Data::typed(arena.base(), &program, count);
-        prop_assert_eq!(data.len(), want.len() as u64);
-        prop_assert_eq!(data.reader().read(&mut whole), want.len());
-        prop_assert_eq!(&whole, &want);
-        let mut cursor = Cursor::new(&program, count);
-        let mut pieces = Vec::new();
-        for cut in cuts.iter().cycle() {
-            let mut piece = vec![0; *cut];
-            let n = cursor.pack(arena.base(), &mut piece);
-            pieces.extend_from_slice(&piece[..n]);
-            prop_assert_eq!(cursor.remaining(), (want.len() - pieces.len()) as u64);
-            if n < *cut { break }
-        }
-        prop_assert_eq!(&pieces, &want);
-
-        // To and from another buffer.
-        let mut other = AlignedBuf::new(want.len() + 1).unwrap();
-        let there = Data::bytes(other.buf(), want.len() as u64);
-        prop_assert_eq!(transfer(&data, &there), want.len() as u64);
-        there.reader().read(&mut whole);
-        prop_assert_eq!(&whole, &want);
-        let mut back = Arena::new(lo.min(0), hi.max(0));
-        let mut expect = vec![0; back.copy.len()];
-        back.buf.buf().write(&expect);
-        for (b, byte) in bytes.iter().zip(&want) {
-            expect[(b.0 - back.lo) as usize] = *byte;
-        }
-        transfer(&there, &Data::typed(back.base(), &program, count));
-        prop_assert_eq!(back.contents(), expect);
-
-        // Runs, with kinds.
-        let mut cursor = Cursor::new(&program, count);
-        let mut runs = Vec::new();
-        let mut cut = cuts.iter().cycle();
-        while let Some(run) = cursor.next_run(*cut.next().unwrap()) {
-            runs.extend((run.disp..run.disp + run.len as i64).map(|d| (d, run.kind)));
-        }
-        prop_assert_eq!(&runs, &bytes);
-
-        // Seek, then to the end; and mixed runs and packs.
-        let from = (seek * want.len() as f64) as usize;
-        let mut cursor = Cursor::new(&program, count);
-        cursor.seek(from as u64);
-        let mut rest = vec![0; want.len()];
-        let mut n = 0;
-        if let Some(run) = cursor.next_run(cuts[0]) {
-            arena.base().offset(run.disp).read(&mut rest[..run.len]);
-            n = run.len;
-        }
-        n += cursor.pack(arena.base(), &mut rest[n..]);
-        prop_assert_eq!(&rest[..n], &want[from..]);
-
-        // Unpack in pieces equals a naive scatter.
-        let packed: Vec<u8> = (0..want.len()).map(|i| (i * 31 + 7) as u8).collect();
-        let mut expect = arena.copy.clone();
-        for (b, byte) in bytes.iter().zip(&packed) {
-            expect[(b.0 - arena.lo) as usize] = *byte;
-        }
-        let mut writer = Data::typed(arena.base(), &program, count).writer();
-        let mut done = 0;
-        for cut in cuts.iter().cycle() {
-            let end = (done + cut).min(packed.len());
-            done += writer.write(&packed[done..end]);
-            if done == packed.len() { break }
-        }
-        prop_assert_eq!(arena.contents(), expect);
-
-        // Through another process and back.
-        let copy = Program::deserialise(&program.serialise()).unwrap();
-        prop_assert_eq!(&copy, &*program);
-        prop_assert_eq!(copy.hash(), program.hash());
+        walk(&p, (count, extent), &cuts, seek)?;
     }
 
     #[test]

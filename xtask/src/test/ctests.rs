@@ -114,11 +114,11 @@ impl Test {
             None if self.fails => job.fails(&words)?,
             None => job.passes(&words)?,
         };
-        for line in done
-            .output
-            .lines()
-            .filter(|line| self.shows && !line.starts_with("ok "))
-        {
+        let shown = |line: &str| match self.shows {
+            true => !line.starts_with("ok "),
+            false => line.starts_with("skipped: "),
+        };
+        for line in done.output.lines().filter(|line| shown(line)) {
             println!("      {line}");
         }
         Ok(())

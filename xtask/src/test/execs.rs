@@ -1,6 +1,7 @@
 //! Stage `execs`: MPI's non-blocking and persistent collectives with each executor insisted on: our own tests, the Intel MPI Benchmarks,
-//! mpi4py's own tests, many collectives at once; processes that are killed; and what may be refused to a process. Those of `ring` and `softirq` that need
-//! nothing of others' also between two hosts of a lab ([`hosts`]).
+//! mpi4py's own tests, many collectives at once; processes that are killed; and what may be refused to a process. All of it also between two hosts of a
+//! lab ([`hosts`]), and by TCP inside one host what then goes another way: the ring and softirq take theirs by themselves. What an executor
+//! does not run is printed before its tests, from `yamabiko info`.
 //!
 //! An executor that did nothing at a rank, by what that says in `MPI_Finalize` or by MPI_T's counters, is a failure. `softirq` has a kaccd of this stage's
 //! ([`kaccd`]); where the kernel refuses that what it needs, the tests with it are left out, and that is said. What the stage `c` runs
@@ -8,8 +9,12 @@
 
 mod hosts;
 pub mod kaccd;
+mod killed;
 mod left;
+mod masks;
+mod public;
 mod refusals;
+mod traced;
 
 use super::ground::{Ground, Over};
 use super::imb::{self, Amount};
@@ -18,16 +23,20 @@ use super::{Options, Tally, ctests, mpi4py, peers};
 use crate::spec::root;
 use crate::{Result, build, process};
 use kaccd::Kaccd;
+use public::Public;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 /// Who runs collectives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Executor {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Executor {
+    /// The rank, in its calls
     Inline,
+    /// The kernel, by io_uring
     Ring,
+    /// The kernel, in its receive path
     Softirq,
+    /// A thread of the library
     Thread,
 }
 
@@ -40,7 +49,7 @@ impl Executor {
     ];
 
     /// As `YAMABIKO_CAD` has it.
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Executor::Inline => "inline",
             Executor::Ring => "ring",
@@ -60,10 +69,10 @@ impl Executor {
     }
 }
 
-type Variables = Vec<(&'static str, String)>;
+pub type Variables = Vec<(&'static str, String)>;
 
 /// What has ranks use an executor, and say so.
-fn variables(executor: Executor, kaccd: Option<&Kaccd>) -> Variables {
+pub fn variables(executor: Executor, kaccd: Option<&Kaccd>) -> Variables {
     let mut all = vec![
         ("YAMABIKO_CAD", executor.name().to_owned()),
         ("YAMABIKO_CAD_REPORT", "1".to_owned()),
@@ -73,7 +82,7 @@ fn variables(executor: Executor, kaccd: Option<&Kaccd>) -> Variables {
 }
 
 /// Whether each of so many ranks says that the executor ran some there; how many in all.
-fn ran(executor: Executor, ranks: u32, said: &str) -> Result<u64> {
+pub fn ran(executor: Executor, ranks: u32, said: &str) -> Result<u64> {
     let mut all = 0;
     for rank in 0..ranks {
         let begin = format!("yamabiko: rank {rank}: {}", executor.says());
@@ -157,9 +166,10 @@ const ORACLES: [Program; 4] = [
     },
 ];
 
-const PROGRAMS: [&str; 8] = [
+const PROGRAMS: [&str; 9] = [
     "tool",
     "coll_auto",
+    "coll_ring_traced",
     "coll_oracle",
     "coll_reduce",
     "coll_persist",
@@ -167,6 +177,9 @@ const PROGRAMS: [&str; 8] = [
     "coll_stress",
     "coll_softirq",
 ];
+
+/// Helpers of `tests/cad`: they start programs to which something is refused.
+const STARTERS: [&str; 2] = ["forbid", "mask"];
 
 /// How many collectives of the stress.
 const STRESS: &str = "400";
@@ -237,12 +250,24 @@ impl Stage<'_> {
         }
     }
 
+    /// What is run with each executor, whichever way messages take.
+    fn all(&self, tally: &mut Tally, executor: Executor, variables: &Variables) -> Result {
+        self.oracles(tally, executor, variables);
+        self.stress(tally, executor, variables);
+        self.imb(tally, executor, variables)?;
+        self.mpi4py(tally, executor, variables);
+        Ok(())
+    }
+
     fn oracles(&self, tally: &mut Tally, executor: Executor, variables: &Variables) {
         if executor != Executor::Softirq && self.ground.over == Over::Shm {
             return;
         }
+        // What is not the kernel's has fewer ways.
+        let all = self.options.soak || [Executor::Ring, Executor::Softirq].contains(&executor);
         for program in &ORACLES {
-            for &ranks in program.ranks {
+            let first = if all { 0 } else { program.ranks.len() - 1 };
+            for &ranks in &program.ranks[first..] {
                 let (name, args) = (program.name, self.args(program).join(" "));
                 let name = format!("{}/{name} {args} -n {ranks}", self.of(executor));
                 if self.options.wants(&name) {
@@ -278,7 +303,7 @@ impl Stage<'_> {
         let program = peers::intel()?.join("bin/IMB-NBC");
         let names = imb::benchmarks(&self.ground, &program)?;
         for &ranks in ranks {
-            let name = format!("execs/{}/IMB-NBC -n {ranks}", executor.name());
+            let name = format!("{}/IMB-NBC -n {ranks}", self.of(executor));
             if self.options.wants(&name) {
                 tally.test(&name, || {
                     let ground = &self.ground;
@@ -292,28 +317,32 @@ impl Stage<'_> {
     }
 
     fn mpi4py(&self, tally: &mut Tally, executor: Executor, variables: &Variables) {
+        let here = self.ground.over == Over::Shm;
         let ranks = match self.options.soak {
-            true => &[2, 3, 4, 5, 8][..],
+            true if here => &[2, 3, 4, 5, 8][..],
+            // Minutes each.
+            true => &[2, 3, 8][..],
             false => &[2][..],
         };
-        let files = match (self.options.soak, executor) {
-            (true, _) => &mpi4py::OFFLOADED[..],
+        let files = match self.options.soak {
+            true => &mpi4py::OFFLOADED[..],
             // Each persistent collective waits for kaccd there, and there are thousands.
-            (false, Executor::Softirq) => &mpi4py::OFFLOADED[..1],
-            (false, _) => &mpi4py::OFFLOADED[..2],
+            false if executor == Executor::Softirq || !here => &mpi4py::OFFLOADED[..1],
+            false => &mpi4py::OFFLOADED[..2],
         };
         let mut variables = variables.clone();
         // The ring serves programs in which only the main thread calls.
         variables.push(("MPI4PY_RC_THREAD_LEVEL", "funneled".to_owned()));
         for &ranks in ranks {
             let name = format!(
-                "execs/{}/mpi4py's offloaded collectives -n {ranks}",
-                executor.name()
+                "{}/mpi4py's offloaded collectives -n {ranks}",
+                self.of(executor)
             );
             if self.options.wants(&name) {
                 tally.test(&name, || {
-                    let folder = format!("execs-{}", executor.name());
-                    let said = mpi4py::offloaded(&folder, files, ranks, 900, &variables)?;
+                    let folder = format!("execs-{} {}", executor.name(), self.ground.over.name());
+                    let ground = self.ground.clone();
+                    let said = mpi4py::offloaded(ground, &folder, files, ranks, &variables)?;
                     ran(executor, ranks, &said).map(drop)
                 });
             }
@@ -374,13 +403,18 @@ impl Stage<'_> {
         ran(Executor::Softirq, 3, &done.output).map(drop)
     }
 
-    /// Ranks compute while the network loses what they say, and the kernel says it again for them.
-    fn loses_packets(&self) -> Result {
+    /// Ranks compute while the network loses what they say, and the kernel says it again for them; or, where it has no time limits for that (an opcode is
+    /// masked), they do themselves when they are in MPI.
+    fn loses_packets(&self, masked: Option<&str>) -> Result {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.current_dir(root()).args(["build", "--quiet"]);
         process::run(cargo.args(["-p", "cad-softirq", "--example", "lossy"]))?;
         let lossy = build::target().join("debug/examples/lossy");
-        let mut job = Job::new(lossy).args([&self.ground.launcher]);
+        let mut job = Job::new(lossy);
+        if let Some(masked) = masked {
+            job = job.args([self.bin.join("mask")]).args([masked]);
+        }
+        job = job.args([&self.ground.launcher]);
         job = job.args(self.ground.start(4));
         for (name, value) in variables(Executor::Softirq, None) {
             job = job.args(["-genv", name]).args([value]);
@@ -391,30 +425,16 @@ impl Stage<'_> {
         let job = job
             .env("LD_LIBRARY_PATH", &self.ground.library)
             .limit_s(180);
-        let done = job.passes(&["; said again by the kernel ".to_owned()])?;
-        ran(Executor::Softirq, 4, &done.output).map(drop)
-    }
-
-    /// kaccd is killed while a job uses it: that goes on, and nothing is left.
-    fn kaccd_is_killed(&self) -> Result {
-        let before = left::all();
-        let Some(mut kaccd) = Kaccd::start("killed")? else {
-            return Ok(());
-        };
-        kaccd.holds_its_port(true)?;
-        let variables = variables(Executor::Softirq, Some(&kaccd));
-        let job = self.job(4, &[], &variables, "coll_stress");
-        let job = job.args([STRESS_LONG]);
-        let port = kaccd.port();
-        let killer = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_secs(2));
-            kaccd.kill();
-        });
-        let done = job.passes(&["ok coll_stress".to_owned()]);
-        let _ = killer.join();
-        ran(Executor::Softirq, 4, &done?.output)?;
-        kaccd::holds(port, false)?;
-        left::nothing_since(&before)
+        let done = job.passes(&["ok coll_softirq".to_owned()])?;
+        ran(Executor::Softirq, 4, &done.output)?;
+        let by_the_kernel = done.output.contains("; said again by the kernel ");
+        match by_the_kernel == masked.is_none() {
+            true => Ok(()),
+            false => Err(format!(
+                "said again by the kernel: {by_the_kernel}\n{}",
+                tail(&done.output)
+            )),
+        }
     }
 }
 
@@ -429,17 +449,19 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
         bin,
     };
     let kaccd = Kaccd::start("execs")?;
+    let info =
+        process::output(Command::new(build::prefix(false).join("bin/yamabiko")).arg("info"))?;
     for executor in Executor::ALL {
+        if options.wants(&stage.of(executor)) {
+            print_limits(&info, executor)?;
+        }
         let mine = kaccd.as_ref().filter(|_| executor == Executor::Softirq);
         if executor == Executor::Softirq && mine.is_none() {
             continue;
         }
         let variables = variables(executor, mine);
         stage.counters(tally, executor, &variables);
-        stage.oracles(tally, executor, &variables);
-        stage.stress(tally, executor, &variables);
-        stage.imb(tally, executor, &variables)?;
-        stage.mpi4py(tally, executor, &variables);
+        stage.all(tally, executor, &variables)?;
     }
     let name = "execs/auto/ranks outnumber processors";
     if kaccd.is_some() && options.wants(name) {
@@ -447,14 +469,59 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
     }
     let name = "execs/softirq/packets are lost while ranks compute";
     if kaccd.is_some() && options.wants(name) {
-        tally.test(name, || stage.loses_packets());
+        tally.test(name, || stage.loses_packets(None));
     }
-    let name = "execs/softirq/kaccd is killed in the middle";
-    if options.soak && options.wants(name) {
-        tally.test(name, || stage.kaccd_is_killed());
+    if let Some(kaccd) = &kaccd {
+        killed::run(&stage, tally, kaccd);
     }
-    refusals::run(&stage, tally, kaccd.as_ref());
+    masks::run(&stage, tally, kaccd.as_ref())?;
+    let public = Public::new(
+        &stage.ground,
+        &stage.bin,
+        &["forbid", "coll_stress", "coll_ring_traced"],
+    )?;
+    let of_all = Stage {
+        options,
+        ground: public.ground(&stage.ground),
+        bin: public.bin(),
+    };
+    refusals::run(&of_all, tally, kaccd.as_ref());
+    traced::run(&of_all, tally);
+    by_tcp(options, stage.bin.clone(), tally)?;
     hosts::run(stage, tally)
+}
+
+/// What takes another way inside a host, where fabrics are chosen.
+fn by_tcp(options: &Options, bin: PathBuf, tally: &mut Tally) -> Result {
+    let stage = Stage {
+        options,
+        ground: Ground::ours(Over::Tcp),
+        bin,
+    };
+    for executor in [Executor::Inline, Executor::Thread] {
+        stage.all(tally, executor, &variables(executor, None))?;
+    }
+    Ok(())
+}
+
+/// Prints what an executor does not run.
+fn print_limits(info: &str, executor: Executor) -> Result {
+    let section = info
+        .lines()
+        .skip_while(|line| !line.starts_with("what executors do not run"));
+    let lines = section.skip(1).take_while(|line| line.starts_with("  "));
+    let words = lines.filter_map(|line| line.trim_start().split_once(' '));
+    let own: Vec<_> = words.filter(|(name, _)| *name == executor.name()).collect();
+    for (name, what) in &own {
+        println!("      {name} does not run: {}", what.trim_start());
+    }
+    match own.is_empty() {
+        true => Err(format!(
+            "yamabiko info does not say what {} does not run",
+            executor.name()
+        )),
+        false => Ok(()),
+    }
 }
 
 fn compile(bin: &Path) -> Result {
@@ -466,7 +533,11 @@ fn compile(bin: &Path) -> Result {
         let source = root().join(format!("tests/c/{name}.c"));
         ctests::compile_one(&[mpicc], &source, bin)?;
     }
-    ctests::compile_one(&["cc"], &root().join("tests/cad/forbid.c"), bin)
+    for name in STARTERS {
+        let source = root().join(format!("tests/cad/{name}.c"));
+        ctests::compile_one(&["cc"], &source, bin)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
 }
 
 /// All benchmarks of a suite, also those not run by default.
-pub(super) fn benchmarks(ground: &Ground, program: &Path) -> Result<Vec<String>> {
+pub fn benchmarks(ground: &Ground, program: &Path) -> Result<Vec<String>> {
     let job = Job::new(program)
         .args(["-list"])
         .env("LD_LIBRARY_PATH", &ground.library);
@@ -47,7 +47,7 @@ pub(super) fn benchmarks(ground: &Ground, program: &Path) -> Result<Vec<String>>
 }
 
 /// How much of each benchmark is run.
-pub(super) struct Amount {
+pub struct Amount {
     /// Repetitions: at most, then by the size.
     pub iter: &'static str,
     /// Seconds for each size.
@@ -76,7 +76,7 @@ fn suite_of(ground: &Ground, program: &Path, names: &[String], ranks: u32, long:
 }
 
 /// Runs these benchmarks of a suite to their end, the ranks with these variables; what was said.
-pub(super) fn run_suite(
+pub fn run_suite(
     ground: &Ground,
     program: &Path,
     names: &[String],
@@ -84,6 +84,19 @@ pub(super) fn run_suite(
     amount: &Amount,
     variables: &[(&str, String)],
 ) -> Result<String> {
+    let job = suite(ground, program, names, ranks, amount, variables);
+    ended(job.proves(&ground.library), names)
+}
+
+/// The run of these benchmarks, the ranks with these variables.
+pub fn suite(
+    ground: &Ground,
+    program: &Path,
+    names: &[String],
+    ranks: u32,
+    amount: &Amount,
+    variables: &[(&str, String)],
+) -> Job {
     let mut job = Job::new(&ground.launcher).args(ground.start(ranks));
     for (name, value) in variables {
         job = job.args(["-genv", name, value]);
@@ -92,14 +105,16 @@ pub(super) fn run_suite(
     let Amount {
         iter, time, sizes, ..
     } = amount;
-    let job = job
-        .args([program])
+    job.args([program])
         .args(["-npmin", &npmin, "-iter", iter, "-time", time])
         .args(["-msglog", sizes])
         .args(names)
         .env("LD_LIBRARY_PATH", &ground.library)
         .limit_s(ground.over.limit_s(amount.limit_s))
-        .proves(&ground.library);
+}
+
+/// Runs that, which has to begin all of these benchmarks and come to its end; what was said.
+pub fn ended(job: Job, names: &[String]) -> Result<String> {
     let done = job.passes(&["# All processes entering MPI_Finalize".to_owned()])?;
     let begun = done
         .output

@@ -136,10 +136,10 @@ pub(super) const OFFLOADED: [&str; 4] = [
 
 /// Runs these of [`OFFLOADED`] with these variables, of which `name` tells; what the ranks wrote.
 pub(super) fn offloaded(
+    ground: Ground,
     name: &str,
     files: &[&str],
     ranks: u32,
-    limit_s: u64,
     variables: &[(&'static str, String)],
 ) -> Result<String> {
     let suite = Suite {
@@ -148,9 +148,9 @@ pub(super) fn offloaded(
             without: Vec::new(),
         },
         variables: variables.to_vec(),
-        ..Suite::prepare(Ground::ours(Over::Shm), name)?
+        ..Suite::prepare(ground, name)?
     };
-    let (done, texts) = suite.run(ranks, limit_s)?;
+    let (done, texts) = suite.run(ranks, suite.ground.over.limit_s(900))?;
     let mut complaints = Vec::new();
     for (rank, text) in texts.iter().enumerate() {
         let all = Log::parse(text);

@@ -286,6 +286,8 @@ pub const REDUCE: Experiment = by_ranks(
         name: "reduce",
         about: "sum, slowest rank, roots in turn",
         unit: MICROSECONDS,
+        // In C: a message that nobody reads, and a sum beside it; or what came is what is added.
+        others: &[(Interface::Raw, &["apart", "added"])],
         ..Panel::PLAIN
     }],
 );

@@ -201,7 +201,12 @@ pub const STEER: Experiment = Experiment {
 pub const CHAIN: Experiment = Experiment {
     name: "kacc-chain",
     about: "Time of a broadcast along three ranks of which the middle one computes, alone on a processor",
-    kernels: KERNELS,
+    kernels: &[
+        (Interface::Mpi, "kacc.c"),
+        (Interface::Progress, "kacc.c"),
+        (Interface::Cad, "kacc_cad.c"),
+        (Interface::Sockets, "kacc_sockets.c"),
+    ],
     axis: Axis {
         values: &[4 * KI, 16 * KI, 64 * KI, 256 * KI, MI, 4 * MI],
         tour: &[4 * KI, MI],
@@ -212,11 +217,13 @@ pub const CHAIN: Experiment = Experiment {
     calibrated: true,
     panels: &[Panel {
         name: "chain",
-        about: "until the leaf's wait ends; the relay tests after each product of 40 x 40, or calls nothing for 50 ms",
+        about: "until the leaf's wait ends; the relay tests after each product of 40 x 40, or calls nothing for 50 ms; beside plain \
+                sockets, by a relay that does nothing else, and direct",
         others: &[
             (Interface::Mpi, &["explicit"]),
             (Interface::Progress, &["ibcast", "ibcast-silent"]),
             (Interface::Cad, &["pipeline", "pipeline-silent"]),
+            (Interface::Sockets, &["relayed", "direct"]),
         ],
         processors: Some(2),
         ..Panel::PLAIN
@@ -247,6 +254,20 @@ pub const ALLREDUCE: Experiment = Experiment {
     ],
 };
 
+const FIRST_TEST: &str =
+    "operations found done by the first test after the rank was away from its processor";
+const DONE: &str = "from the last rank's start until the kernel had the result, as it says itself; only softirq has such a time";
+
+/// Operations of ranks that share two processors.
+const fn crowded(about: &'static str, variants: &'static [&'static str]) -> Panel {
+    Panel {
+        about,
+        variants,
+        processors: Some(2),
+        ..Panel::PLAIN
+    }
+}
+
 /// More ranks than processors.
 pub const CROWDED: Experiment = Experiment {
     name: "kacc-crowded",
@@ -263,19 +284,40 @@ pub const CROWDED: Experiment = Experiment {
     panels: &[
         Panel {
             name: "first-test",
-            about: "operations found done by the first test after the rank was away from its processor",
             unit: PERCENT_GAINED,
-            variants: &["ibcast", "iallreduce"],
-            processors: Some(2),
-            ..Panel::PLAIN
+            ..crowded(FIRST_TEST, &["ibcast", "iallreduce"])
+        },
+        Panel {
+            name: "done",
+            ..crowded(DONE, &["iallreduce"])
         },
         Panel {
             name: "wall",
-            about: "1000 times MPI_Iallreduce, 1 ms of products, MPI_Wait; 2000 ms are the products'",
             unit: MILLISECONDS,
-            variants: &["iallreduce"],
-            processors: Some(2),
-            ..Panel::PLAIN
+            ..crowded(
+                "1000 times MPI_Iallreduce, 1 ms of products, MPI_Wait; 2000 ms are the products'",
+                &["iallreduce"],
+            )
+        },
+        Panel {
+            name: "barrier-first-test",
+            unit: PERCENT_GAINED,
+            single: true,
+            ..crowded(FIRST_TEST, &["ibarrier"])
+        },
+        Panel {
+            name: "barrier-done",
+            single: true,
+            ..crowded(DONE, &["ibarrier"])
+        },
+        Panel {
+            name: "barrier-wall",
+            unit: MILLISECONDS,
+            single: true,
+            ..crowded(
+                "1000 times MPI_Ibarrier, 1 ms of products, MPI_Wait; 2000 ms are the products'",
+                &["ibarrier"],
+            )
         },
     ],
 };

@@ -77,7 +77,7 @@ fn namespace() -> Result<(), String> {
     }
 }
 
-/// What loses one packet of 128 at the loopback interface, and repeats another one.
+/// What loses one packet of 64 at the loopback interface, which is more than 1 %, and repeats another one.
 pub fn lossy() -> Link {
     lossy_at(LOOPBACK)
 }
@@ -90,7 +90,7 @@ pub fn lossy_at(interface: u32) -> Link {
     asm.begin(main);
     asm.mov(Reg::R6, Reg::R1);
     asm.call(Helper::Random);
-    asm.alu(Alu::And, Reg::R0, 127);
+    asm.alu(Alu::And, Reg::R0, 63);
     asm.jump_if(Cond::Eq, Reg::R0, 0, labels[drop]);
     asm.jump_if(Cond::Ne, Reg::R0, 1, labels[pass]);
     asm.mov(Reg::R1, Reg::R6);

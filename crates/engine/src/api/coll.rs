@@ -30,7 +30,7 @@ pub fn bcast(
 ) -> Result<()> {
     e.run_planned(
         "MPI_Bcast",
-        prepare_bcast(e, buffer, count, datatype, root, comm)?,
+        prepare_bcast(e, buffer, count, datatype, root, comm, false)?,
     )
 }
 
@@ -44,7 +44,7 @@ pub fn ibcast(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    let call = prepare_bcast(e, buffer, count, datatype, root, comm)?.call(e);
+    let call = prepare_bcast(e, buffer, count, datatype, root, comm, true)?.call(e);
     // They are checked.
     let (root, count) = (root as u32, count as u64);
     *request = e.hand_small(call, SmallCall::Bcast { root, count })?;

@@ -179,16 +179,20 @@ pub(crate) fn prepare_bcast(
     datatype: Handle,
     root: i32,
     comm: Handle,
+    handed: bool,
 ) -> Result<Planned> {
     let comm = e.comm(comm)?;
     let root = check_root(&comm, root)?;
     let data = side(e, buffer, count, datatype)?;
     let Part { count, ty } = data.part;
+    // Elsewhere ranks pass data on in calls: while they compute not at all, and over a fast link each piece costs them more than the link.
+    let by_kernel = handed && e.kernel.is_on();
     let plan = Plan::Bcast(bcast_graphs::Params {
         team: team(&comm),
         root,
         count,
         ty,
+        apart: by_kernel && e.are_apart(&comm),
     });
     Ok(planned(comm, plan, NOWHERE, data))
 }

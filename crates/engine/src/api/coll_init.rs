@@ -47,7 +47,7 @@ pub fn bcast_init(
     info: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    let call = prepare_bcast(e, buffer, count, datatype, root, comm)?.call(e);
+    let call = prepare_bcast(e, buffer, count, datatype, root, comm, true)?.call(e);
     // They are checked.
     let (root, count) = (root as u32, count as u64);
     keep_small(e, call, SmallCall::Bcast { root, count }, info, request)

@@ -1,7 +1,7 @@
-//! The tool information interface: performance variables, which are counters ([`crate::counters`]). There are no control variables,
+//! The tool information interface: performance variables, which are counters and a time ([`crate::counters`]). There are no control variables,
 //! categories or events, and it says so.
 //!
-//! All counters are read-only and always run, and belong to no object, so a handle is a number and a session a set of them. Both are kept
+//! All are read-only and always run, and belong to no object, so a handle is a number and a session a set of them. Both are kept
 //! here, as a tool may outlive MPI, or come before it.
 
 use std::cell::{Cell, RefCell};
@@ -212,7 +212,7 @@ pub fn t_pvar_get_info(
     tell(name, name_len, counter.name);
     tell(desc, desc_len, counter.text);
     *verbosity = consts::T_VERBOSITY_USER_BASIC;
-    *var_class = consts::T_PVAR_CLASS_COUNTER;
+    *var_class = counter.class;
     *datatype = consts::UNSIGNED_LONG_LONG;
     // MPI_T_ENUM_NULL.
     *enumtype = 0;
@@ -229,10 +229,9 @@ pub fn t_pvar_get_index(
     pvar_index: &mut i32,
 ) -> Result<()> {
     tools(e)?;
-    let is_class = var_class == consts::T_PVAR_CLASS_COUNTER;
     let found = COUNTERS
         .iter()
-        .position(|c| is_class && c.name.as_bytes() == name.bytes());
+        .position(|c| c.class == var_class && c.name.as_bytes() == name.bytes());
     let found = found.ok_or_else(|| {
         let text = "there is no performance variable of this name and class";
         fault(consts::T_ERR_INVALID_NAME, text)

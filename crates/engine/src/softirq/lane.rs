@@ -284,14 +284,14 @@ impl Lane {
         starts && seat.as_ref().is_some_and(over)
     }
 
-    /// What became of the first one, if it was started and is over.
-    pub(super) fn result(&self, data: &mut [u8]) -> Option<End> {
+    /// What became of the first one, and when the kernel had it, if it was started and is over.
+    pub(super) fn result(&self, data: &mut [u8]) -> Option<(End, u64)> {
         let mut seat = self.seat.borrow_mut();
         let seat = seat.as_mut()?;
         let end = seat.member.result(data)?;
         let resent = &self.daemon.resent;
         resent.set(resent.get() + seat.newly_resent());
-        Some(end)
+        Some((end, seat.member.when()))
     }
 
     /// Has the first one wake this rank, if it was started.

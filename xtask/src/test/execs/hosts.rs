@@ -1,4 +1,4 @@
-//! Executors between the hosts of a lab: `ring` with nothing beside it, what is chosen where nobody insists, and `softirq` with a kaccd on each host, of one site.
+//! Executors between the hosts of a lab: `softirq` with a kaccd on each host, of one site, what is chosen with `YAMABIKO_CAD=auto`, and the others with nothing beside them.
 
 use super::kaccd::{self, Kaccd, Member};
 use super::{Executor, STRESS_LONG, Stage, Variables, left, ran, variables};
@@ -24,9 +24,9 @@ pub(super) fn run(stage: Stage, tally: &mut Tally) -> Result {
         ..Ground::ours(over)
     };
     let stage = Stage { ground, ..stage };
-    let ring = variables(Executor::Ring, None);
-    stage.oracles(tally, Executor::Ring, &ring);
-    stage.stress(tally, Executor::Ring, &ring);
+    for executor in [Executor::Inline, Executor::Ring, Executor::Thread] {
+        stage.all(tally, executor, &variables(executor, None))?;
+    }
     for (how, ranks) in CHOSEN {
         let name = format!("execs/auto over {}/coll_auto {how} -n {ranks}", over.name());
         if stage.options.wants(&name) {
@@ -91,8 +91,7 @@ impl Site<'_> {
             return Ok(());
         };
         let softirq = variables(Executor::Softirq, Some(&kaccds[0]));
-        self.stage.oracles(tally, Executor::Softirq, &softirq);
-        self.stage.stress(tally, Executor::Softirq, &softirq);
+        self.stage.all(tally, Executor::Softirq, &softirq)?;
         for (how, ranks) in [("", 2), ("", 4), ("", 5), ("kept", 4), ("asleep", 4)] {
             self.test(tally, &format!("coll_softirq {how} -n {ranks}"), || {
                 self.small(how, ranks, &softirq)

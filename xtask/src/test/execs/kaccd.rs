@@ -40,9 +40,7 @@ impl Kaccd {
     }
 
     fn start_at(what: &str, member: Option<&Member<'_>>) -> Result<Option<Kaccd>> {
-        let number = std::process::id();
-        let name = format!("kaccd-of-test-{what}-{number}");
-        let port = PORTS + (number % 4000) as u16 * 2 + what.len() as u16 % 2;
+        let (name, port) = own_name(what);
         Kaccd::named(name, port, member)
     }
 
@@ -57,7 +55,14 @@ impl Kaccd {
         all.map(Option::unwrap_or_default)
     }
 
-    fn named(name: String, port: u16, member: Option<&Member<'_>>) -> Result<Option<Kaccd>> {
+    /// Starts one, and does not wait for it.
+    pub fn begin(what: &str) -> Result<Kaccd> {
+        let (name, port) = own_name(what);
+        Kaccd::spawn(name, port, None).map(|(kaccd, _)| kaccd)
+    }
+
+    /// One that has just begun, and what it says.
+    fn spawn(name: String, port: u16, member: Option<&Member<'_>>) -> Result<(Kaccd, PathBuf)> {
         let folder = build::target().join("test/execs");
         build::make_folder(&folder)?;
         let host = member.map_or(0, |member| member.host);
@@ -75,10 +80,14 @@ impl Kaccd {
         }
         command.stdin(Stdio::null()).stderr(file);
         let child = command.spawn().map_err(|e| format!("kaccd: {e}"))?;
-        let mut kaccd = Kaccd { child, name, port };
+        Ok((Kaccd { child, name, port }, log))
+    }
+
+    fn named(name: String, port: u16, member: Option<&Member<'_>>) -> Result<Option<Kaccd>> {
+        let (mut kaccd, log) = Kaccd::spawn(name, port, member)?;
         let begin = Instant::now();
         while !kaccd.listens() {
-            if kaccd.child.try_wait().is_ok_and(|end| end.is_some()) {
+            if kaccd.has_ended() {
                 let said = fs::read_to_string(&log).unwrap_or_default();
                 if said.contains("the kernel refuses ") {
                     println!("      without softirq: {}", said.trim());
@@ -107,6 +116,15 @@ impl Kaccd {
         })
     }
 
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|end| end.is_some())
+    }
+
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -127,10 +145,17 @@ impl Kaccd {
 
 impl Drop for Kaccd {
     fn drop(&mut self) {
-        if self.child.try_wait().is_ok_and(|end| end.is_none()) {
+        if !self.has_ended() {
             self.kill();
         }
     }
+}
+
+/// A name that only this run of tests has, and a port.
+fn own_name(what: &str) -> (String, u16) {
+    let number = std::process::id();
+    let port = PORTS + (number % 4000) as u16 * 2 + what.len() as u16 % 2;
+    (format!("kaccd-of-test-{what}-{number}"), port)
 }
 
 /// The file with the key of such a site, for all hosts of a lab.

@@ -100,7 +100,7 @@ const REFUSALS: [Refusal; 7] = [
 /// A name that no kaccd has.
 const ABSENT: &str = "kaccd-that-is-not-there";
 
-/// Runs all of them.
+/// Runs all of them. Programs and library are where any user finds them.
 pub fn run(stage: &Stage<'_>, tally: &mut Tally, kaccd: Option<&Kaccd>) {
     for refusal in &REFUSALS {
         let there = match (refusal.kaccd, kaccd) {
