@@ -1,8 +1,9 @@
-/* Where collectives run when nobody insists on an executor (YAMABIKO_CAD=auto, or nothing), by MPI_T's counters: at all ranks alike, and with
+/* Where collectives run when that is chosen for each (YAMABIKO_CAD=auto), by MPI_T's counters: at all ranks alike, and with
  * the right results.
  *
  * Argument "hosts": the ranks are on two hosts, at least four in all, each with a processor of its own; long collectives that move data run in the ring, all others in
- * calls. Without one: all run in calls. "refused": rank 1 must not use io_uring, "threads": rank 1 asks for MPI_THREAD_MULTIPLE; so all run in calls.
+ * calls. Without one: all run in calls. "refused": rank 1 must not use io_uring, "threads": rank 1 asks for MPI_THREAD_MULTIPLE, "unset": nothing is chosen (there is no such variable); so all
+ * run in calls.
  */
 #include "coll.h"
 #include "refuse.h"

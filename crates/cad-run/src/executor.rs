@@ -149,11 +149,11 @@ pub trait Executor {
 /// The executor that the environment asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
-    /// For each of MPI's collectives what suits it ([`cad::chosen`]), `Inline` for graphs of a program's own.
-    #[default]
-    Auto,
     /// [`Inline`](crate::Inline).
+    #[default]
     Inline,
+    /// For each of MPI's collectives what suits it ([`cad::chosen`]), `Inline` for graphs of a program's own.
+    Auto,
     /// io_uring, crate `cad-ring`.
     Ring,
     /// The kernel's network receive path, crate `cad-softirq`: small collectives of MPI's, and no graphs.
@@ -277,7 +277,7 @@ mod tests {
         for choice in all {
             assert_eq!(Choice::named(choice.name()), Ok(choice));
         }
-        assert_eq!(Choice::named(""), Ok(Choice::Auto));
+        assert_eq!(Choice::named(""), Ok(Choice::Inline));
         let why = Choice::named("Ring").unwrap_err();
         assert!(why.contains("\"Ring\"") && why.contains("auto, inline, ring, softirq and thread"));
     }

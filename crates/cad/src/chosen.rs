@@ -1,4 +1,4 @@
-//! Who runs a collective where nobody insists: in calls, in chains of the kernel (the ring), or in the kernel's network receive path.
+//! Who runs a collective where that is chosen for each (`YAMABIKO_CAD=auto`): the rank in calls, chains of the kernel (the ring), or the kernel's network receive path.
 //!
 //! The rule, of which each part has its figure beside its constant:
 //!

@@ -1,7 +1,7 @@
 //! Collectives in the kernel: with `YAMABIKO_CAD=ring` the non-blocking and persistent ones go to io_uring (crate
 //! `cad-ring`), which moves their messages while the rank computes. This module has the executor, the channels and the ends;
-//! [`crate::coll`]'s `handed` turns a call into a plan. Where nobody insists on an executor, [`chosen`] says which go there, if any; with
-//! another one insisted on nothing here runs and nothing is open.
+//! [`crate::coll`]'s `handed` turns a call into a plan. With `YAMABIKO_CAD=auto` [`chosen`] says which go there, if any; without either
+//! nothing here runs and nothing is open.
 //!
 //! # Who owns what
 //!
@@ -20,7 +20,7 @@
 //! a barrier; afterwards all read all cards. If one is missing, or is of another machine and some rank does not listen to the network, nobody
 //! uses the ring. A rank that lets several threads call publishes none, as requests of the kernel end with the thread that made them.
 //!
-//! Which collectives: all non-blocking and persistent ones (where it is insisted on), by [`Engine::hand_collective`] and [`Engine::keep_handed`], on communicators
+//! Which collectives: all non-blocking and persistent ones (with `auto`: some), by [`Engine::hand_collective`] and [`Engine::keep_handed`], on communicators
 //! of more than one process that have a channel. Buffers, counts and types decide nothing: a broadcast's type may be another on each
 //! rank. Operations decide nothing either. The blocking ones run in calls, as do those that make communicators.
 //!
@@ -131,7 +131,7 @@ pub(crate) struct Kernel {
     counted: Cell<Counts>,
     /// Non-blocking and persistent collectives that ran in calls.
     in_calls: Cell<u64>,
-    /// Which go there, where nobody insists on that.
+    /// Which go there, where that is chosen for each.
     chosen: Chosen,
 }
 
@@ -145,9 +145,9 @@ const CANT: &str = "-";
 
 /// What a rank has found before the fabrics start.
 pub(crate) enum Asked {
-    /// It was asked to use the ring: with what, or why it can't.
+    /// It was asked to have all run there: with what, or why it can't.
     Insists(std::result::Result<(Opening, Callback), String>),
-    /// Nobody insists, and it can.
+    /// It was asked to choose, and can.
     Can(Opening),
 }
 

@@ -1,7 +1,7 @@
 //! Small collectives in the kernel's receive path: with `YAMABIKO_CAD=softirq` non-blocking barriers, broadcasts and reductions of up to
 //! 1 KiB go to the program that `yamabiko kaccd` holds (crate `cad-softirq`). This module has the connection to the daemon and each communicator's
-//! lane; [`crate::coll`]'s `small` says which calls fit. Where nobody insists on an executor, they do on a machine whose ranks outnumber its
-//! processors ([`cad::chosen`]), on the communicators that are made first, and nobody says that it can't be. With another executor insisted on nothing here runs and nothing is open.
+//! lane; [`crate::coll`]'s `small` says which calls fit. With `YAMABIKO_CAD=auto` they do on a machine whose ranks outnumber its
+//! processors ([`cad::chosen`]), on the communicators that are made first, and nobody says that it can't be. Without either nothing here runs and nothing is open.
 //!
 //! # How ranks agree
 //!
@@ -63,7 +63,7 @@ fn key(rank: u32) -> String {
     format!("softirq.{rank}")
 }
 
-/// The key of what a rank says that nobody asked.
+/// The key of what a rank says that was asked to choose.
 fn key_of_chosen(rank: u32) -> String {
     format!("crowded.{rank}")
 }
@@ -75,11 +75,11 @@ const MARK: char = ';';
 pub(crate) enum Asked {
     /// It was asked to use its daemon: that, or why there is none.
     Insists(std::result::Result<Client, NotOpen>),
-    /// Nobody insists, and it reaches its daemon.
+    /// It was asked to choose, and reaches its daemon.
     Can(Client),
 }
 
-/// Publishes whether this rank reaches its daemon, if the environment asks for it or leaves the choice.
+/// Publishes whether this rank reaches its daemon, if the environment asks for it or has it chosen.
 pub(crate) fn open(job: &mut Job) -> Result<Option<Asked>> {
     let choice = Choice::from_environment().map_err(startup_fault)?;
     if choice == Choice::Auto {
@@ -101,7 +101,7 @@ fn reach() -> std::result::Result<(Known, Client), NotOpen> {
     Ok((client.who()?, client))
 }
 
-/// The same where nobody insists: nothing is said where it is of no use, for which the others see that not all have said something.
+/// The same where executors are chosen: nothing is said where it is of no use, by which the others see that not all have said something.
 fn open_chosen(job: &mut Job) -> Result<Option<Asked>> {
     let here = job.local_ranks().len() as u32;
     if here != job.size() || here == 1 {
@@ -125,7 +125,7 @@ pub(crate) struct Reached {
     client: Client,
     waker: Waker,
     hosts: Hosts,
-    /// Whether nobody insists on it.
+    /// Whether it was chosen, not insisted on.
     chosen: bool,
 }
 
@@ -175,7 +175,7 @@ pub(crate) fn join(asked: Asked, job: &mut Job, fabrics: &mut Fabrics) -> Result
     Ok(None)
 }
 
-/// The same where nobody insists.
+/// The same where executors are chosen.
 fn join_chosen(client: Client, job: &mut Job, fabrics: &mut Fabrics) -> Result<Option<Reached>> {
     let (mut seats, mut cards) = (Vec::new(), Vec::new());
     for rank in 0..job.size() {
@@ -227,7 +227,7 @@ pub(crate) struct Softirq {
     opening: Cell<u32>,
     /// Packets that woke this rank.
     woken: Cell<u64>,
-    /// Whether nobody insists on it.
+    /// Whether it was chosen, not insisted on.
     chosen: Cell<bool>,
 }
 

@@ -53,7 +53,7 @@ const VARIABLES: [(&str, &str); 16] = [
     ),
     (
         "YAMABIKO_CAD",
-        "what runs the descriptors of libcad, and MPI's non-blocking collectives: inline or ring; of the latter only: softirq, small ones by kaccd, and thread; auto, as above (default: auto)",
+        "what runs the descriptors of libcad, and MPI's non-blocking collectives: inline or ring; of the latter only: softirq, small ones by kaccd, thread, and auto, as above (default: inline)",
     ),
     (
         "YAMABIKO_CAD_CALLBACK",
@@ -126,7 +126,7 @@ pub fn summary() -> String {
     section(&mut text, "what reduces for the ring", callbacks());
     section(
         &mut text,
-        "what auto chooses for MPI's non-blocking and persistent collectives",
+        "what YAMABIKO_CAD=auto chooses for MPI's non-blocking and persistent collectives",
         chosen(),
     );
     let launcher = format!(
@@ -259,7 +259,7 @@ fn executors() -> [(String, String); 4] {
     ]
 }
 
-/// The rule where nobody insists on an executor.
+/// The rule of `YAMABIKO_CAD=auto`.
 fn chosen() -> [(String, String); 3] {
     let (straight, relayed) = (STRAIGHT_MIN >> 10, RELAYED_MIN >> 10);
     [
@@ -417,7 +417,7 @@ mod tests {
             "non-blocking collectives, also persistent; not for libcad: usable",
             "in its handler, while the rank computes: ",
             "cad.alltoall.bruck_max",
-            "what auto chooses",
+            "what YAMABIKO_CAD=auto chooses",
             "from 1024 KiB a block, passed on by ranks from 64 KiB",
             "cad.chosen.relayed_min",
             "MPIEXEC_TIMEOUT",

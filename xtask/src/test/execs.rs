@@ -81,6 +81,12 @@ pub fn variables(executor: Executor, kaccd: Option<&Kaccd>) -> Variables {
     all
 }
 
+/// What has executors be chosen for each collective, and ranks say which.
+fn chosen() -> Variables {
+    let choice = ("YAMABIKO_CAD", "auto".to_owned());
+    vec![choice, ("YAMABIKO_CAD_REPORT", "1".to_owned())]
+}
+
 /// Whether each of so many ranks says that the executor ran some there; how many in all.
 pub fn ran(executor: Executor, ranks: u32, said: &str) -> Result<u64> {
     let mut all = 0;
@@ -385,10 +391,10 @@ impl Stage<'_> {
         }
     }
 
-    /// Where nobody insists, and more ranks are on a machine than processors, small collectives go to kaccd.
-    fn crowded(&self, kaccd: Option<&Kaccd>) -> Result {
-        let mut variables = variables(Executor::Softirq, kaccd);
-        variables.retain(|(name, _)| *name != "YAMABIKO_CAD");
+    /// Where executors are chosen, and more ranks are on a machine than processors, small collectives go to kaccd.
+    fn crowded(&self, kaccd: &Kaccd) -> Result {
+        let mut variables = chosen();
+        variables.push(("YAMABIKO_KACCD", kaccd.name().to_owned()));
         // On one processor, whatever this machine has.
         let job = Job::new("taskset")
             .args(["-c", "0"])
@@ -464,8 +470,8 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
         stage.all(tally, executor, &variables)?;
     }
     let name = "execs/auto/ranks outnumber processors";
-    if kaccd.is_some() && options.wants(name) {
-        tally.test(name, || stage.crowded(kaccd.as_ref()));
+    if let Some(kaccd) = kaccd.as_ref().filter(|_| options.wants(name)) {
+        tally.test(name, || stage.crowded(kaccd));
     }
     let name = "execs/softirq/packets are lost while ranks compute";
     if kaccd.is_some() && options.wants(name) {

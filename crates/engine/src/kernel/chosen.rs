@@ -1,4 +1,4 @@
-//! The ring where nobody insists on an executor ([`Choice::Auto`]): who has it, and when it begins. [`cad::chosen`] is the rule.
+//! The ring where executors are chosen ([`Choice::Auto`]): who has it, and when it begins. [`cad::chosen`] is the rule.
 //!
 //! A rank of a job on several machines that can have a ring says so at the start, with what the rule needs to know of it. Nothing else
 //! happens then: the ring begins with the first collective that the rule gives to it, when the rank reads what all have said. All come
@@ -56,7 +56,7 @@ pub(crate) struct Chosen {
     places: RefCell<Vec<u64>>,
 }
 
-/// Says that this rank can have a ring, if that is so and nobody insists on anything. As in [`super::open`].
+/// Says that this rank can have a ring, if that is so. As in [`super::open`].
 pub(super) fn open(job: &mut Job, level: i32, settled: bool) -> Result<Option<Opening>> {
     let ranks = 2..=chosen::RING_RANKS_MAX;
     let apart = job.local_ranks().len() as u32 != job.size();

@@ -1,7 +1,7 @@
 //! Executors between the hosts of a lab: `softirq` with a kaccd on each host, of one site, what is chosen with `YAMABIKO_CAD=auto`, and the others with nothing beside them.
 
 use super::kaccd::{self, Kaccd, Member};
-use super::{Executor, STRESS_LONG, Stage, Variables, left, ran, variables};
+use super::{Executor, STRESS_LONG, Stage, Variables, chosen, left, ran, variables};
 use crate::netlab::{self, Lab};
 use crate::test::ground::{Ground, Over};
 use crate::test::{Tally, job};
@@ -27,16 +27,7 @@ pub(super) fn run(stage: Stage, tally: &mut Tally) -> Result {
     for executor in [Executor::Inline, Executor::Ring, Executor::Thread] {
         stage.all(tally, executor, &variables(executor, None))?;
     }
-    for (how, ranks) in CHOSEN {
-        let name = format!("execs/auto over {}/coll_auto {how} -n {ranks}", over.name());
-        if stage.options.wants(&name) {
-            tally.test(&name, || chosen(&stage, how, ranks));
-        }
-    }
-    let name = format!("execs/auto over {}/coll_oracle -n 4", over.name());
-    if stage.options.wants(&name) {
-        tally.test(&name, || oracle(&stage));
-    }
+    auto(&stage, tally);
     let name = format!("execs/ring over {}/ports are few", over.name());
     if stage.options.wants(&name) {
         tally.test(&name, || few_ports(&stage));
@@ -44,13 +35,35 @@ pub(super) fn run(stage: Stage, tally: &mut Tally) -> Result {
     Site { stage, lab }.run(tally)
 }
 
-/// What `coll_auto` tries, and with how many ranks: two of a host, so that data are passed on, and no more, who may be more than there are processors.
-const CHOSEN: [(&str, u32); 3] = [("hosts", 4), ("refused", 4), ("threads", 3)];
+/// What `coll_auto` tries, with which `YAMABIKO_CAD` and how many ranks: two of a host, so that data are passed on, and no more, who may be more than there are
+/// processors.
+const CHOSEN: [(&str, &str, u32); 4] = [
+    ("auto", "hosts", 4),
+    ("auto", "refused", 4),
+    ("auto", "threads", 3),
+    ("", "unset", 4),
+];
+
+/// Executors that are chosen for each collective.
+fn auto(stage: &Stage, tally: &mut Tally) {
+    let of = format!("execs/auto over {}", stage.ground.over.name());
+    for (choice, how, ranks) in CHOSEN {
+        let name = format!("{of}/coll_auto {how} -n {ranks}");
+        if stage.options.wants(&name) {
+            tally.test(&name, || quietly(stage, choice, how, ranks));
+        }
+    }
+    let name = format!("{of}/coll_oracle -n 4");
+    if stage.options.wants(&name) {
+        tally.test(&name, || oracle(stage));
+    }
+}
 
 /// Collectives go where the rule says, and nobody says anything.
-fn chosen(stage: &Stage, how: &str, ranks: u32) -> Result {
+fn quietly(stage: &Stage, choice: &str, how: &str, ranks: u32) -> Result {
     let options = ["-genv", "YAMABIKO_KACCD", "no such kaccd"];
-    let job = stage.job(ranks, &options, &Variables::new(), "coll_auto");
+    let variables = vec![("YAMABIKO_CAD", choice.to_owned())];
+    let job = stage.job(ranks, &options, &variables, "coll_auto");
     let done = job.args([how]).passes(&["ok coll_auto".to_owned()])?;
     match done.output.contains("yamabiko:") {
         false => Ok(()),
@@ -60,8 +73,7 @@ fn chosen(stage: &Stage, how: &str, ranks: u32) -> Result {
 
 /// Collectives of all sizes are right, of which some ran in the ring.
 fn oracle(stage: &Stage) -> Result {
-    let variables = vec![("YAMABIKO_CAD_REPORT", "1".to_owned())];
-    let job = stage.job(4, &[], &variables, "coll_oracle");
+    let job = stage.job(4, &[], &chosen(), "coll_oracle");
     let job = job.args(["400000", "world"]);
     let done = job.passes(&["ok coll_oracle".to_owned()])?;
     ran(Executor::Ring, 4, &done.output)?;
