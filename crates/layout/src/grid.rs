@@ -41,8 +41,10 @@ impl Grid {
         let [column] = body else {
             return false;
         };
-        let all = column.b.unsigned_abs().saturating_mul(column.a.into());
-        column.op == Op::Vec && step == i64::from(column.c) && Grid::takes(column.c) && all > NEAR
+        if column.op != Op::Vec || step != i64::from(column.c) || !Grid::takes(column.c) {
+            return false;
+        }
+        column.b.unsigned_abs().saturating_mul(column.a.into()) > NEAR
     }
 
     /// So many such columns, the first of which begins at `start`. `None`: rows overlap, and which is written first is the program's business.
