@@ -25,7 +25,7 @@ use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use cad::chosen::{KEPT_MAX, Seat, has_receive_path};
+use cad::chosen::{KEPT_MAX, has_receive_path};
 use cad_run::Choice;
 use cad_softirq::client::{self, Client, Known, NotOpen};
 use cad_softirq::layout::DATA_MAX;
@@ -35,7 +35,7 @@ use types::{Handle, Result};
 use wireup::Job;
 
 use crate::comm::{Comm, counted};
-use crate::kernel::chosen;
+use crate::kernel::chosen::{self, Said};
 use crate::state::Engine;
 use crate::world::startup_fault;
 
@@ -67,9 +67,6 @@ fn key(rank: u32) -> String {
 fn key_of_chosen(rank: u32) -> String {
     format!("crowded.{rank}")
 }
-
-/// Between a rank's seat and its card.
-const MARK: char = ';';
 
 /// What a rank has found before the fabrics start.
 pub(crate) enum Asked {
@@ -114,7 +111,7 @@ fn open_chosen(job: &mut Job) -> Result<Option<Asked>> {
     let Some(seat) = chosen::seat().filter(|seat| !seat.suffices(here)) else {
         return Ok(None);
     };
-    let said = format!("{}{MARK}{}", seat.text(), hosts::card(known));
+    let said = Said::text(&seat, &hosts::card(known));
     let key = key_of_chosen(job.rank());
     job.put(&key, &said).map_err(startup_fault)?;
     Ok(Some(Asked::Can(client)))
@@ -177,16 +174,10 @@ pub(crate) fn join(asked: Asked, job: &mut Job, fabrics: &mut Fabrics) -> Result
 
 /// The same where executors are chosen.
 fn join_chosen(client: Client, job: &mut Job, fabrics: &mut Fabrics) -> Result<Option<Reached>> {
-    let (mut seats, mut cards) = (Vec::new(), Vec::new());
-    for rank in 0..job.size() {
-        let said = job.get(&key_of_chosen(rank)).map_err(startup_fault)?;
-        let parts = said.as_deref().and_then(|said| said.split_once(MARK));
-        let Some((Some(seat), card)) = parts.map(|(seat, card)| (Seat::read(seat), card)) else {
-            return Ok(None);
-        };
-        seats.push(seat);
-        cards.push(card.to_owned());
-    }
+    let said = Said::by_all(job, key_of_chosen).map_err(startup_fault)?;
+    let Some(Said { seats, cards }) = said else {
+        return Ok(None);
+    };
     match Hosts::of(&cards) {
         Ok(hosts) if has_receive_path(&seats) => {
             Reached::new(client, hosts, true, fabrics).map(Some)

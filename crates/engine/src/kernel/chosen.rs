@@ -25,9 +25,6 @@ use crate::comm::{Comm, counter_of};
 use crate::state::Engine;
 use crate::world::startup_fault;
 
-/// Between a rank's seat and its card.
-const MARK: char = ';';
-
 /// The key of what a rank has said.
 fn key(rank: u32) -> String {
     format!("chosen.{rank}")
@@ -37,6 +34,42 @@ fn key(rank: u32) -> String {
 pub(crate) fn seat() -> Option<Seat> {
     let files = sys::process::descriptors_max();
     Seat::new(&sys::cpus::affinity(), sys::cpus::allowed(), files)
+}
+
+/// What all ranks have said of themselves, in their order.
+pub(crate) struct Said {
+    pub seats: Vec<Seat>,
+    /// How an executor reaches them.
+    pub cards: Vec<String>,
+}
+
+impl Said {
+    /// Between a rank's seat and its card.
+    const MARK: char = ';';
+
+    /// What a rank says.
+    pub fn text(seat: &Seat, card: &str) -> String {
+        format!("{}{}{card}", seat.text(), Said::MARK)
+    }
+
+    /// What ranks have said under their keys; `None` if somebody has said nothing, or what this process does not understand.
+    pub fn by_all(
+        job: &mut Job,
+        key: impl Fn(u32) -> String,
+    ) -> std::result::Result<Option<Said>, wireup::Error> {
+        let (mut seats, mut cards) = (Vec::new(), Vec::new());
+        for rank in 0..job.size() {
+            let said = job.get(&key(rank))?;
+            let parts = said.as_deref().and_then(|said| said.split_once(Said::MARK));
+            let Some((Some(seat), card)) = parts.map(|(seat, card)| (Seat::read(seat), card))
+            else {
+                return Ok(None);
+            };
+            seats.push(seat);
+            cards.push(card.to_owned());
+        }
+        Ok(Some(Said { seats, cards }))
+    }
 }
 
 /// A ring that has not begun.
@@ -67,7 +100,7 @@ pub(super) fn open(job: &mut Job, level: i32, settled: bool) -> Result<Option<Op
     let (Some(seat), Some(opening)) = (seat(), opening()) else {
         return Ok(None);
     };
-    let said = format!("{}{MARK}{}", seat.text(), opening.card());
+    let said = Said::text(&seat, &opening.card());
     job.put(&key(job.rank()), &said).map_err(startup_fault)?;
     Ok(Some(opening))
 }
@@ -162,7 +195,7 @@ impl Engine {
     /// Reads what all have said, and begins the ring if all can have it.
     fn begin_chosen(&self, waiting: Waiting) -> Result<()> {
         let Waiting { opening, secret } = waiting;
-        let Some((rank, seats, cards)) = self.all_said()? else {
+        let Some((rank, Said { seats, cards })) = self.all_said()? else {
             return Ok(());
         };
         let Ok(places) = opening.places(&cards) else {
@@ -181,30 +214,19 @@ impl Engine {
         Ok(())
     }
 
-    /// This process, and what all have said of themselves; `None` if somebody has said nothing, or what this process does not understand.
-    fn all_said(&self) -> Result<Option<(u32, Vec<Seat>, Vec<String>)>> {
+    /// This process, and what all have said of themselves.
+    fn all_said(&self) -> Result<Option<(u32, Said)>> {
         let mut world = self.world.borrow_mut();
         let Some(job) = world.as_mut().map(|world| &mut world.job) else {
             return Ok(None);
         };
-        let untold = |why: wireup::Error| {
+        let said = Said::by_all(job, key).map_err(|why| {
             let variable = Choice::VARIABLE;
             let text = format!(
                 "the launcher does not tell what ranks have said ({variable}=inline needs none of it): {why}"
             );
             fault(consts::ERR_OTHER, text)
-        };
-        let (mut seats, mut cards) = (Vec::new(), Vec::new());
-        for rank in 0..job.size() {
-            let said = job.get(&key(rank)).map_err(untold)?;
-            let parts = said.as_deref().and_then(|said| said.split_once(MARK));
-            let Some((Some(seat), card)) = parts.map(|(seat, card)| (Seat::read(seat), card))
-            else {
-                return Ok(None);
-            };
-            seats.push(seat);
-            cards.push(card.to_owned());
-        }
-        Ok(Some((job.rank(), seats, cards)))
+        })?;
+        Ok(said.map(|said| (job.rank(), said)))
     }
 }

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tcp::meeting::{Identity, Meeting, Met, Reception};
 
 use super::super::{Control, Watched};
-use super::dial::Dials;
+use super::dial::{Dials, PATIENCE};
 use super::{Far, GRACE, Link, TURN};
 use crate::headroom;
 
@@ -24,6 +24,8 @@ pub(super) struct Calls {
     addresses: VecDeque<SocketAddr>,
     when: Instant,
     under_way: Vec<Meeting>,
+    /// Since when no attempt has got to the process's host.
+    pub(super) since: Instant,
     why: String,
 }
 
@@ -33,6 +35,7 @@ impl Calls {
             addresses: addresses.into(),
             when: Instant::now(),
             under_way: Vec::new(),
+            since: Instant::now(),
             why: "no answer".to_owned(),
         }
     }
@@ -65,7 +68,20 @@ impl Calls {
             self.why = format!("{remote}: {why}");
             self.addresses.push_back(remote);
         }
+        if !self.is_connecting() {
+            self.since = now;
+        }
         None
+    }
+
+    /// Whether no attempt has got to the process's host.
+    pub(super) fn is_connecting(&self) -> bool {
+        self.under_way.iter().all(Meeting::connects)
+    }
+
+    /// Whether no way leads there. A process that is in no call answers late, but its host takes the connection.
+    fn is_hopeless(&self) -> bool {
+        self.since.elapsed() > PATIENCE
     }
 }
 
@@ -257,15 +273,22 @@ impl Control {
         else {
             return;
         };
-        let mut met = Vec::new();
+        let (mut met, mut out_of_reach) = (Vec::new(), Vec::new());
         calls.retain(|&peer, calling| {
             let answered = calling.go_on(identity, peer);
-            let waits = answered.is_none();
-            met.extend(answered.map(|meeting| (peer, meeting)));
+            let waits = answered.is_none() && !calling.is_hopeless();
+            match answered {
+                Some(meeting) => met.push((peer, meeting)),
+                None if !waits => out_of_reach.push(peer),
+                None => {}
+            }
             waits
         });
         for (peer, meeting) in met {
             self.met(peer, meeting);
+        }
+        for peer in out_of_reach {
+            self.lose(peer);
         }
     }
 

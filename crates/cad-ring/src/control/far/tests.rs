@@ -385,6 +385,33 @@ fn ranks_of_a_machine_need_two_ports_each() {
     assert_eq!(few(Some((0, 65535)), u32::MAX), Some(65536));
 }
 
+/// As if all calls had gone on for longer than anybody waits.
+fn age_calls(control: &mut Control) {
+    for calls in control.far.as_mut().unwrap().calls.values_mut() {
+        calls.since -= dial::PATIENCE + LIMIT;
+    }
+}
+
+#[test]
+fn who_is_out_of_reach_for_long_is_lost() {
+    let [mut a, b] = two_apart();
+    a.approach(1);
+    // The other computes, and its host takes the connection.
+    while a.far.as_ref().unwrap().calls[&1].is_connecting() {
+        a.catch_up();
+    }
+    age_calls(&mut a);
+    a.catch_up();
+    assert!(!a.is_lost(1));
+    drop(b);
+    look_until(&mut [&mut a], |c| {
+        c[0].far.as_ref().unwrap().calls[&1].is_connecting()
+    });
+    age_calls(&mut a);
+    look_until(&mut [&mut a], |c| c[0].is_lost(1));
+    assert!(!a.is_behind());
+}
+
 #[test]
 fn who_is_gone_is_not_called_any_more() {
     let [mut a, b] = two_apart();
