@@ -36,15 +36,13 @@ impl Grid {
         matches!(element, 2 | 4 | 8 | 16)
     }
 
-    /// Whether a body that is repeated, `step` bytes further each time, is a column of a matrix that is worth a way of its own.
-    pub(crate) fn is_column(body: &[Insn], step: i64) -> bool {
-        let [column] = body else {
-            return false;
-        };
-        if column.op != Op::Vec || step != i64::from(column.c) || !Grid::takes(column.c) {
+    /// Whether a body of this alone, repeated `step` bytes further each time, is a column of a matrix that is worth a way of its own.
+    #[inline]
+    pub(crate) fn is_column(only: &Insn, step: i64) -> bool {
+        if only.op != Op::Vec || step != i64::from(only.c) || !Grid::takes(only.c) {
             return false;
         }
-        column.b.unsigned_abs().saturating_mul(column.a.into()) > NEAR
+        only.b.unsigned_abs().saturating_mul(only.a.into()) > NEAR
     }
 
     /// So many such columns, the first of which begins at `start`. `None`: rows overlap, and which is written first is the program's business.

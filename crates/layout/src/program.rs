@@ -57,7 +57,7 @@ impl Program {
             .checked_add(bounds.extent)
             .ok_or(Error::Overflow)?;
         Ok(Program {
-            column: Grid::is_column(&insns[..insns.len() - 1], bounds.extent),
+            column: matches!(&insns[..], [only, _end] if Grid::is_column(only, bounds.extent)),
             insns: insns.into(),
             table: table.into(),
             links: links.into(),

@@ -348,7 +348,8 @@ impl Verifier<'_> {
         if body.bytes == 0 {
             return Err(Error::Malformed("a loop that emits nothing"));
         }
-        let column = insn.op == Op::Loop && Grid::is_column(&self.insns[start + 1..at], insn.b);
+        let column = insn.op == Op::Loop
+            && matches!(&self.insns[start + 1..at], [only] if Grid::is_column(only, insn.b));
         let link = |to: usize| Link {
             bytes: body.bytes,
             to: to as u32,
