@@ -6,7 +6,7 @@
  * give an int give zero or a node's number, or one of the negative codes below (cad_error_string has the words).
  *
  * Who runs the nodes is chosen by the environment variable YAMABIKO_CAD, the same for all processes:
- * inline (the default)  the calls cad_issue, cad_progress, cad_test and cad_wait.
+ * inline (the default)  the calls cad_issue, cad_progress, cad_test and cad_wait. (With auto too.)
  * ring                  the kernel (io_uring), while the program computes. Sends, receives and copies need no call, nor do
  *                       reductions (cad_make_reduction_node), which the handler of SIGURG does on the program's thread, so
  *                       calls as poll may give EINTR (no handler where the program has its own, nor with

@@ -5,11 +5,8 @@
  * not use io_uring, as in a container.
  */
 #include "coll.h"
+#include "refuse.h"
 #include <dirent.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -338,25 +335,11 @@ static void computing(void)
     }
 }
 
-/* io_uring_setup fails with EPERM from now on. */
-static void refuse(void)
-{
-    struct sock_filter filter[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0), /* the number of the call */
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
-    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-    CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
-}
-
 int main(int argc, char **argv)
 {
     const char *rank = getenv("PMI_RANK");
     if (argc > 1 && strcmp(argv[1], "refused") == 0 && rank && strcmp(rank, "1") == 0)
-        refuse();
+        refuse_io_uring();
     t_init(&argc, &argv);
     MPI_Comm comms[COMMS] = {MPI_COMM_WORLD, MPI_COMM_NULL, MPI_COMM_NULL};
     OK(MPI_Comm_dup(MPI_COMM_WORLD, &comms[1]));

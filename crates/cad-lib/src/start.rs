@@ -1,6 +1,6 @@
 //! Joining and leaving the job.
 
-use cad_ring::{Opening, Ring};
+use cad_ring::{Meet, Opening, Ring};
 use cad_run::{Callback, Choice, Executor, Inline, Issued, State, barrier};
 use fabrics::{Fabrics, Place};
 use mtmi::{Exchange, ExchangeError, Matched, Transport};
@@ -193,7 +193,7 @@ fn agree(
     let opening = (choice == Choice::Ring).then(|| {
         let mut opening = Opening::new()?;
         if apart {
-            opening.reach()?;
+            opening.reach(job.local_ranks().len() as u32)?;
         }
         Ok::<_, cad_ring::Unusable>(opening)
     });
@@ -223,6 +223,6 @@ fn agree(
         };
     };
     let opening = opening.map_err(|why| refused(&why))?;
-    let ring = opening.join(job.rank(), &cards, secret, callback);
+    let ring = opening.join(job.rank(), &cards, secret, callback, Meet::AtOnce);
     ring.map(Some).map_err(|why| refused(&why))
 }

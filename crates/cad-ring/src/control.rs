@@ -49,6 +49,15 @@ const PURPOSE: &str = "chains";
 /// News that one look may find. Whoever is still talking then is not sane.
 const NEWS_MAX: usize = 1 << 16;
 
+/// When processes of different hosts meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meet {
+    /// All when they join, which waits for all.
+    AtOnce,
+    /// Each two when the first plan needs both: who joins waits for nobody, and plans move in calls only until then.
+    WhenNeeded,
+}
+
 /// A process that can be called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Address {
@@ -153,9 +162,14 @@ impl Own {
         })
     }
 
-    /// Listens to the network too.
-    pub fn reach(&mut self) -> Result<(), String> {
+    /// Listens to the network too, on a machine with so many ranks.
+    pub fn reach(&mut self, ranks: u32) -> Result<(), String> {
         let config = Config::from_environment().map_err(|e| e.to_string())?;
+        if let Some(ports) = too_few(&config, ranks) {
+            return Err(format!(
+                "YAMABIKO_PORT_RANGE has {ports} ports, and the {ranks} ranks of this machine need two each"
+            ));
+        }
         let reception = Reception::open(&config).map_err(|e| e.to_string())?;
         self.reception = Some((reception, config));
         Ok(())
@@ -211,12 +225,13 @@ impl Own {
         ))
     }
 
-    /// Whether these are the cards of processes that can call each other.
+    /// Where the processes with these cards are, which can call each other: equal numbers are one host, network namespace and user.
     ///
     /// # Errors
-    /// In words: whose is not.
-    pub fn fits(&self, cards: &[String]) -> Result<(), String> {
-        self.read(cards).map(drop)
+    /// In words: whose card does not fit.
+    pub fn places(&self, cards: &[String]) -> Result<Vec<u64>, String> {
+        let cards = self.read(cards)?;
+        Ok(cards.into_iter().map(|card| card.place).collect())
     }
 
     /// The control of process `rank`. `secret`, which all processes of the job know and nobody else, is needed where there are several
@@ -229,9 +244,10 @@ impl Own {
         rank: u32,
         cards: &[String],
         secret: Option<[u8; 32]>,
+        meet: Meet,
     ) -> Result<Control, String> {
         let cards = self.read(cards)?;
-        let far = self.meet(rank, &cards, secret)?;
+        let far = self.meet(rank, &cards, secret, meet)?;
         let others = cards.into_iter().map(|card| card.address).collect();
         let mut control = Control {
             rank,
@@ -262,6 +278,7 @@ impl Own {
         rank: u32,
         cards: &[Card],
         secret: Option<[u8; 32]>,
+        meet: Meet,
     ) -> Result<Option<Far>, String> {
         let mut addresses = BTreeMap::new();
         for (peer, card) in (0..).zip(cards) {
@@ -277,8 +294,23 @@ impl Own {
         let missing = || "there is no secret to prove a rank by".to_owned();
         let secret = secret.ok_or_else(missing)?;
         let identity = Identity::new(PURPOSE, &config, secret, rank, cards.len() as u32);
-        Far::meet_all(reception, identity, rank, addresses).map(Some)
+        match meet {
+            Meet::AtOnce => Far::meet_all(reception, identity, rank, addresses).map(Some),
+            Meet::WhenNeeded => Ok(Some(Far::new(reception, identity, rank, addresses))),
+        }
     }
+}
+
+/// How many ports there are, if they are not enough for the fabric and this on a machine with so many ranks.
+fn too_few(config: &Config, ranks: u32) -> Option<u32> {
+    let (first, last) = config.ports?;
+    let ports = u32::from(last - first) + 1;
+    (u64::from(ports) < 2 * u64::from(ranks)).then_some(ports)
+}
+
+/// Whether the environment says on which ports processes may listen, or what it says can't be understood.
+pub fn are_ports_limited() -> bool {
+    Config::from_environment().map_or(true, |config| config.ports.is_some())
 }
 
 /// Whether the other has not read enough yet: its queue is full, or too many descriptors are on their way.
@@ -371,6 +403,7 @@ impl Control {
     pub fn lose(&mut self, peer: u32) {
         if !self.left.contains(&peer) && self.lost.insert(peer) {
             self.newly_lost.push(peer);
+            self.stop_calling(peer);
         }
     }
 

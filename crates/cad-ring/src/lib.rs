@@ -28,6 +28,7 @@
 //!   plan on a channel waits for them, if both issue at the same time.)
 //! * the first plan on each lane of a channel with a process of lower rank on another host: that process makes the connection when it issues, or is
 //!   asked to [`prepare`](Ring::prepare), and this one takes it in its next call. (It waits a moment, as both may come at the same time.)
+//! * the first plan with a process of another host that this one has not met when both joined ([`Meet::WhenNeeded`]).
 //! * an issue whose predecessor but one on the channel isn't over: it starts in the next call after that;
 //! * failures: that a process is gone, or has taken its part back, shows in the word after the next call.
 //!
@@ -47,7 +48,7 @@
 //! * Cancelling ends the other processes' parts too, with `Cancelled`, where they are not over; and also
 //!   those of the next issue but one of the channel, where that had already begun.
 //! * Processes of another host, network namespace or user are reached over the network, if all processes of the job listen there
-//!   ([`Opening::reach`]). Such a job has at most 1024 processes, since each has a connection to all of other hosts from the beginning. What goes there is not
+//!   ([`Opening::reach`]). Such a job has at most 1024 processes, since each may have a connection to all of other hosts from the beginning. What goes there is not
 //!   encrypted: the two ends of a connection have proved that they know the job's secret, no more.
 //! * A channel keeps its streams, up to three descriptors for each peer, until [`Ring::forget`] or the executor's end. Where descriptors
 //!   get few the soft limit on them is raised (`headroom`); an issue that is refused some at the hard one waits for those of others, and ends with `Lost` where none gives any back.
@@ -76,7 +77,7 @@ mod ring;
 mod running;
 mod uring;
 
-pub use control::FAR_MAX;
+pub use control::{FAR_MAX, Meet, are_ports_limited};
 pub use ring::{Kept, Opening, Ring};
 pub use uring::Unusable;
 

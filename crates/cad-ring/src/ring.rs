@@ -21,7 +21,7 @@ use crate::cells::Cells;
 use crate::channel::Channel;
 use crate::claims::Claims;
 use crate::code::{COPY_MAX, Code};
-use crate::control::{Control, Own};
+use crate::control::{Control, Meet, Own};
 use crate::interrupt::Bell;
 use crate::lanes::Lanes;
 use crate::running::{Pair, Running};
@@ -65,12 +65,13 @@ impl Opening {
         Ok(Opening { uring, own })
     }
 
-    /// Listens to the network too, so that jobs of several hosts are served. To be called before the card is taken.
+    /// Listens to the network too, so that jobs of several hosts are served. To be called before the card is taken. `ranks`: how many of the
+    /// job are on this machine, and need a port each for this and one for the fabric, which may be a limited number.
     ///
     /// # Errors
     /// Why it can't, in words for a person.
-    pub fn reach(&mut self) -> Result<(), Unusable> {
-        self.own.reach().map_err(Unusable)
+    pub fn reach(&mut self, ranks: u32) -> Result<(), Unusable> {
+        self.own.reach(ranks).map_err(Unusable)
     }
 
     /// What all other processes of the job, and nobody else, have to know: printable, without blanks, below
@@ -85,12 +86,20 @@ impl Opening {
     /// # Errors
     /// Why it is not, in words for a person.
     pub fn fits(&self, cards: &[String]) -> Result<(), String> {
-        self.own.fits(cards)
+        self.own.places(cards).map(drop)
+    }
+
+    /// The same, and where the processes are: equal numbers are one host, network namespace and user.
+    ///
+    /// # Errors
+    /// As of [`fits`](Opening::fits).
+    pub fn places(&self, cards: &[String]) -> Result<Vec<u64>, String> {
+        self.own.places(cards)
     }
 
     /// The executor of process `rank`, for the thread that calls this; `cards` are those of all
     /// processes, in their order. `secret` is what these alone know; it is needed where they are on several hosts, and there this waits for
-    /// all to come. Where the call-back does not work here, calculations wait for the rank's calls.
+    /// all to come, if they shall `meet` at once. Where the call-back does not work here, calculations wait for the rank's calls.
     ///
     /// # Errors
     /// Why it can't serve this job.
@@ -100,8 +109,9 @@ impl Opening {
         cards: &[String],
         secret: Option<[u8; 32]>,
         callback: Callback,
+        meet: Meet,
     ) -> Result<Ring, Unusable> {
-        let control = self.own.join(rank, cards, secret).map_err(Unusable)?;
+        let control = self.own.join(rank, cards, secret, meet).map_err(Unusable)?;
         let bell = match callback {
             Callback::None => None,
             _ => Bell::new(&mut self.uring).ok(),
@@ -134,6 +144,13 @@ impl Opening {
             true => Err(Unusable("the ring takes nothing".to_owned())),
             false => Ok(ring),
         }
+    }
+}
+
+/// What the executor's will be, for whoever has to know it before: nothing is to be read there till then.
+impl AsFd for Opening {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.uring.fd()
     }
 }
 

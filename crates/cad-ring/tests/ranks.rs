@@ -5,7 +5,7 @@ mod world;
 use cad_run::{Calc, Callback, Descriptor, Executor, NotIssued, Plan, State, UserBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use world::{Rank, compute, pipeline, run, run_on, soon, workers};
+use world::{Rank, compute, pipeline, run, run_apart, run_on, soon, workers};
 
 /// Numbers that look random.
 fn noise(seed: &mut u64) -> u64 {
@@ -410,5 +410,38 @@ fn what_cannot_run_in_the_kernel_is_refused() {
         assert_eq!(r.finish(&plan, 0), State::Done);
         assert!(memory.iter().all(|&b| b == 0));
         r.meet();
+    });
+}
+
+/// Nobody waits for the others when it joins, and plans come to their ends all the same.
+#[test]
+fn those_who_have_not_met_do_when_a_plan_needs_both() {
+    const BYTES: usize = 300_000;
+    run_apart(4, |mut r| {
+        let mut memory = vec![0; BYTES];
+        for round in 1..=12 {
+            memory.fill(if r.rank == 0 { round } else { 0 });
+            let plan = pipeline(&mut memory, r.rank, r.size, 64 << 10);
+            assert_eq!(r.finish(&plan, u32::from(round % 3)), State::Done);
+            assert!(memory.iter().all(|&byte| byte == round));
+        }
+        r.meet();
+    });
+}
+
+/// Who is gone before anybody has met it ends what needs it.
+#[test]
+fn who_is_gone_before_it_was_met_is_lost() {
+    run_apart(3, |mut r| {
+        let mut memory = vec![0; 1000];
+        if r.rank == 1 {
+            drop(r.ring);
+            return;
+        }
+        let plan = pipeline(&mut memory, r.rank, r.size, 1000);
+        let issued = r.ring.issue(&plan, 1).unwrap();
+        assert_eq!(issued.query(), State::Pending);
+        r.ring.lose(1);
+        assert_eq!(r.ring.wait(&issued, soon()), State::Lost);
     });
 }

@@ -152,6 +152,8 @@ pub enum Choice {
     /// [`Inline`](crate::Inline).
     #[default]
     Inline,
+    /// For each of MPI's collectives what suits it ([`cad::chosen`]), `Inline` for graphs of a program's own.
+    Auto,
     /// io_uring, crate `cad-ring`.
     Ring,
     /// The kernel's network receive path, crate `cad-softirq`: small collectives of MPI's, and no graphs.
@@ -181,12 +183,13 @@ impl Choice {
     fn named(name: &str) -> Result<Choice, String> {
         match name {
             "" => Ok(Choice::default()),
+            "auto" => Ok(Choice::Auto),
             "inline" => Ok(Choice::Inline),
             "ring" => Ok(Choice::Ring),
             "softirq" => Ok(Choice::Softirq),
             "thread" => Ok(Choice::Thread),
             other => Err(format!(
-                "{} names an executor that does not exist: {other:?}; there are inline, ring, softirq and thread",
+                "{} names an executor that does not exist: {other:?}; there are auto, inline, ring, softirq and thread",
                 Choice::VARIABLE
             )),
         }
@@ -195,6 +198,7 @@ impl Choice {
     /// Its name, as the variable has it.
     pub fn name(self) -> &'static str {
         match self {
+            Choice::Auto => "auto",
             Choice::Inline => "inline",
             Choice::Ring => "ring",
             Choice::Softirq => "softirq",
@@ -264,6 +268,7 @@ mod tests {
     #[test]
     fn executors_are_chosen_by_name() {
         let all = [
+            Choice::Auto,
             Choice::Inline,
             Choice::Ring,
             Choice::Softirq,
@@ -274,7 +279,7 @@ mod tests {
         }
         assert_eq!(Choice::named(""), Ok(Choice::Inline));
         let why = Choice::named("Ring").unwrap_err();
-        assert!(why.contains("\"Ring\"") && why.contains("inline, ring, softirq and thread"));
+        assert!(why.contains("\"Ring\"") && why.contains("auto, inline, ring, softirq and thread"));
     }
 
     #[test]

@@ -50,14 +50,17 @@ pub(crate) fn choose_by(size: u32, bytes: u64) -> Algorithm {
 
 /// The algorithm for these parameters; the same on every process.
 pub fn choose(p: &Params) -> Algorithm {
-    choose_by(p.team.size, block_bytes(p))
+    choose_by(p.team.size, p.block())
 }
 
-fn block_bytes(p: &Params) -> u64 {
-    if p.team.rank == p.root {
-        p.recv.bytes()
-    } else {
-        p.send.bytes()
+impl Params {
+    /// Bytes of each process's block; the same on every process.
+    pub fn block(&self) -> u64 {
+        if self.team.rank == self.root {
+            self.recv.bytes()
+        } else {
+            self.send.bytes()
+        }
     }
 }
 
@@ -76,7 +79,7 @@ pub fn build(p: &Params, algorithm: Algorithm) -> Graph {
     if root {
         b.recv_buffer(p.recv.ty, p.recv.count * u64::from(p.team.size));
     }
-    if block_bytes(p) > 0 {
+    if p.block() > 0 {
         if root && !p.in_place {
             let own = p.recv.region(BufId::Recv, TypeSlot::Recv, p.root, 1);
             b.copy(p.send.region(BufId::Send, TypeSlot::Send, 0, 1), own, &[]);
@@ -113,7 +116,7 @@ fn linear(b: &mut Builder, p: &Params) {
 fn binomial(b: &mut Builder, p: &Params) {
     let (size, root) = (p.team.size, p.root);
     let r = relative(p.team.rank, root, size);
-    let block = block_bytes(p);
+    let block = p.block();
     if r == 0 {
         for m in children(0, size) {
             receive_subtree(b, p, m);

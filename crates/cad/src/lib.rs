@@ -4,7 +4,7 @@
 //! An algorithm is a function from numbers (ranks, counts, extents) to a [`Graph`]; nothing here
 //! does I/O or knows of MPI. One module per collective: `Params`, the `Algorithm`s, `choose` and
 //! `graph`. An executor provides buffers and types for the ids in the graph, and performs nodes as
-//! a [`Run`] makes them ready. The engine runs graphs inline, from MPI calls.
+//! a [`Run`] makes them ready. The engine runs graphs inline, from MPI calls, or hands them to the kernel: [`chosen`] is the rule for that.
 //!
 //! What an executor has to guarantee: a message matches by (peer, tag), in order of submission
 //! among equals, within one instance of the collective; a receive gets exactly the bytes sent; a
@@ -17,6 +17,7 @@ pub mod allreduce;
 pub mod alltoall;
 pub mod barrier;
 pub mod bcast;
+pub mod chosen;
 mod dot;
 mod fold;
 pub mod gather;

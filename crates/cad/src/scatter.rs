@@ -26,14 +26,17 @@ pub struct Params {
 
 /// The algorithm for these parameters; the same on every process. The trade is gather's.
 pub fn choose(p: &Params) -> Algorithm {
-    gather::choose_by(p.team.size, block_bytes(p))
+    gather::choose_by(p.team.size, p.block())
 }
 
-fn block_bytes(p: &Params) -> u64 {
-    if p.team.rank == p.root {
-        p.send.bytes()
-    } else {
-        p.recv.bytes()
+impl Params {
+    /// Bytes of each process's block; the same on every process.
+    pub fn block(&self) -> u64 {
+        if self.team.rank == self.root {
+            self.send.bytes()
+        } else {
+            self.recv.bytes()
+        }
     }
 }
 
@@ -52,7 +55,7 @@ pub fn build(p: &Params, algorithm: Algorithm) -> Graph {
     if !(root && p.in_place) {
         b.recv_buffer(p.recv.ty, p.recv.count);
     }
-    if block_bytes(p) > 0 {
+    if p.block() > 0 {
         match algorithm {
             Algorithm::Binomial => binomial(&mut b, p),
             Algorithm::Linear => linear(&mut b, p),
@@ -89,7 +92,7 @@ fn linear(b: &mut Builder, p: &Params) {
 fn binomial(b: &mut Builder, p: &Params) {
     let (size, root) = (p.team.size, p.root);
     let r = relative(p.team.rank, root, size);
-    let block = block_bytes(p);
+    let block = p.block();
     if r == 0 {
         for m in children(0, size).rev() {
             send_subtree(b, p, m);

@@ -10,6 +10,7 @@
 use std::rc::Rc;
 
 use boundary::{AlignedBuf, UserBuf};
+use cad::chosen::Moves;
 use cad::{BufId, Graph, NodeId, Region, Run, Team, TypeSlot};
 use layout::{Data, transfer};
 use mtmi::{Completion, Context, Endpoint, Outcome, SendMode, Source, Submit, TagSel};
@@ -67,6 +68,8 @@ pub(crate) struct Call {
     pub types: Option<PeerTypes>,
     pub op: Option<Rc<Op>>,
     pub tags: Tags,
+    /// What it moves, if it only does that and all ranks know it alike.
+    pub moves: Option<Moves>,
     /// Memory of ours that stands for the receive buffer, and what to do with it at the end.
     pub own: Option<(AlignedBuf, Option<Then>)>,
 }
@@ -86,6 +89,7 @@ impl Planned {
     /// The call with its graph.
     pub fn call(self, e: &Engine) -> Call {
         Call {
+            moves: self.plan.moves(),
             graph: e.graph(self.plan),
             group: self.comm.group.clone(),
             comm: self.comm,

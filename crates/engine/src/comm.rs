@@ -103,6 +103,11 @@ pub fn context(owner: u32, counter: u16) -> u32 {
     (owner << COUNTER_BITS | u32::from(counter)) << 1
 }
 
+/// The counter of a communicator's context.
+pub(crate) fn counter_of(context: u32) -> u32 {
+    (context >> 1) & ((1 << COUNTER_BITS) - 1)
+}
+
 /// Whether only collectives' messages are in this context.
 pub fn is_of_collectives(context: u32) -> bool {
     context & 1 == 1
@@ -135,6 +140,8 @@ pub struct Comm {
     pub(crate) channels: Channels,
     /// Where its small collectives go, if they go to the kernel's receive path.
     pub(crate) lane: OnceCell<Rc<Lane>>,
+    /// How many lanes were begun for it, its persistent collectives' among them.
+    pub(crate) lanes: Cell<u32>,
     /// Where in shared memory its blocking collectives go, if they do.
     pub(crate) meeting: Meeting,
     /// Whether each of its processes is on a machine of its own, once that was asked.
@@ -173,6 +180,7 @@ impl Comm {
             numbers: Numbers::default(),
             channels: Channels::default(),
             lane: OnceCell::new(),
+            lanes: Cell::new(0),
             meeting: Meeting::default(),
             apart: OnceCell::new(),
             _lease: lease,

@@ -36,13 +36,13 @@ pub(crate) const COUNTERS: [Counter; 7] = [
     },
     Counter {
         name: "yamabiko_collectives_ring",
-        text: "those that the kernel ran for it (io_uring, YAMABIKO_CAD=ring)",
+        text: "those that the kernel ran for it (io_uring, YAMABIKO_CAD=ring or auto)",
         class: consts::T_PVAR_CLASS_COUNTER,
         read: |e| e.kernel.done(),
     },
     Counter {
         name: "yamabiko_collectives_softirq",
-        text: "those that ran in the kernel's receive path (YAMABIKO_CAD=softirq)",
+        text: "those that ran in the kernel's receive path (YAMABIKO_CAD=softirq or auto)",
         class: consts::T_PVAR_CLASS_COUNTER,
         read: |e| e.softirq.done(),
     },

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use cad::chosen::Moves;
 use cad::{Graph, Team};
 
 use crate::state::Engine;
@@ -51,6 +52,22 @@ impl Plan {
             Plan::Scan(p) => cad::scan::graph(p),
             Plan::Exscan(p) => cad::scan::graph_exclusive(p),
         }
+    }
+}
+
+impl Plan {
+    /// What it moves, if it only does that; the same on all ranks.
+    pub fn moves(&self) -> Option<Moves> {
+        // Of three the root of a broadcast sends to both; long blocks of the others go straight.
+        let (block, relayed) = match self {
+            Plan::Bcast(p) => (p.ty.bytes(p.count), p.team.size > 3),
+            Plan::Allgather(p) => (p.recv.bytes(), p.team.size > 2),
+            Plan::Gather(p) => (p.block(), false),
+            Plan::Scatter(p) => (p.block(), false),
+            Plan::Alltoall(p) => (p.recv.bytes(), false),
+            _ => return None,
+        };
+        Some(Moves { block, relayed })
     }
 }
 

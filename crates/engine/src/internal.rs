@@ -38,6 +38,7 @@ impl Engine {
             types: None,
             op: None,
             tags: Tags::Next,
+            moves: None,
             own: Some((own, then)),
         }
     }

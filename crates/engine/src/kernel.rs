@@ -1,6 +1,7 @@
 //! Collectives in the kernel: with `YAMABIKO_CAD=ring` the non-blocking and persistent ones go to io_uring (crate
 //! `cad-ring`), which moves their messages while the rank computes. This module has the executor, the channels and the ends;
-//! [`crate::coll`]'s `handed` turns a call into a plan. Without the variable nothing here runs and nothing is open.
+//! [`crate::coll`]'s `handed` turns a call into a plan. With `YAMABIKO_CAD=auto` [`chosen`] says which go there, if any; without either
+//! nothing here runs and nothing is open.
 //!
 //! # Who owns what
 //!
@@ -19,7 +20,7 @@
 //! a barrier; afterwards all read all cards. If one is missing, or is of another machine and some rank does not listen to the network, nobody
 //! uses the ring. A rank that lets several threads call publishes none, as requests of the kernel end with the thread that made them.
 //!
-//! Which collectives: all non-blocking and persistent ones, by [`Engine::hand_collective`] and [`Engine::keep_handed`], on communicators
+//! Which collectives: all non-blocking and persistent ones (with `auto`: some), by [`Engine::hand_collective`] and [`Engine::keep_handed`], on communicators
 //! of more than one process that have a channel. Buffers, counts and types decide nothing: a broadcast's type may be another on each
 //! rank. Operations decide nothing either. The blocking ones run in calls, as do those that make communicators.
 //!
@@ -41,7 +42,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::time::Instant;
 
-use cad_ring::{Kept, Opening, Ring};
+use cad_ring::{Kept, Meet, Opening, Ring};
 use cad_run::{Callback, Choice, Counts, Executor, Issued, Plan, State};
 use cad_softirq::client;
 use fabrics::Fabrics;
@@ -49,10 +50,14 @@ use types::{Handle, Result, Status, consts, fault};
 use wireup::Job;
 
 use crate::coll::Spent;
-use crate::comm::{COUNTER_BITS, Comm, UNIQUE_BITS, UNIQUE_IDS, counted};
+use crate::comm::{COUNTER_BITS, Comm, UNIQUE_BITS, UNIQUE_IDS, counted, counter_of};
 use crate::request::Request;
 use crate::state::Engine;
 use crate::world::startup_fault;
+
+pub(crate) mod chosen;
+
+use chosen::{Chosen, Waiting};
 
 /// What a communicator keeps of its channels.
 #[derive(Default)]
@@ -126,6 +131,8 @@ pub(crate) struct Kernel {
     counted: Cell<Counts>,
     /// Non-blocking and persistent collectives that ran in calls.
     in_calls: Cell<u64>,
+    /// Which go there, where that is chosen for each.
+    chosen: Chosen,
 }
 
 /// The key of a rank's card.
@@ -136,14 +143,30 @@ fn key(rank: u32) -> String {
 /// What a rank has as its card that was asked to use the ring, and can't.
 const CANT: &str = "-";
 
-/// What a rank that was asked to use the ring has found before the fabrics start: or why it can't.
-pub(crate) type Asked = std::result::Result<(Opening, Callback), String>;
+/// What a rank has found before the fabrics start.
+pub(crate) enum Asked {
+    /// It was asked to have all run there: with what, or why it can't.
+    Insists(std::result::Result<(Opening, Callback), String>),
+    /// It was asked to choose, and can.
+    Can(Opening),
+}
+
+/// What the engine begins with.
+pub(crate) enum Joined {
+    /// All non-blocking and persistent collectives go to the ring.
+    Ring(Box<Ring>),
+    /// Those for which it is chosen do.
+    Chosen(Box<Waiting>),
+}
 
 /// Publishes this rank's card, if the environment asks for the ring. `settled`: whether more threads than
 /// `level` has can't come to call later.
 pub(crate) fn open(job: &mut Job, level: i32, settled: bool) -> Result<Option<Asked>> {
     let choice = Choice::from_environment().map_err(startup_fault)?;
     let callback = Callback::from_environment().map_err(startup_fault)?;
+    if choice == Choice::Auto {
+        return Ok(chosen::open(job, level, settled)?.map(Asked::Can));
+    }
     if choice != Choice::Ring || job.size() == 1 {
         return Ok(None);
     }
@@ -156,23 +179,43 @@ pub(crate) fn open(job: &mut Job, level: i32, settled: bool) -> Result<Option<As
         Err(_) => CANT.to_owned(),
     };
     job.put(&key(job.rank()), &card).map_err(startup_fault)?;
-    Ok(Some(asked))
+    Ok(Some(Asked::Insists(asked)))
 }
 
 /// A process that can be reached: over the network too, where the launcher does not say that all ranks run on one machine.
 fn opening(job: &Job) -> std::result::Result<Opening, String> {
     let mut opening = Opening::new().map_err(|why| why.to_string())?;
-    if job.local_ranks().len() as u32 != job.size() {
-        opening.reach().map_err(|why| why.to_string())?;
+    let here = job.local_ranks().len() as u32;
+    if here != job.size() {
+        opening.reach(here).map_err(|why| why.to_string())?;
     }
     Ok(opening)
 }
 
-/// The ring, if all ranks have published cards that fit; the fabrics' start lies between this and [`open`]. If not, one rank
-/// says why for all: the first that can't, or else the first that was asked to.
+/// The ring, or what it may begin with; the fabrics' start lies between this and [`open`].
 /// `secret` is what only the job's ranks know, where they are on several machines.
 pub(crate) fn join(
     asked: Asked,
+    job: &mut Job,
+    fabrics: &mut Fabrics,
+    secret: Option<[u8; 32]>,
+) -> Result<Option<Joined>> {
+    Ok(match asked {
+        Asked::Insists(asked) => {
+            let ring = join_all(asked, job, fabrics, secret)?;
+            ring.map(|ring| Joined::Ring(Box::new(ring)))
+        }
+        Asked::Can(opening) => {
+            let waiting = chosen::wait(opening, fabrics, secret)?;
+            waiting.map(|waiting| Joined::Chosen(Box::new(waiting)))
+        }
+    })
+}
+
+/// The ring that is insisted on, if all ranks have published cards that fit. If not, one rank
+/// says why for all: the first that can't, or else the first that was asked to.
+fn join_all(
+    asked: std::result::Result<(Opening, Callback), String>,
     job: &mut Job,
     fabrics: &mut Fabrics,
     secret: Option<[u8; 32]>,
@@ -185,7 +228,7 @@ pub(crate) fn join(
     let fits = asked.and_then(|asked| asked.0.fits(&cards).map(|()| asked));
     match fits {
         Ok((opening, callback)) => {
-            let ring = opening.join(job.rank(), &cards, secret, callback);
+            let ring = opening.join(job.rank(), &cards, secret, callback, Meet::AtOnce);
             let mut ring = ring.map_err(startup_fault)?;
             calculate(&mut ring, callback, job.rank());
             fabrics
@@ -314,7 +357,11 @@ impl Kernel {
         if !self.is_on() {
             return None;
         }
-        let kept = comm.channels.kept.get().saturating_add(1);
+        let before = comm.channels.kept.get();
+        if self.has_kept_enough(before) {
+            return None;
+        }
+        let kept = before.saturating_add(1);
         comm.channels.kept.set(kept);
         self.channel(comm, kept)
     }
@@ -322,10 +369,7 @@ impl Kernel {
 
 /// The number of a channel in a job of `size` processes; `None` where there is none left.
 fn number(context: u32, size: u32, kept: u32) -> Option<u32> {
-    let (owner, counter) = (
-        context >> (COUNTER_BITS + 1),
-        (context >> 1) & ((1 << COUNTER_BITS) - 1),
-    );
+    let (owner, counter) = (context >> (COUNTER_BITS + 1), counter_of(context));
     let bits = UNIQUE_BITS + (u32::BITS - size.saturating_sub(1).leading_zeros());
     if counter >= UNIQUE_IDS || bits >= u32::BITS || kept >> (u32::BITS - bits) != 0 {
         return None;
@@ -334,17 +378,30 @@ fn number(context: u32, size: u32, kept: u32) -> Option<u32> {
 }
 
 impl Engine {
+    /// Has the kernel take collectives, from now on or from the first that it is chosen for.
+    pub(crate) fn begin_kernel(&self, joined: Joined, rank: u32, size: u32) {
+        match joined {
+            Joined::Ring(ring) => self.start_kernel(*ring, rank, size),
+            Joined::Chosen(waiting) => {
+                // Of those that are made before it begins too.
+                self.context_ids.begin_unique();
+                self.kernel.chosen.begin(*waiting);
+            }
+        }
+    }
+
     /// Has the kernel take collectives from now on.
-    pub(crate) fn start_kernel(&self, ring: Ring, rank: u32, size: u32) {
+    fn start_kernel(&self, ring: Ring, rank: u32, size: u32) {
         self.kernel.ring.replace(Some(Box::new(ring)));
         self.kernel.place.set(Some((rank, size)));
         self.context_ids.begin_unique();
         self.beside.set(true);
     }
 
-    /// Says what ran in calls where no other executor has a report, if the environment asks for it.
+    /// Says what ran in calls, if the environment asks for it and no other executor takes all it can or has that in its report.
     pub(crate) fn report_in_calls(&self, rank: u32) {
-        let others = self.kernel.is_on() || self.softirq.is_on() || self.progress_thread.is_on();
+        let ring = self.kernel.is_on() && !self.kernel.chosen.is_on();
+        let others = ring || self.softirq.is_on() || self.progress_thread.is_on();
         if others || std::env::var_os(Choice::REPORT).is_none_or(|v| v.is_empty()) {
             return;
         }
@@ -354,6 +411,7 @@ impl Engine {
 
     /// Ends that; nothing is under way any more in a program that is right.
     pub(crate) fn stop_kernel(&self) {
+        self.kernel.chosen.end();
         let Some((rank, _)) = self.kernel.place.take() else {
             return;
         };

@@ -1,6 +1,7 @@
 //! Small collectives in the kernel's receive path: with `YAMABIKO_CAD=softirq` non-blocking barriers, broadcasts and reductions of up to
 //! 1 KiB go to the program that `yamabiko kaccd` holds (crate `cad-softirq`). This module has the connection to the daemon and each communicator's
-//! lane; [`crate::coll`]'s `small` says which calls fit. Without the variable nothing here runs and nothing is open.
+//! lane; [`crate::coll`]'s `small` says which calls fit. With `YAMABIKO_CAD=auto` they do on a machine whose ranks outnumber its
+//! processors ([`cad::chosen`]), on the communicators that are made first, and nobody says that it can't be. Without either nothing here runs and nothing is open.
 //!
 //! # How ranks agree
 //!
@@ -24,8 +25,9 @@ use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use cad::chosen::{KEPT_MAX, has_receive_path};
 use cad_run::Choice;
-use cad_softirq::client::{self, Client, NotOpen};
+use cad_softirq::client::{self, Client, Known, NotOpen};
 use cad_softirq::layout::DATA_MAX;
 use cad_softirq::rank::{End, NotStarted, Part, Waker};
 use fabrics::Fabrics;
@@ -33,6 +35,7 @@ use types::{Handle, Result};
 use wireup::Job;
 
 use crate::comm::{Comm, counted};
+use crate::kernel::chosen::{self, Said};
 use crate::state::Engine;
 use crate::world::startup_fault;
 
@@ -60,21 +63,58 @@ fn key(rank: u32) -> String {
     format!("softirq.{rank}")
 }
 
-/// What a rank that was asked has found before the fabrics start: its daemon, or why there is none.
-pub(crate) type Asked = std::result::Result<Client, NotOpen>;
+/// The key of what a rank says that was asked to choose.
+fn key_of_chosen(rank: u32) -> String {
+    format!("crowded.{rank}")
+}
 
-/// Publishes whether this rank reaches its daemon, if the environment asks for it.
+/// What a rank has found before the fabrics start.
+pub(crate) enum Asked {
+    /// It was asked to use its daemon: that, or why there is none.
+    Insists(std::result::Result<Client, NotOpen>),
+    /// It was asked to choose, and reaches its daemon.
+    Can(Client),
+}
+
+/// Publishes whether this rank reaches its daemon, if the environment asks for it or has it chosen.
 pub(crate) fn open(job: &mut Job) -> Result<Option<Asked>> {
     let choice = Choice::from_environment().map_err(startup_fault)?;
+    if choice == Choice::Auto {
+        return open_chosen(job);
+    }
     if choice != Choice::Softirq || job.size() == 1 {
         return Ok(None);
     }
-    let client = Client::new(&client::name());
-    let asked = client.and_then(|client| Ok((client.who()?, client)));
+    let asked = reach();
     let card = asked.as_ref().map(|(known, _)| hosts::card(*known));
     let card = card.unwrap_or_else(|_| CANT.to_owned());
     job.put(&key(job.rank()), &card).map_err(startup_fault)?;
-    Ok(Some(asked.map(|(_, client)| client)))
+    Ok(Some(Asked::Insists(asked.map(|(_, client)| client))))
+}
+
+/// The daemon, if there is one.
+fn reach() -> std::result::Result<(Known, Client), NotOpen> {
+    let client = Client::new(&client::name())?;
+    Ok((client.who()?, client))
+}
+
+/// The same where executors are chosen: nothing is said where it is of no use, by which the others see that not all have said something.
+fn open_chosen(job: &mut Job) -> Result<Option<Asked>> {
+    let here = job.local_ranks().len() as u32;
+    if here != job.size() || here == 1 {
+        return Ok(None);
+    }
+    // Where there is none, as on most machines, that is the quicker question.
+    let Ok((known, client)) = reach() else {
+        return Ok(None);
+    };
+    let Some(seat) = chosen::seat().filter(|seat| !seat.suffices(here)) else {
+        return Ok(None);
+    };
+    let said = Said::text(&seat, &hosts::card(known));
+    let key = key_of_chosen(job.rank());
+    job.put(&key, &said).map_err(startup_fault)?;
+    Ok(Some(Asked::Can(client)))
 }
 
 /// What a rank has when all have reached a daemon.
@@ -82,11 +122,30 @@ pub(crate) struct Reached {
     client: Client,
     waker: Waker,
     hosts: Hosts,
+    /// Whether it was chosen, not insisted on.
+    chosen: bool,
 }
 
-/// The daemon, if all ranks have reached one, and what the fabrics then sleep on too; their start lies between this and [`open`]. If not, one rank
+impl Reached {
+    fn new(client: Client, hosts: Hosts, chosen: bool, fabrics: &mut Fabrics) -> Result<Reached> {
+        let waker = Waker::new().map_err(startup_fault)?;
+        fabrics.sleep_on_too(waker.as_fd()).map_err(startup_fault)?;
+        Ok(Reached {
+            client,
+            waker,
+            hosts,
+            chosen,
+        })
+    }
+}
+
+/// The daemon, if all ranks have reached one, and what the fabrics then sleep on too; their start lies between this and [`open`]. If not, and it was insisted on, one rank
 /// says why for all.
 pub(crate) fn join(asked: Asked, job: &mut Job, fabrics: &mut Fabrics) -> Result<Option<Reached>> {
+    let asked = match asked {
+        Asked::Insists(asked) => asked,
+        Asked::Can(client) => return join_chosen(client, job, fabrics),
+    };
     let mut cards = Vec::new();
     for rank in 0..job.size() {
         let card = job.get(&key(rank)).map_err(startup_fault)?;
@@ -97,13 +156,7 @@ pub(crate) fn join(asked: Asked, job: &mut Job, fabrics: &mut Fabrics) -> Result
             let Ok(client) = asked else {
                 return Ok(None);
             };
-            let waker = Waker::new().map_err(startup_fault)?;
-            fabrics.sleep_on_too(waker.as_fd()).map_err(startup_fault)?;
-            return Ok(Some(Reached {
-                client,
-                waker,
-                hosts,
-            }));
+            return Reached::new(client, hosts, false, fabrics).map(Some);
         }
         Err(first) => first,
     };
@@ -117,6 +170,20 @@ pub(crate) fn join(asked: Asked, job: &mut Job, fabrics: &mut Fabrics) -> Result
         }
     }
     Ok(None)
+}
+
+/// The same where executors are chosen.
+fn join_chosen(client: Client, job: &mut Job, fabrics: &mut Fabrics) -> Result<Option<Reached>> {
+    let said = Said::by_all(job, key_of_chosen).map_err(startup_fault)?;
+    let Some(Said { seats, cards }) = said else {
+        return Ok(None);
+    };
+    match Hosts::of(&cards) {
+        Ok(hosts) if has_receive_path(&seats) => {
+            Reached::new(client, hosts, true, fabrics).map(Some)
+        }
+        _ => Ok(None),
+    }
 }
 
 fn say_without(rank: u32, why: &dyn std::fmt::Display) {
@@ -151,6 +218,8 @@ pub(crate) struct Softirq {
     opening: Cell<u32>,
     /// Packets that woke this rank.
     woken: Cell<u64>,
+    /// Whether it was chosen, not insisted on.
+    chosen: Cell<bool>,
 }
 
 impl Softirq {
@@ -180,6 +249,11 @@ impl Softirq {
     pub(crate) fn lane(&self, comm: &Comm) -> Option<Rc<Lane>> {
         let lane = comm.lane.get().filter(|lane| self.takes(lane));
         lane.cloned()
+    }
+
+    /// Whether a communicator may have a lane, and one more for a persistent collective, of which it has had so many.
+    pub(crate) fn may_have_lane(&self, comm: &Comm, kept: u32) -> bool {
+        !self.chosen.get() || (chosen::is_among_first(comm) && kept < KEPT_MAX)
     }
 
     /// Whether a lane takes collectives.
@@ -227,6 +301,7 @@ impl Engine {
         let daemon = Daemon::new(reached.client, reached.hosts);
         self.softirq.daemon.replace(Some(daemon.clone()));
         self.softirq.waker.replace(Some(reached.waker));
+        self.softirq.chosen.set(reached.chosen);
         self.beside.set(true);
         let world = self.comm(types::consts::COMM_WORLD)?;
         self.open_lane(&world);
@@ -235,7 +310,7 @@ impl Engine {
             Some(_) => return Ok(()),
             None => 0,
         };
-        if speaker == world.rank {
+        if speaker == world.rank && !reached.chosen {
             let why = daemon.why();
             let why = why.as_deref().unwrap_or("a rank is gone");
             say_without(speaker, &format!("on MPI_COMM_WORLD: {why}"));

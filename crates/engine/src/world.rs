@@ -133,7 +133,7 @@ impl Engine {
         }));
         self.make_communicators(rank, size);
         if let Some(ring) = ring {
-            self.start_kernel(ring, rank, size);
+            self.begin_kernel(ring, rank, size);
         }
         self.start_short()?;
         self.phase.set(Phase::Running);

@@ -128,19 +128,25 @@ impl Fabrics {
         self.sleeper.add(&self.shm, fd)
     }
 
+    /// How long to poll before a sleep, whatever else is looked at meanwhile.
+    pub(crate) fn patience_for_all(&mut self) -> Patience {
+        let patience = self.shm.patience();
+        let Some(tcp) = &mut self.tcp else {
+            return patience;
+        };
+        tcp.share_processors(self.shm.shares_processors());
+        Patience {
+            polls: patience.polls.min(LOOKS),
+            ..patience
+        }
+    }
+
     /// Waits until `progress` may find something to do or the deadline passes.
     pub(crate) fn wait_for_any(&mut self, deadline: Option<Instant>) {
         if self.sleeper.sockets.is_none() {
             return self.shm.wait(deadline);
         }
-        let mut patience = self.shm.patience();
-        if let Some(tcp) = &mut self.tcp {
-            patience = Patience {
-                polls: patience.polls.min(LOOKS),
-                ..patience
-            };
-            tcp.share_processors(self.shm.shares_processors());
-        }
+        let patience = self.patience_for_all();
         if patience.poll(self, |f| f.ready(), |f| f.shm.give_way(), deadline) {
             return;
         }

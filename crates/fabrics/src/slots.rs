@@ -116,7 +116,7 @@ impl Slots for Fabrics {
     }
 
     fn patience(&mut self) -> Patience {
-        self.shm.patience()
+        self.patience_for_all()
     }
 
     #[inline]

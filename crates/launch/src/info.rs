@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+use cad::chosen::{RELAYED_MIN, RING_RANKS_MAX, STRAIGHT_MIN};
 use cad_softirq::client::{self, Client, NotOpen};
 use cad_softirq::interfaces::described;
 use cad_softirq::layout::DATA_MAX;
@@ -52,7 +53,7 @@ const VARIABLES: [(&str, &str); 16] = [
     ),
     (
         "YAMABIKO_CAD",
-        "what runs the descriptors of libcad, and MPI's non-blocking collectives: inline or ring; of the latter only: softirq, small ones by kaccd, and thread (default: inline)",
+        "what runs the descriptors of libcad, and MPI's non-blocking collectives: inline or ring; of the latter only: softirq, small ones by kaccd, thread, and auto, as above (default: inline)",
     ),
     (
         "YAMABIKO_CAD_CALLBACK",
@@ -123,6 +124,11 @@ pub fn summary() -> String {
     section(&mut text, "executors of libcad", executors());
     section(&mut text, limits::HEADING, limits::all());
     section(&mut text, "what reduces for the ring", callbacks());
+    section(
+        &mut text,
+        "what YAMABIKO_CAD=auto chooses for MPI's non-blocking and persistent collectives",
+        chosen(),
+    );
     let launcher = format!(
         "one machine or several (ssh, or any command), PMI-1, at most {} ranks",
         crate::options::RANKS_MAX
@@ -248,6 +254,35 @@ fn executors() -> [(String, String); 4] {
             format!(
                 "in a thread beside the program's: MPI's non-blocking collectives, also persistent; not for libcad: {}",
                 thread()
+            ),
+        ),
+    ]
+}
+
+/// The rule of `YAMABIKO_CAD=auto`.
+fn chosen() -> [(String, String); 3] {
+    let (straight, relayed) = (STRAIGHT_MIN >> 10, RELAYED_MIN >> 10);
+    [
+        (
+            "inline".to_owned(),
+            "on one machine, and all that is not named below; graphs of libcad".to_owned(),
+        ),
+        (
+            "ring".to_owned(),
+            format!(
+                "on several machines with a processor for each rank, up to {RING_RANKS_MAX} ranks, where all can have it and none limits ports or asks for more than \
+                 MPI_THREAD_FUNNELED: broadcast, gather, scatter, allgather, alltoall from {straight} KiB a block, passed on by ranks from {relayed} KiB; {}",
+                usable(cad_ring::usable())
+            ),
+        ),
+        (
+            "softirq".to_owned(),
+            format!(
+                "on one machine whose ranks outnumber its processors, what fits: {}",
+                match Client::new(&client::name()) {
+                    Ok(_) => "usable".to_owned(),
+                    Err(why) => format!("not usable here: {why}"),
+                }
             ),
         ),
     ]
@@ -382,6 +417,9 @@ mod tests {
             "non-blocking collectives, also persistent; not for libcad: usable",
             "in its handler, while the rank computes: ",
             "cad.alltoall.bruck_max",
+            "what YAMABIKO_CAD=auto chooses",
+            "from 1024 KiB a block, passed on by ranks from 64 KiB",
+            "cad.chosen.relayed_min",
             "MPIEXEC_TIMEOUT",
             "the machine's table",
             "kaccd.flows",

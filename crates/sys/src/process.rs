@@ -50,6 +50,12 @@ fn pid() -> i32 {
     rustix::process::getpid().as_raw_nonzero().get()
 }
 
+/// How many descriptors this process may have, if it raises its limit as far as it may.
+pub fn descriptors_max() -> u64 {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.maximum.unwrap_or(u64::MAX)
+}
+
 /// A page of zeros that the kernel empties in a forked child; never given back.
 fn wiped_page() -> Option<*mut c_void> {
     // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.

@@ -81,6 +81,12 @@ pub fn variables(executor: Executor, kaccd: Option<&Kaccd>) -> Variables {
     all
 }
 
+/// What has executors be chosen for each collective, and ranks say which.
+fn chosen() -> Variables {
+    let choice = ("YAMABIKO_CAD", "auto".to_owned());
+    vec![choice, ("YAMABIKO_CAD_REPORT", "1".to_owned())]
+}
+
 /// Whether each of so many ranks says that the executor ran some there; how many in all.
 pub fn ran(executor: Executor, ranks: u32, said: &str) -> Result<u64> {
     let mut all = 0;
@@ -166,8 +172,9 @@ const ORACLES: [Program; 4] = [
     },
 ];
 
-const PROGRAMS: [&str; 8] = [
+const PROGRAMS: [&str; 9] = [
     "tool",
+    "coll_auto",
     "coll_ring_traced",
     "coll_oracle",
     "coll_reduce",
@@ -384,6 +391,24 @@ impl Stage<'_> {
         }
     }
 
+    /// Where executors are chosen, and more ranks are on a machine than processors, small collectives go to kaccd.
+    fn crowded(&self, kaccd: &Kaccd) -> Result {
+        let mut variables = chosen();
+        variables.push(("YAMABIKO_KACCD", kaccd.name().to_owned()));
+        // On one processor, whatever this machine has.
+        let job = Job::new("taskset")
+            .args(["-c", "0"])
+            .args([&self.ground.launcher]);
+        let mut job = job.args(self.ground.start(3));
+        for (name, value) in variables {
+            job = job.args(["-genv", name]).args([value]);
+        }
+        let job = job.args([self.bin.join("tool")]).args(["softirq"]);
+        let job = job.env("LD_LIBRARY_PATH", &self.ground.library);
+        let done = job.limit_s(120).passes(&["ok tool".to_owned()])?;
+        ran(Executor::Softirq, 3, &done.output).map(drop)
+    }
+
     /// Ranks compute while the network loses what they say, and the kernel says it again for them; or, where it has no time limits for that (an opcode is
     /// masked), they do themselves when they are in MPI.
     fn loses_packets(&self, masked: Option<&str>) -> Result {
@@ -443,6 +468,10 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
         let variables = variables(executor, mine);
         stage.counters(tally, executor, &variables);
         stage.all(tally, executor, &variables)?;
+    }
+    let name = "execs/auto/ranks outnumber processors";
+    if let Some(kaccd) = kaccd.as_ref().filter(|_| options.wants(name)) {
+        tally.test(name, || stage.crowded(kaccd));
     }
     let name = "execs/softirq/packets are lost while ranks compute";
     if kaccd.is_some() && options.wants(name) {

@@ -1,11 +1,12 @@
 //! Processes of other hosts: what is said to them, and the streams to them.
 //!
 //! All that will ever talk make a connection each when they join ([`Far::meet_all`]), as later one of two may be computing
-//! and could not answer. It carries packets both ways and tells of the other's end, also of its host's. The streams for data are further
+//! and could not answer; or, where joining may not wait, when the first plan needs both, which then moves in calls only until they have met. It
+//! carries packets both ways and tells of the other's end, also of its host's. The streams for data are further
 //! connections, which the process of lower rank makes to where it has met the other, and which begin with a note that holds the packet of
 //! a stream that is lent: the other's kernel takes them, be that process in a call or not.
 //!
-//! Invariants: nothing waits, after all have met; what a stranger can make this process keep is bounded; a stream that an issue has failed
+//! Invariants: nothing waits, after all have joined; what a stranger can make this process keep is bounded; a stream that an issue has failed
 //! on ends after the packet that says so has reached the other host, so whoever finds the end can know why.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -41,6 +42,7 @@ mod dial;
 mod join;
 
 use dial::Dials;
+use join::Calls;
 
 const _: () = assert!(WORDS == PACKET);
 
@@ -72,6 +74,10 @@ pub(crate) struct Far {
     /// Which ranks are on other hosts, and where they said that they listen.
     addresses: BTreeMap<u32, String>,
     links: BTreeMap<u32, Link>,
+    /// Those whom this process calls as it needs them.
+    calls: BTreeMap<u32, Calls>,
+    /// What is to be said to those whom it hasn't met.
+    unsaid: BTreeMap<u32, VecDeque<u8>>,
     /// Callers that have proved nothing, by the numbers of their watches.
     knocks: BTreeMap<u32, Knock>,
     dials: Dials,
@@ -208,6 +214,14 @@ impl Control {
         self.rank < peer
     }
 
+    /// Leaves off calling a process that is gone.
+    pub(super) fn stop_calling(&mut self, peer: u32) {
+        if let Some(far) = &mut self.far {
+            far.calls.remove(&peer);
+            far.unsaid.remove(&peer);
+        }
+    }
+
     /// Begins to watch what processes of other hosts do.
     pub(super) fn watch_far(&mut self) {
         let Some(far) = &mut self.far else { return };
@@ -271,19 +285,25 @@ impl Control {
     /// A caller has said something.
     pub(super) fn hear_knock(&mut self, id: u32) {
         let Some(far) = &mut self.far else { return };
-        let Some(knock) = far.knocks.get_mut(&id) else {
+        let Some(mut knock) = far.knocks.remove(&id) else {
             return;
         };
-        // All have met.
-        let met = knock.meeting.go_on(&far.identity, |_| false);
-        if matches!(met, Met::Waits) {
-            return;
+        let identity = far.identity.clone();
+        let met = knock.meeting.go_on(&identity, |p| self.is_welcome(p));
+        match met {
+            Met::Waits => {
+                if let Some(far) = &mut self.far {
+                    far.knocks.insert(id, knock);
+                }
+                return;
+            }
+            Met::Noted(peer, words) => {
+                self.lane_came(peer, &words, knock.meeting.into_socket());
+            }
+            Met::With(peer) => self.met(peer, knock.meeting),
+            Met::Not(_) => {}
         }
-        let knock = far.knocks.remove(&id);
         self.end_watch(Watched::Knock(id));
-        if let (Met::Noted(peer, words), Some(knock)) = (met, knock) {
-            self.lane_came(peer, &words, knock.meeting.into_socket());
-        }
     }
 
     /// A process of another host has lent a stream.
@@ -333,10 +353,15 @@ impl Control {
 
     /// Says something to a process of another host.
     pub(super) fn say_far(&mut self, peer: u32, packet: [u8; PACKET]) {
-        let link = self.far.as_mut().and_then(|far| far.links.get_mut(&peer));
-        if let Some(link) = link {
-            link.unsaid.extend(packet);
-            self.speak_far(peer);
+        let gone = self.is_lost(peer) || self.left.contains(&peer);
+        let Some(far) = &mut self.far else { return };
+        match far.links.get_mut(&peer) {
+            Some(link) => {
+                link.unsaid.extend(packet);
+                self.speak_far(peer);
+            }
+            None if gone => {}
+            None => far.unsaid.entry(peer).or_default().extend(packet),
         }
     }
 
@@ -373,6 +398,7 @@ impl Control {
         self.far.as_ref().is_some_and(|far| {
             far.crowded
                 || far.dials.is_behind()
+                || !far.calls.is_empty()
                 || !far.closing.is_empty()
                 || far.links.values().any(|link| !link.unsaid.is_empty())
         })
@@ -383,6 +409,7 @@ impl Control {
         if self.far.as_ref().is_some_and(|far| far.crowded) {
             self.accept_far();
         }
+        self.go_on_calling();
         self.dial_again();
         let Some(far) = &self.far else { return };
         let unsaid = far.links.iter().filter(|(_, l)| !l.unsaid.is_empty());

@@ -8,7 +8,11 @@ fn two() -> [Control; 2] {
     let cards = own.each_ref().map(Own::card);
     assert!(cards.iter().all(|c| c.len() < 200 && !c.contains(' ')));
     let mut rank = 0..;
-    own.map(|o| o.join(rank.next().unwrap(), &cards, None).ok().unwrap())
+    own.map(|o| {
+        o.join(rank.next().unwrap(), &cards, None, Meet::AtOnce)
+            .ok()
+            .unwrap()
+    })
 }
 
 /// As a watch would say it: somebody calls, or callers have said something.
@@ -147,7 +151,7 @@ fn cards_of_others_elsewhere_are_refused() {
     let refused = |change: fn(&str) -> String| {
         let own = Own::listen().unwrap();
         let cards = [own.card(), change(&own.card())];
-        own.join(0, &cards, None).err().unwrap()
+        own.join(0, &cards, None, Meet::AtOnce).err().unwrap()
     };
     assert_eq!(refused(|_| "inline".into()), "rank 1 does not use it");
     let elsewhere = |card: &str| {

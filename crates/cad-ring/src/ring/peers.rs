@@ -28,7 +28,8 @@ const ABOUT_TO_LEND: Duration = Duration::from_secs(5);
 /// How long an issue waits for connections to other hosts that it makes: until their kernels have answered. After that
 /// it starts in a later call.
 const CONNECTS: Duration = Duration::from_millis(50);
-/// How long it waits for streams that processes of other hosts make, which may be about to come to the same collective, or not.
+/// How long it waits for streams that processes of other hosts make, and for those whom it has not met, who may be about to come to the same collective, or
+/// not.
 const MAY_LEND: Duration = Duration::from_millis(2);
 
 /// Why an issue can't have a stream.
@@ -63,11 +64,14 @@ impl Ring {
                 // Where the system refuses, the issue tries again when it is its turn.
                 None => self.claim(place).ok(),
             };
+            self.control.approach(peer);
             let first = number < u64::from(LANES);
             match (self.control.is_far(peer), lends) {
                 (false, Some(false)) => coming.push((place, now + ABOUT_TO_LEND)),
-                (true, Some(false)) if first => coming.push((place, now + MAY_LEND)),
-                (true, Some(true)) => coming.extend(connecting(place)),
+                (true, Some(true)) if self.control.has_called(peer) => {
+                    coming.extend(connecting(place));
+                }
+                (true, Some(_)) if first => coming.push((place, now + MAY_LEND)),
                 _ => {}
             }
         }
@@ -83,9 +87,13 @@ impl Ring {
                 lane: 0,
                 peer,
             };
+            self.control.approach(peer);
             // Where the system refuses, the first issue tries again.
             if self.control.is_far(peer) && self.claim(place).is_ok_and(|lends| lends) {
-                coming.extend(connecting(place));
+                match self.control.has_called(peer) {
+                    true => coming.extend(connecting(place)),
+                    false => coming.push((place, Instant::now() + MAY_LEND)),
+                }
             }
         }
         self.await_streams(coming);
@@ -211,7 +219,11 @@ impl Ring {
                 return Err(Missing::Peer);
             }
             if there && !self.control.has_called(peer) {
-                return Err(Missing::Descriptors);
+                if !self.control.is_far(peer) {
+                    return Err(Missing::Descriptors);
+                }
+                // They have not met yet, so nothing would tell of its end.
+                found = None;
             }
             streams.push(found);
         }

@@ -10,15 +10,16 @@ use sys::unix;
 use super::peers::OVERS_MAX;
 use super::{Opening, Ring};
 use crate::claims;
-use crate::control::{Control, Own};
+use crate::control::{Control, Meet, Own};
 
 /// Rank 0, and the control of rank 1; `None` where rings can't be made.
 fn two() -> Option<(Ring, Control)> {
     let opening = Opening::new().ok()?;
     let own = Own::listen().unwrap();
     let cards = [opening.card(), own.card()];
-    let ring = opening.join(0, &cards, None, Callback::Signal).unwrap();
-    Some((ring, own.join(1, &cards, None).unwrap()))
+    let ring = opening.join(0, &cards, None, Callback::Signal, Meet::AtOnce);
+    let ring = ring.unwrap();
+    Some((ring, own.join(1, &cards, None, Meet::AtOnce).unwrap()))
 }
 
 /// Says something many times.

@@ -5,7 +5,7 @@
 
 pub mod line;
 
-use cad_ring::{Opening, Ring, usable};
+use cad_ring::{Meet, Opening, Ring, usable};
 use cad_run::{Callback, Descriptor, END, Executor, Issued, Plan, START, State, UserBuf};
 use std::rc::Rc;
 use std::sync::{Condvar, Mutex};
@@ -99,6 +99,15 @@ fn seen(cards: &[String], rank: u32, hosts: u32) -> Vec<String> {
 
 /// Plays all ranks, dealt out to hosts in turn.
 pub fn run_on(hosts: u32, size: u32, callback: Callback, body: impl Fn(Rank) + Sync) {
+    play(hosts, Meet::AtOnce, size, callback, body);
+}
+
+/// The same on two hosts, where each two meet when they need each other.
+pub fn run_apart(size: u32, body: impl Fn(Rank) + Sync) {
+    play(2, Meet::WhenNeeded, size, Callback::None, body);
+}
+
+fn play(hosts: u32, meet: Meet, size: u32, callback: Callback, body: impl Fn(Rank) + Sync) {
     if !possible() {
         return;
     }
@@ -112,13 +121,14 @@ pub fn run_on(hosts: u32, size: u32, callback: Callback, body: impl Fn(Rank) + S
             scope.spawn(move || {
                 let mut opening = Opening::new().unwrap();
                 if hosts > 1 {
-                    opening.reach().unwrap();
+                    opening.reach(1).unwrap();
                 }
                 cards.lock().unwrap()[rank as usize] = opening.card();
                 meeting.meet(size);
                 let cards = seen(&cards.lock().unwrap(), rank, hosts);
                 opening.fits(&cards).unwrap();
-                let ring = opening.join(rank, &cards, Some([7; 32]), callback).unwrap();
+                let ring = opening.join(rank, &cards, Some([7; 32]), callback, meet);
+                let ring = ring.unwrap();
                 body(Rank {
                     ring,
                     rank,

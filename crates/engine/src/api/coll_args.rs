@@ -133,6 +133,7 @@ pub(super) fn call(comm: &Rc<Comm>, graph: impl Into<Rc<Graph>>, send: Side, rec
         types: None,
         op: None,
         tags: Tags::Next,
+        moves: None,
         own: None,
     }
 }

@@ -76,6 +76,7 @@ impl Reduction {
             types: None,
             op: Some(self.op),
             tags: Tags::Next,
+            moves: None,
             own: None,
         }
     }

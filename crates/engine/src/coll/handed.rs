@@ -329,7 +329,11 @@ impl Engine {
 
     /// Starts a collective in the kernel, or, where that takes none of its communicator's, in calls; gives its request.
     pub(crate) fn hand_collective(&self, call: Call) -> Result<Handle> {
-        let Some(channel) = self.kernel.of_comm(&call.comm) else {
+        let channel = match self.is_for_ring(&call)? {
+            true => self.kernel.of_comm(&call.comm),
+            false => None,
+        };
+        let Some(channel) = channel else {
             let handle = self.start_collective(call)?;
             self.leave_to_thread(handle);
             return Ok(handle);
@@ -353,7 +357,11 @@ impl Engine {
     /// Makes the inactive request of a persistent collective, as [`Engine::keep_collective`] does, for the kernel where that
     /// takes it.
     pub(crate) fn keep_handed(&self, call: Call) -> Result<Handle> {
-        let Some(channel) = self.kernel.of_persistent(&call.comm) else {
+        let channel = match self.is_for_ring(&call)? {
+            true => self.kernel.of_persistent(&call.comm),
+            false => None,
+        };
+        let Some(channel) = channel else {
             return self.keep_collective(call);
         };
         self.check_whole(&call.comm, &call.group)?;

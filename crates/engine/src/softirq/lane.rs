@@ -388,9 +388,11 @@ impl Engine {
     /// several hosts and all wait for it, it may be `tried` before.
     pub(crate) fn begin_lane(&self, comm: &Rc<Comm>, tried: bool) -> Option<Rc<Lane>> {
         let daemon = self.softirq.daemon.borrow().clone()?;
-        if comm.size() < 2 {
+        let kept = comm.lanes.get();
+        if comm.size() < 2 || !self.softirq.may_have_lane(comm, kept) {
             return None;
         }
+        comm.lanes.set(kept.saturating_add(1));
         let team = match daemon.hosts.of_group(&comm.group, comm.rank) {
             Where::Here => None,
             Where::Apart(team) => Some(team),

@@ -1,7 +1,7 @@
-//! Executors between the hosts of a lab: `softirq` with a kaccd on each host, of one site, and the others with nothing beside them.
+//! Executors between the hosts of a lab: `softirq` with a kaccd on each host, of one site, what is chosen with `YAMABIKO_CAD=auto`, and the others with nothing beside them.
 
 use super::kaccd::{self, Kaccd, Member};
-use super::{Executor, STRESS_LONG, Stage, Variables, left, ran, variables};
+use super::{Executor, Stage, Variables, chosen, left, ran, variables};
 use crate::netlab::{self, Lab};
 use crate::test::ground::{Ground, Over};
 use crate::test::{Tally, job};
@@ -10,6 +10,9 @@ use std::time::Duration;
 
 /// What a rank says when softirq is of no use.
 const NO_EFFECT: &str = "YAMABIKO_CAD=softirq has no effect: on MPI_COMM_WORLD: ";
+
+/// More collectives than end before a kaccd is killed, whatever the machine.
+const ENDLESS: &str = "1000000";
 
 /// Runs them all.
 pub(super) fn run(stage: Stage, tally: &mut Tally) -> Result {
@@ -27,7 +30,70 @@ pub(super) fn run(stage: Stage, tally: &mut Tally) -> Result {
     for executor in [Executor::Inline, Executor::Ring, Executor::Thread] {
         stage.all(tally, executor, &variables(executor, None))?;
     }
+    auto(&stage, tally);
+    let name = format!("execs/ring over {}/ports are few", over.name());
+    if stage.options.wants(&name) {
+        tally.test(&name, || few_ports(&stage));
+    }
     Site { stage, lab }.run(tally)
+}
+
+/// What `coll_auto` tries, with which `YAMABIKO_CAD` and how many ranks: two of a host, so that data are passed on, and no more, who may be more than there are
+/// processors.
+const CHOSEN: [(&str, &str, u32); 4] = [
+    ("auto", "hosts", 4),
+    ("auto", "refused", 4),
+    ("auto", "threads", 3),
+    ("", "unset", 4),
+];
+
+/// Executors that are chosen for each collective.
+fn auto(stage: &Stage, tally: &mut Tally) {
+    let of = format!("execs/auto over {}", stage.ground.over.name());
+    for (choice, how, ranks) in CHOSEN {
+        let name = format!("{of}/coll_auto {how} -n {ranks}");
+        if stage.options.wants(&name) {
+            tally.test(&name, || quietly(stage, choice, how, ranks));
+        }
+    }
+    let name = format!("{of}/coll_oracle -n 4");
+    if stage.options.wants(&name) {
+        tally.test(&name, || oracle(stage));
+    }
+}
+
+/// Collectives go where the rule says, and nobody says anything.
+fn quietly(stage: &Stage, choice: &str, how: &str, ranks: u32) -> Result {
+    let options = ["-genv", "YAMABIKO_KACCD", "no such kaccd"];
+    let variables = vec![("YAMABIKO_CAD", choice.to_owned())];
+    let job = stage.job(ranks, &options, &variables, "coll_auto");
+    let done = job.args([how]).passes(&["ok coll_auto".to_owned()])?;
+    match done.output.contains("yamabiko:") {
+        false => Ok(()),
+        true => Err(format!("something is said\n{}", done.output)),
+    }
+}
+
+/// Collectives of all sizes are right, of which some ran in the ring.
+fn oracle(stage: &Stage) -> Result {
+    let job = stage.job(4, &[], &chosen(), "coll_oracle");
+    let job = job.args(["400000", "world"]);
+    let done = job.passes(&["ok coll_oracle".to_owned()])?;
+    ran(Executor::Ring, 4, &done.output)?;
+    ran(Executor::Inline, 4, &done.output).map(drop)
+}
+
+/// Where there are ports for the fabric only, a ring that is insisted on gives way, with a sentence.
+fn few_ports(stage: &Stage) -> Result {
+    let mut variables = variables(Executor::Ring, None);
+    // Below those that the kernel gives to connections.
+    variables.push(("YAMABIKO_PORT_RANGE", "20450:20452".to_owned()));
+    let says = [
+        "ok coll_stress",
+        "YAMABIKO_CAD=ring has no effect: YAMABIKO_PORT_RANGE has 3 ports, and the 2 ranks of this machine need two each",
+    ];
+    let job = stage.job(4, &[], &variables, "coll_stress").args(["80"]);
+    job.passes(&says.map(str::to_owned)).map(drop)
 }
 
 struct Site<'a> {
@@ -152,12 +218,12 @@ impl Site<'_> {
 
     /// The kaccd of one host is killed while a job uses it: the job says so and ends.
     fn killed(&self) -> Result {
-        let before = left::all();
+        let before = left::at_rest();
         let Some(mut kaccds) = self.kaccds("killed", [9, 9])? else {
             return Ok(());
         };
         let variables = variables(Executor::Softirq, Some(&kaccds[0]));
-        let job = self.job(4, &variables, &["coll_stress", STRESS_LONG]);
+        let job = self.job(4, &variables, &["coll_stress", ENDLESS]);
         let killer = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_secs(2));
             kaccds[1].kill();

@@ -22,9 +22,9 @@ use crate::packet::{LANE, News, packet};
 pub(super) const DIALS: usize = 8;
 /// Before one is begun again.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long one is tried: a host that has no room for callers until its process lets them in may keep two attempts waiting, for
+/// How long one is tried, or a process called whom this one has not met: a host that has no room for callers until its process lets them in may keep two attempts waiting, for
 /// about 130 s each.
-const PATIENCE: Duration = Duration::from_secs(300);
+pub(super) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A stream that is being made.
 struct Dial {

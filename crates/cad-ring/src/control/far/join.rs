@@ -1,5 +1,5 @@
-//! How processes of different hosts meet: each calls those of higher rank at all of their addresses, and answers the others. This waits,
-//! as `MPI_Init` does.
+//! How processes of different hosts meet: each calls those of higher rank at all of their addresses, and answers the others. All do so at
+//! once, which waits, as `MPI_Init` does; or each two when they need each other ([`Meet`](super::super::Meet)), which doesn't.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tcp::meeting::{Identity, Meeting, Met, Reception};
 
-use super::dial::Dials;
+use super::super::{Control, Watched};
+use super::dial::{Dials, PATIENCE};
 use super::{Far, GRACE, Link, TURN};
 use crate::headroom;
 
@@ -23,6 +24,8 @@ pub(super) struct Calls {
     addresses: VecDeque<SocketAddr>,
     when: Instant,
     under_way: Vec<Meeting>,
+    /// Since when no attempt has got to the process's host.
+    pub(super) since: Instant,
     why: String,
 }
 
@@ -32,6 +35,7 @@ impl Calls {
             addresses: addresses.into(),
             when: Instant::now(),
             under_way: Vec::new(),
+            since: Instant::now(),
             why: "no answer".to_owned(),
         }
     }
@@ -64,11 +68,47 @@ impl Calls {
             self.why = format!("{remote}: {why}");
             self.addresses.push_back(remote);
         }
+        if !self.is_connecting() {
+            self.since = now;
+        }
         None
+    }
+
+    /// Whether no attempt has got to the process's host.
+    pub(super) fn is_connecting(&self) -> bool {
+        self.under_way.iter().all(Meeting::connects)
+    }
+
+    /// Whether no way leads there. A process that is in no call answers late, but its host takes the connection.
+    fn is_hopeless(&self) -> bool {
+        self.since.elapsed() > PATIENCE
     }
 }
 
 impl Far {
+    /// One that has met nobody.
+    pub fn new(
+        reception: Reception,
+        identity: Identity,
+        rank: u32,
+        addresses: BTreeMap<u32, String>,
+    ) -> Far {
+        Far {
+            rank,
+            identity,
+            reception,
+            addresses,
+            links: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            unsaid: BTreeMap::new(),
+            knocks: BTreeMap::new(),
+            dials: Dials::default(),
+            closing: Vec::new(),
+            early: Vec::new(),
+            crowded: false,
+        }
+    }
+
     /// Meets all processes of other hosts; each process does that at the same time.
     ///
     /// # Errors
@@ -79,18 +119,7 @@ impl Far {
         rank: u32,
         addresses: BTreeMap<u32, String>,
     ) -> Result<Far, String> {
-        let mut far = Far {
-            rank,
-            identity,
-            reception,
-            addresses,
-            links: BTreeMap::new(),
-            knocks: BTreeMap::new(),
-            dials: Dials::default(),
-            closing: Vec::new(),
-            early: Vec::new(),
-            crowded: false,
-        };
+        let mut far = Far::new(reception, identity, rank, addresses);
         let begin = Instant::now();
         let mut calls = BTreeMap::new();
         for (&peer, address) in far.addresses.range(rank + 1..) {
@@ -211,5 +240,71 @@ impl Far {
         };
         // Whatever it says, everything is looked at.
         let _ = poll(&mut fds, Some(&pause));
+    }
+}
+
+impl Control {
+    /// Sees to it that this process meets one of another host, if it is the one that calls.
+    pub fn approach(&mut self, peer: u32) {
+        let gone = self.is_lost(peer) || self.left.contains(&peer);
+        let waits = gone || !self.lends_to_far(peer) || self.has_link(peer);
+        let Some(far) = self.far.as_mut().filter(|_| !waits) else {
+            return;
+        };
+        let Some(address) = far.addresses.get(&peer) else {
+            return;
+        };
+        if far.calls.contains_key(&peer) {
+            return;
+        }
+        let addresses = far.reception.candidates(address);
+        if addresses.is_empty() {
+            return self.lose(peer);
+        }
+        far.calls.insert(peer, Calls::new(addresses));
+        self.go_on_calling();
+    }
+
+    /// Goes on with the calls to those whom this process needs.
+    pub(super) fn go_on_calling(&mut self) {
+        let Some(Far {
+            identity, calls, ..
+        }) = &mut self.far
+        else {
+            return;
+        };
+        let (mut met, mut out_of_reach) = (Vec::new(), Vec::new());
+        calls.retain(|&peer, calling| {
+            let answered = calling.go_on(identity, peer);
+            let waits = answered.is_none() && !calling.is_hopeless();
+            match answered {
+                Some(meeting) => met.push((peer, meeting)),
+                None if !waits => out_of_reach.push(peer),
+                None => {}
+            }
+            waits
+        });
+        for (peer, meeting) in met {
+            self.met(peer, meeting);
+        }
+        for peer in out_of_reach {
+            self.lose(peer);
+        }
+    }
+
+    /// This process and one of another host have met.
+    pub(super) fn met(&mut self, peer: u32, meeting: Meeting) {
+        let Some(far) = &mut self.far else { return };
+        let mut link = Link::new(meeting);
+        link.unsaid = far.unsaid.remove(&peer).unwrap_or_default();
+        far.links.insert(peer, link);
+        self.begin_watch(Watched::Link(peer));
+        self.speak_far(peer);
+    }
+
+    /// Whether a process of another host that calls is to be let in: all have met, or it is one that this process still has to meet.
+    pub(super) fn is_welcome(&self, peer: u32) -> bool {
+        let gone = self.is_lost(peer) || self.left.contains(&peer);
+        self.is_far(peer) && peer < self.rank && !gone && !self.has_link(peer)
     }
 }

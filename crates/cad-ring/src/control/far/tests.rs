@@ -3,7 +3,7 @@
 use cad_run::State;
 use tcp::Config;
 
-use super::super::Own;
+use super::super::{Meet, Own, too_few};
 use super::*;
 use crate::lanes::{LANES, Place};
 use crate::packet::{BYE, LANE, News, OVER, packet};
@@ -24,7 +24,7 @@ fn seen(cards: &[String; 2], rank: usize) -> [String; 2] {
 fn two_listen() -> [(Own, [String; 2]); 2] {
     let own = [0, 1].map(|_| {
         let mut own = Own::listen().unwrap();
-        own.reach().unwrap();
+        own.reach(1).unwrap();
         own
     });
     let cards = own.each_ref().map(Own::card);
@@ -36,9 +36,19 @@ fn two_listen() -> [(Own, [String; 2]); 2] {
 /// Two processes that have met.
 fn two() -> [Control; 2] {
     let [(a, of_a), (b, of_b)] = two_listen();
-    let b = std::thread::spawn(move || b.join(1, &of_b, Some(SECRET)).unwrap());
-    let a = a.join(0, &of_a, Some(SECRET)).unwrap();
+    let b = std::thread::spawn(move || b.join(1, &of_b, Some(SECRET), Meet::AtOnce).unwrap());
+    let a = a.join(0, &of_a, Some(SECRET), Meet::AtOnce).unwrap();
     [a, b.join().unwrap()]
+}
+
+/// Two processes that have joined and not met.
+fn two_apart() -> [Control; 2] {
+    let mut rank = 0..;
+    two_listen().map(|(own, cards)| {
+        let rank = rank.next().unwrap();
+        let joined = own.join(rank, &cards, Some(SECRET), Meet::WhenNeeded);
+        joined.unwrap()
+    })
 }
 
 /// As watches would say it, until something holds.
@@ -342,6 +352,79 @@ fn a_stream_ends_after_the_word_why() {
 }
 
 #[test]
+fn who_has_not_met_the_other_does_when_it_needs_him() {
+    let [mut a, mut b] = two_apart();
+    assert!(a.is_far(1) && !a.has_called(1) && a.call(1));
+    // What is said before comes after.
+    a.tell_over(1, 8, 5, State::Lost);
+    b.tell_over(0, 9, 6, State::Lost);
+    // It is for the other to call.
+    b.approach(0);
+    assert!(!b.is_behind());
+    a.approach(1);
+    a.approach(1);
+    assert!(a.is_behind());
+    look_until(&mut [&mut a, &mut b], |c| {
+        (c[0].news.len(), c[1].news.len()) == (1, 1)
+    });
+    assert!(a.has_called(1) && b.has_called(0) && !a.is_behind());
+    drop(b);
+    look_until(&mut [&mut a], |c| c[0].is_lost(1));
+}
+
+#[test]
+fn ranks_of_a_machine_need_two_ports_each() {
+    let with = |ports| Config {
+        ports,
+        ..Config::default()
+    };
+    let few = |ports, ranks| too_few(&with(ports), ranks);
+    assert_eq!(few(None, 9), None);
+    assert_eq!(few(Some((50000, 50003)), 2), None);
+    assert_eq!(few(Some((50000, 50003)), 3), Some(4));
+    assert_eq!(few(Some((0, 65535)), u32::MAX), Some(65536));
+}
+
+/// As if all calls had gone on for longer than anybody waits.
+fn age_calls(control: &mut Control) {
+    for calls in control.far.as_mut().unwrap().calls.values_mut() {
+        calls.since -= dial::PATIENCE + LIMIT;
+    }
+}
+
+#[test]
+fn who_is_out_of_reach_for_long_is_lost() {
+    let [mut a, b] = two_apart();
+    a.approach(1);
+    // The other computes, and its host takes the connection.
+    while a.far.as_ref().unwrap().calls[&1].is_connecting() {
+        a.catch_up();
+    }
+    age_calls(&mut a);
+    a.catch_up();
+    assert!(!a.is_lost(1));
+    drop(b);
+    look_until(&mut [&mut a], |c| {
+        c[0].far.as_ref().unwrap().calls[&1].is_connecting()
+    });
+    age_calls(&mut a);
+    look_until(&mut [&mut a], |c| c[0].is_lost(1));
+    assert!(!a.is_behind());
+}
+
+#[test]
+fn who_is_gone_is_not_called_any_more() {
+    let [mut a, b] = two_apart();
+    drop(b);
+    a.approach(1);
+    a.catch_up();
+    assert!(a.is_behind());
+    a.lose(1);
+    a.approach(1);
+    assert!(!a.is_behind() && !a.call(1));
+}
+
+#[test]
 fn who_does_not_know_the_secret_is_not_met() {
     let [(a, of_a), (b, of_b)] = two_listen();
     let (reception, config) = b.reception.unwrap();
@@ -349,7 +432,7 @@ fn who_does_not_know_the_secret_is_not_met() {
     let right = Identity::new("chains", &Config::default(), SECRET, 1, 2);
     let addresses = BTreeMap::from([(0, of_b[0].rsplit('/').next().unwrap().to_owned())]);
     std::thread::scope(|scope| {
-        let joined = scope.spawn(|| a.join(0, &of_a, Some(SECRET)));
+        let joined = scope.spawn(|| a.join(0, &of_a, Some(SECRET), Meet::AtOnce));
         // It calls, and calls again.
         let mut refused = 0;
         while refused < 3 {
