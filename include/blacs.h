@@ -29,7 +29,9 @@ extern "C" {
 void Cblacs_pinfo(int *mypnum, int *nprocs);
 void Cblacs_setup(int *mypnum, int *nprocs);
 /* what: 0 system context, 1 range of message ids (two values), 2 debug level, 10 system context of the grid's processes,
- * 11 and 12 rings and branches of broadcasts, 13 and 14 of combines, 15 repeatable, 16 coherent; 11 to 16 can be set. */
+ * 11 and 12 rings and branches of broadcasts, 13 and 14 of combines, 15 repeatable, 16 coherent; 11 to 16 can be set.
+ * Coherent: all processes that get the result of a combine get the same bits. Without it that may fail with topology "H", as where some elements of
+ * a gamx2d or gamn2d are no numbers (NaN). */
 void Cblacs_get(int context, int what, int *value);
 void Cblacs_set(int context, int what, const int *value);
 

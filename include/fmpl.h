@@ -93,7 +93,8 @@ double fmpl_wtime(void);                   /* seconds */
  * The send ends with the same code if it had not been spooled. fmpl_irecv_wait_status tells the message's length then, not the buffer's.
  *
  * A process that has died: what it sent before can still be received, but for what it had spooled (below), which died with it. Then a receive from it is refused with FMPL_ERR_PEER, by fmpl_irecv
- * already, so that there is nothing to wait for; an fmpl_isend to it may succeed, and its wait says so. */
+ * already, so that there is nothing to wait for; an fmpl_isend to it may succeed, and its wait says so;
+ * an fmpl_send that goes to the stash may, until this process makes progress, as one of 16 such sends does. */
 int fmpl_send(const void *buf, size_t size, int dst, int mai, int comm, int *ier);
 int fmpl_recv(void *buf, size_t size, int src, int mai, int comm, int *ier);
 int fmpl_isend(const void *buf, size_t size, int dst, int mai, int comm, int *ier);

@@ -8,7 +8,7 @@
 
 int main(void) {
     static char large[100000];
-    int from, index, none;
+    int from, index, none, left, waiting;
     size_t bytes;
     start(4);
     meet();
@@ -22,6 +22,17 @@ int main(void) {
     for (int p = 1; p < size; p++)
         OK(fmpl_send(large, sizeof large, p, 2, FMPL_COMM_WORLD, &ier));
     sleep_ms(100);
+    /* Who does nothing but send hears of it too. */
+    for (int p = 1; p < size; p++) {
+        int code = FMPL_SUCCESS;
+        for (int i = 0; i < 10000 && code == FMPL_SUCCESS; i++) {
+            code = fmpl_send(large, 100, p, 3, FMPL_COMM_WORLD, NULL);
+            sleep_ms(1);
+        }
+        CHECK(code == FMPL_ERR_PEER);
+    }
+    OK(fmpl_sendbuf_check(&left, &waiting, &ier));
+    CHECK(left >= size - 1 && waiting == 0);
     for (int p = 1; p < size; p++) {
         OK(fmpl_recv_any_from(large, sizeof large, FMPL_TAG_ANY, FMPL_COMM_WORLD, &from, &bytes, &index, &ier));
         CHECK(bytes == 1000 && index == from && holds(large, bytes, from));

@@ -78,6 +78,10 @@ impl Host for Entered {
         self.guard.is_called_by_threads()
     }
 
+    fn progress(&self) {
+        self.guard.make_progress();
+    }
+
     #[inline]
     fn wait<R>(
         &self,

@@ -216,7 +216,10 @@ pub unsafe extern "C" fn sendbuf_check<A: Abi>(nsend: *mut i32, nspool: *mut i32
         Ok(entered) => entered,
         Err(code) => return code,
     };
-    entered.engine().make_progress();
+    // The first may hear that a process has died, the second lets go of what was spooled for that.
+    for _ in 0..2 {
+        entered.engine().make_progress();
+    }
     match entered.with(|core, _| core.area(PROGRAM).map(|area| area.check())) {
         Err(code) => code,
         Ok((sent, spooled)) => {

@@ -623,6 +623,11 @@ impl Area {
         (std::mem::take(&mut self.sent), self.spooled)
     }
 
+    /// Messages in the stash.
+    pub fn spooled(&self) -> u32 {
+        self.spooled
+    }
+
     /// Whether messages lie in the stash.
     pub fn is_spooled(&self) -> bool {
         self.spooled > 0

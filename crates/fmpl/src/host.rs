@@ -40,6 +40,9 @@ pub trait Host {
         false
     }
 
+    /// Makes progress for everybody once.
+    fn progress(&self);
+
     /// Makes progress for everybody until `look` finds something or the deadline passes.
     fn wait<R>(
         &self,

@@ -77,6 +77,9 @@ const LOOKS_FOR_LONG: u32 = 2;
 /// Most bytes of a short message.
 const SHORT: i64 = 64;
 
+/// Of so many sends that go to the stash one makes progress: else a program that only sends would never hear that a receiver has died.
+const SPOOLED_PER_PROGRESS: u32 = 16;
+
 /// What came of looking for a receive.
 enum Looked {
     /// It was there.
@@ -172,12 +175,18 @@ fn finish_send<H: Host>(h: &H, what: Waiting, at: At, which: usize) -> i32 {
     {
         return code;
     }
-    h.wait_for(what, |core, below| {
-        poll(core, below).or_else(|| {
+    let (code, spooled) = h.wait_for(what, |core, below| {
+        let over = poll(core, below).map(|code| (code, 0));
+        over.or_else(|| {
             let area = core.area(which).ok()?;
-            time.and_then(|_| area.spool(at))
+            let code = time.and_then(|_| area.spool(at))?;
+            Some((code, area.spooled()))
         })
-    })
+    });
+    if spooled > 0 && spooled.is_multiple_of(SPOOLED_PER_PROGRESS) {
+        h.progress();
+    }
+    code
 }
 
 /// `fmpl_isend_wait`.

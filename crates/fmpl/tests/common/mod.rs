@@ -53,6 +53,10 @@ impl Host for Rank {
         f(&mut self.core.borrow_mut(), &mut self.below.borrow_mut())
     }
 
+    fn progress(&self) {
+        Rank::progress(self);
+    }
+
     fn wait<R>(
         &self,
         _: Waiting,
