@@ -141,15 +141,20 @@ pub fn run(args: &Args) -> Result {
 /// What of `yamabiko bench kacc` has a size in bytes and takes the network's part.
 const KACC: [&str; 4] = ["kacc-lost", "kacc-time", "kacc-chain", "kacc-allreduce"];
 
-/// A lab of so many hosts, over one kind of link.
-fn lab(hosts: u32, mbit: u32) -> Result<Lab> {
+/// A lab of so many hosts, over one kind of link, limited in this way.
+fn lab_limited(hosts: u32, mbit: u32, limit: impl Fn(&Lab, u32, u32) -> Result) -> Result<Lab> {
     let lab = Lab::build(hosts)?;
     for host in 1..=hosts {
         if mbit > 0 {
-            lab.limit(host, mbit)?;
+            limit(&lab, host, mbit)?;
         }
     }
     Ok(lab)
+}
+
+/// A lab of so many hosts, over one kind of link.
+fn lab(hosts: u32, mbit: u32) -> Result<Lab> {
+    lab_limited(hosts, mbit, Lab::limit)
 }
 
 /// `yamabiko bench` on the first host, with its arguments so far, those of this command, and where its files go; `hosts` are the ranks', if not that one.
@@ -301,11 +306,8 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 
 /// Compiles the programs of `tests/net`; the folder they lie in.
 fn compile(with_peers: bool) -> Result<PathBuf> {
-    let bin = build::target().join("test/net");
-    std::fs::create_dir_all(&bin).map_err(|e| format!("{}: {e}", bin.display()))?;
-    let source = |name: &str| root().join("tests/net").join(name);
     let mpicc = build::prefix(false).join("bin/mpicc");
-    let mut compilers: Vec<(PathBuf, &[&str], &str, &str)> = vec![
+    let mut compilers: Vec<Compiler<'_>> = vec![
         ("cc".into(), &[], "raw.c", "raw"),
         (mpicc.clone(), &[], "pingpong.c", "pingpong"),
     ];
@@ -314,6 +316,17 @@ fn compile(with_peers: bool) -> Result<PathBuf> {
         compilers.push((mpicc, &["-abi=mpich"], "pingpong.c", "pingpong-mpich"));
         compilers.push((openmpi, &[], "pingpong.c", "pingpong-openmpi"));
     }
+    compile_by(compilers)
+}
+
+/// A compiler, words for it, the source, and the name of the program.
+type Compiler<'a> = (PathBuf, &'a [&'a str], &'a str, &'a str);
+
+/// Compiles these programs of `tests/net`; the folder they lie in.
+fn compile_by(compilers: Vec<Compiler<'_>>) -> Result<PathBuf> {
+    let bin = build::target().join("test/net");
+    std::fs::create_dir_all(&bin).map_err(|e| format!("{}: {e}", bin.display()))?;
+    let source = |name: &str| root().join("tests/net").join(name);
     for (compiler, flags, from, to) in compilers {
         let mut command = Command::new(compiler);
         command.args(flags).arg("-O2").arg(source(from));
@@ -322,10 +335,34 @@ fn compile(with_peers: bool) -> Result<PathBuf> {
     Ok(bin)
 }
 
+/// A program of plain sockets, one end on each host: what that of the second role says.
+fn sockets(lab: &Lab, program: &Path, roles: [&str; 2], sizes: &[String]) -> Result<String> {
+    let serves = |role: &str| if role == "serve" { 2 } else { 1 };
+    let end = |role: &str| {
+        let mut command = lab.command(serves(role), program);
+        command.args([role, &netlab::v4(2), "45999"]).args(sizes);
+        command.stdin(Stdio::null());
+        command
+    };
+    let other = end(roles[0]).spawn();
+    let mut other = other.map_err(|e| format!("{}: {e}", program.display()))?;
+    let said = process::output(&mut end(roles[1]));
+    if said.is_err() {
+        let _ = other.kill();
+    }
+    let _ = other.wait();
+    said
+}
+
 impl Bench {
     fn side(&self, side: &str) -> Result<Times> {
         let said = match side {
-            "raw" => self.raw(),
+            "raw" => sockets(
+                &self.lab,
+                &self.bin.join("raw"),
+                ["serve", "call"],
+                &self.sizes,
+            ),
             "ours" => self.ours(),
             "mpich" => self.mpich(),
             "openmpi" => self.openmpi(),
@@ -340,24 +377,6 @@ impl Bench {
             true => Ok(times),
             false => Err(format!("{side} said\n{said}")),
         }
-    }
-
-    fn raw(&self) -> Result<String> {
-        let end = |host: u32, role: &str| {
-            let mut command = self.lab.command(host, self.bin.join("raw"));
-            command
-                .args([role, &netlab::v4(2), "45999"])
-                .args(&self.sizes);
-            command.stdin(Stdio::null());
-            command
-        };
-        let mut server = end(2, "serve").spawn().map_err(|e| format!("raw: {e}"))?;
-        let said = process::output(&mut end(1, "call"));
-        if said.is_err() {
-            let _ = server.kill();
-        }
-        let _ = server.wait();
-        said
     }
 
     fn ours(&self) -> Result<String> {

@@ -4,6 +4,7 @@
 //! makes the second part wait for the first. A question to the rank is followed by the token that its
 //! answer posts, which no other question uses before that is taken. Where the handler of a signal may answer, it is called
 //! before the rank is asked. Where the kernel may, its steps come first, and an issue has either these or the others ([`Ask::known`]).
+//! Copies that wait for nothing are no steps: whoever hands the chains over does them before ([`Code::copies`]).
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -80,6 +81,9 @@ pub(crate) struct Code {
     /// Pairs of sockets to copy through.
     pub pairs: u32,
     pub asks: Vec<Ask>,
+    /// Copies to be done before the chains are handed over, and how many bytes each has. The rank needs a fourth of the time that the kernel
+    /// takes to send and receive them.
+    pub copies: Vec<(NodeId, u64)>,
     /// Whether the handler of a signal may answer any; and any that the kernel can't.
     pub rings: bool,
     pub rings_beside: bool,
@@ -108,12 +112,19 @@ impl Code {
         if graph.nodes().iter().any(empty) {
             return Err("it can't run in the kernel: a calculation on no bytes".to_owned());
         }
-        let copies = graph.nodes().iter().any(|n| n.kind == Kind::Copy);
+        let bytes = |id: NodeId| graph.bytes(&graph.node(id).dst).unwrap_or(0);
+        let first: Vec<_> = chains::copies_first(graph)
+            .into_iter()
+            .map(|id| (id, bytes(id)))
+            .collect();
+        let all = graph.nodes().iter().filter(|n| n.kind == Kind::Copy);
+        let copies = all.count() > first.len();
         let options = Options {
             // Copies are cut so that the kernel can do them; else the costs decide.
             piece: copies.then_some(copy_max.max(chains::PIECE_MIN)),
             kernel_copy: copy_max,
             whole_calc: true,
+            copies_first: true,
             ..Options::default()
         };
         let world: Vec<u32> = (0..size).collect();
@@ -123,6 +134,7 @@ impl Code {
         let mut code = Code {
             tokens: program.tokens,
             nodes: graph.nodes().len() as u64,
+            copies: first,
             ..Code::default()
         };
         for chain in program.chains() {
@@ -339,6 +351,27 @@ mod tests {
         let out = code.ops.iter().filter(|o| matches!(o, Op::CopyOut(..)));
         assert_eq!(out.count(), 5);
         assert_eq!(code.pairs, 1);
+    }
+
+    #[test]
+    fn copies_that_wait_for_nothing_are_no_steps() {
+        let mut memory = [0u8; 300];
+        let [a, b, c] = [0, 100, 200].map(|at| UserBuf::of_array(&mut memory).offset(at));
+        let code = compiled(|cad| {
+            // Made in the opposite order.
+            let second = cad.make_copy_node(b, c, 100).unwrap();
+            let first = cad.make_copy_node(a, b, 100).unwrap();
+            let send = cad.make_send_node(c, 100, 2).unwrap();
+            cad.connect_node(first, second).unwrap();
+            cad.connect_node(second, send).unwrap();
+        });
+        assert_eq!(code.copies, [(1, 100), (0, 100)]);
+        assert!(
+            matches!(code.ops[..], [Op::Send(0, _, 100), Op::End]),
+            "{:?}",
+            code.ops
+        );
+        assert_eq!((code.nodes, code.in_calls, code.pairs), (3, 0, 0));
     }
 
     #[test]

@@ -13,7 +13,8 @@
 //!
 //! # What runs where
 //!
-//! SEND, RECV, and COPY in pieces of 64 KiB run in the kernel; so does END, which writes the word. A CALC of up to 1 KiB that is
+//! SEND, RECV, and COPY in pieces of 64 KiB run in the kernel; so does END, which writes the word. A COPY that waits for nothing is done
+//! by the rank before it hands the chains over. A CALC of up to 1 KiB that is
 //! [known](cad_run::Known) does too, as three steps of its chain, where a kaccd has given this process a socket for that ([`Ring::calculate_by`], `cells`), by kaccd's program: it is there
 //! as long as the ring, whatever becomes of kaccd, and as long as there are cells for all that is under way. Any other CALC is done by the rank,
 //! while its chain waits for a token: a [reduction](cad_run::Descriptor::make_reduction_node) by the handler of SIGURG, which

@@ -106,6 +106,13 @@ impl Running {
         }
     }
 
+    /// Does what comes before its chains.
+    pub fn copy_first(&self) {
+        for &(node, bytes) in &self.code.copies {
+            self.plan.copy(node, 0, bytes);
+        }
+    }
+
     /// Becomes an issue to come, after it was one that came to its END.
     pub fn rest(&mut self) {
         (self.begun, self.ended) = (false, false);

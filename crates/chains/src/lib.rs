@@ -65,6 +65,9 @@ pub struct Options {
     pub kernel_copy: u64,
     /// Leaves calculations whole: for operators that know more of their elements than the graph does.
     pub whole_calc: bool,
+    /// Leaves out the copies that wait for nothing but others of the kind ([`copies_first`]): whoever hands the program over has
+    /// done them before.
+    pub copies_first: bool,
     /// Lets a relay receive and forward piece by piece in one chain, without tokens. For graphs
     /// whose teams pass [`team::verify`] so (broadcasts do) and not in general: a receiver that is
     /// late then also delays others.
@@ -81,6 +84,7 @@ impl Default for Options {
             kernel_calc: 0,
             kernel_copy: 0,
             whole_calc: false,
+            copies_first: false,
             interleave: false,
         }
     }
@@ -118,6 +122,16 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
+/// The copies of a graph that wait for nothing but others of the kind, each after those that it waits for: they can be done when it is
+/// issued, at once. None if its edges go round.
+pub fn copies_first(graph: &Graph) -> Vec<NodeId> {
+    order::places(graph).map_or_else(Vec::new, |(place, before)| {
+        let mut sequence: Vec<NodeId> = (0..place.len() as NodeId).collect();
+        sequence.sort_unstable_by_key(|&id| place[id as usize]);
+        order::copies_first(graph, &sequence, &before)
+    })
+}
+
 /// The program of one process. `world` has the world rank of each rank of the graph's team; `keys`,
 /// if given, replace the tags as the order of messages.
 ///
@@ -138,8 +152,13 @@ pub fn compile(
     if nodes >= program::MAX_ENTRIES {
         return Err(Refused::TooLong);
     }
-    let works = lower::lower(graph, world)?;
+    let mut works = lower::lower(graph, world)?;
     let order = order::order(graph, &works, keys)?;
+    if options.copies_first {
+        for id in order::copies_first(graph, &order.sequence, &order.before) {
+            works[id as usize].leave_out();
+        }
+    }
     let longest = works.iter().map(|w| w.bytes()).max().unwrap_or(0);
     let mut piece = options
         .piece

@@ -73,6 +73,11 @@ impl Work {
         part
     }
 
+    /// Makes it do nothing, but order others.
+    pub(crate) fn leave_out(&mut self) {
+        (self.src, self.dst) = (Span::NONE, Span::NONE);
+    }
+
     /// Whether both touch a byte, one of them writing.
     pub(crate) fn conflicts(&self, other: &Work) -> bool {
         self.dst.meets(&other.dst) || self.dst.meets(&other.src) || self.src.meets(&other.dst)

@@ -61,6 +61,21 @@ pub(crate) fn places(graph: &Graph) -> Option<(Vec<u32>, Vec<Vec<NodeId>>)> {
     Some((place, before))
 }
 
+/// Those copies of a `sequence` of nodes that have only such before them, in its order.
+pub(crate) fn copies_first(
+    graph: &Graph,
+    sequence: &[NodeId],
+    before: &[Vec<NodeId>],
+) -> Vec<NodeId> {
+    let mut first = vec![false; before.len()];
+    for &id in sequence {
+        let waits = before[id as usize].iter().any(|&b| !first[b as usize]);
+        first[id as usize] = graph.node(id).kind == Kind::Copy && !waits;
+    }
+    let of = |id: &NodeId| first[*id as usize];
+    sequence.iter().copied().filter(of).collect()
+}
+
 /// The order of a lowered graph; messages of a connection by key, then as the graph orders them.
 pub(crate) fn order(graph: &Graph, works: &[Work], keys: Option<&[u32]>) -> Result<Order, Refused> {
     let (place, before) = places(graph).ok_or(Refused::Order)?;

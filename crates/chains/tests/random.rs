@@ -7,7 +7,7 @@ use chains::team::{self, Misfit};
 use chains::{Options, Program, Refused, compile};
 use sim::kernel::{self, Will};
 use sim::random::{self, Tags};
-use sim::{Memory, Rng, interpret};
+use sim::{Memory, Rng, copies_first, interpret};
 
 fn options(rng: &mut Rng) -> Options {
     Options {
@@ -16,6 +16,7 @@ fn options(rng: &mut Rng) -> Options {
         kernel_calc: rng.pick(&[0, 8, 1000]),
         kernel_copy: rng.pick(&[0, 8, 1000]),
         whole_calc: rng.pick(&[false, true]),
+        copies_first: rng.pick(&[false, true]),
         ..Options::default()
     }
 }
@@ -66,6 +67,11 @@ fn runs_right(rng: &mut Rng, case: &Case, seed: u64) {
         // A program can be submitted again.
         for round in 0..2 {
             interpret(&case.graphs, &mut expected);
+            if case.options.copies_first {
+                for (graph, memory) in case.graphs.iter().zip(&mut memory) {
+                    copies_first(graph, memory);
+                }
+            }
             let stuck = kernel::run(rng, &case.programs, &mut memory, case.options.eager, will);
             assert!(
                 stuck.is_empty(),

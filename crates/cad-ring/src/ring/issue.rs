@@ -150,6 +150,7 @@ impl Ring {
         let bell = bell.filter(|bell| running.wants_bell() && bell.rings());
         let rings = bell.is_some();
         running.prepare(rings);
+        running.copy_first();
         let (mut entries, mut pushed) = (Vec::new(), Ok(()));
         let fits = running.code.ops.len() <= CHAIN_MAX;
         for chain in 0..running.code.chains.len() {

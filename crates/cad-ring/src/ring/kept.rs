@@ -114,6 +114,7 @@ impl Ring {
         std::mem::forget(std::mem::replace(place, keep.idle.take()));
         let running = place.as_ref()?;
         let image = running.images[running.lane()].as_ref()?;
+        running.copy_first();
         // SAFETY: as in `start`. The image names this tokens, pairs, entries and word, and streams that it has.
         let pushed = unsafe { self.uring.push(&image.entries) };
         if pushed.and_then(|()| self.uring.flush()).is_err() {
