@@ -13,7 +13,7 @@
 //!
 //! # What runs where
 //!
-//! SEND, RECV, and COPY in pieces of 64 KiB run in the kernel; so does END, which writes the word. A COPY that waits for nothing is done
+//! SEND, RECV, and COPY in pieces of 64 KiB run in the kernel; so does END, which writes the word. A COPY of 4 KiB or more that waits for nothing is done
 //! by the rank before it hands the chains over. A CALC of up to 1 KiB that is
 //! [known](cad_run::Known) does too, as three steps of its chain, where a kaccd has given this process a socket for that ([`Ring::calculate_by`], `cells`), by kaccd's program: it is there
 //! as long as the ring, whatever becomes of kaccd, and as long as there are cells for all that is under way. Any other CALC is done by the rank,

@@ -65,9 +65,9 @@ pub struct Options {
     pub kernel_copy: u64,
     /// Leaves calculations whole: for operators that know more of their elements than the graph does.
     pub whole_calc: bool,
-    /// Leaves out the copies that wait for nothing but others of the kind ([`copies_first`]): whoever hands the program over has
-    /// done them before.
-    pub copies_first: bool,
+    /// Leaves out the copies of at least so many bytes that wait for nothing but others of the kind ([`copies_first`]): whoever hands the program
+    /// over has done them before.
+    pub copies_first: Option<u64>,
     /// Lets a relay receive and forward piece by piece in one chain, without tokens. For graphs
     /// whose teams pass [`team::verify`] so (broadcasts do) and not in general: a receiver that is
     /// late then also delays others.
@@ -84,7 +84,7 @@ impl Default for Options {
             kernel_calc: 0,
             kernel_copy: 0,
             whole_calc: false,
-            copies_first: false,
+            copies_first: None,
             interleave: false,
         }
     }
@@ -122,13 +122,13 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// The copies of a graph that wait for nothing but others of the kind, each after those that it waits for: they can be done when it is
-/// issued, at once. None if its edges go round.
-pub fn copies_first(graph: &Graph) -> Vec<NodeId> {
+/// The copies of a graph of at least `min` bytes that wait for nothing but others of the kind, each after those that it waits for: they can be done
+/// when it is issued, at once. None if its edges go round.
+pub fn copies_first(graph: &Graph, min: u64) -> Vec<NodeId> {
     order::places(graph).map_or_else(Vec::new, |(place, before)| {
         let mut sequence: Vec<NodeId> = (0..place.len() as NodeId).collect();
         sequence.sort_unstable_by_key(|&id| place[id as usize]);
-        order::copies_first(graph, &sequence, &before)
+        order::copies_first(graph, &sequence, &before, min)
     })
 }
 
@@ -154,8 +154,8 @@ pub fn compile(
     }
     let mut works = lower::lower(graph, world)?;
     let order = order::order(graph, &works, keys)?;
-    if options.copies_first {
-        for id in order::copies_first(graph, &order.sequence, &order.before) {
+    if let Some(min) = options.copies_first {
+        for id in order::copies_first(graph, &order.sequence, &order.before, min) {
             works[id as usize].leave_out();
         }
     }

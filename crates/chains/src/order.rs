@@ -61,16 +61,21 @@ pub(crate) fn places(graph: &Graph) -> Option<(Vec<u32>, Vec<Vec<NodeId>>)> {
     Some((place, before))
 }
 
-/// Those copies of a `sequence` of nodes that have only such before them, in its order.
+/// Those copies of a `sequence` of nodes, of at least `min` bytes, that have only such before them, in its order.
 pub(crate) fn copies_first(
     graph: &Graph,
     sequence: &[NodeId],
     before: &[Vec<NodeId>],
+    min: u64,
 ) -> Vec<NodeId> {
+    let is_copy = |id: NodeId| {
+        let node = graph.node(id);
+        node.kind == Kind::Copy && graph.bytes(&node.dst).is_some_and(|bytes| bytes >= min)
+    };
     let mut first = vec![false; before.len()];
     for &id in sequence {
         let waits = before[id as usize].iter().any(|&b| !first[b as usize]);
-        first[id as usize] = graph.node(id).kind == Kind::Copy && !waits;
+        first[id as usize] = !waits && is_copy(id);
     }
     let of = |id: &NodeId| first[*id as usize];
     sequence.iter().copied().filter(of).collect()

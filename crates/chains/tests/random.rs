@@ -16,7 +16,7 @@ fn options(rng: &mut Rng) -> Options {
         kernel_calc: rng.pick(&[0, 8, 1000]),
         kernel_copy: rng.pick(&[0, 8, 1000]),
         whole_calc: rng.pick(&[false, true]),
-        copies_first: rng.pick(&[false, true]),
+        copies_first: rng.pick(&[None, Some(0), Some(20)]),
         ..Options::default()
     }
 }
@@ -67,9 +67,9 @@ fn runs_right(rng: &mut Rng, case: &Case, seed: u64) {
         // A program can be submitted again.
         for round in 0..2 {
             interpret(&case.graphs, &mut expected);
-            if case.options.copies_first {
+            if let Some(min) = case.options.copies_first {
                 for (graph, memory) in case.graphs.iter().zip(&mut memory) {
-                    copies_first(graph, memory);
+                    copies_first(graph, memory, min);
                 }
             }
             let stuck = kernel::run(rng, &case.programs, &mut memory, case.options.eager, will);

@@ -84,8 +84,8 @@ pub fn calculate(unit: usize, src: &[u8], dst: &mut [u8]) {
 }
 
 /// Does the copies that a program may leave out.
-pub fn copies_first(graph: &Graph, memory: &mut Memory) {
-    for id in chains::copies_first(graph) {
+pub fn copies_first(graph: &Graph, memory: &mut Memory, min: u64) {
+    for id in chains::copies_first(graph, min) {
         let node = graph.node(id);
         let data = memory.region(graph, &node.src).to_vec();
         memory.region(graph, &node.dst).copy_from_slice(&data);
