@@ -6,32 +6,18 @@
  * run in calls.
  */
 #include "coll.h"
+#include "counters.h"
 #include "refuse.h"
 
 enum { LONG = 300000, MIDDLE = 20000, SHORT = 100, ROUNDS = 3, COMMS = 12, KEPT = 12 };
 
 static int apart;
 
-static unsigned long long count(const char *name)
-{
-    MPI_T_pvar_session session;
-    MPI_T_pvar_handle handle;
-    unsigned long long value = 0;
-    int index, n;
-    OK(MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_COUNTER, &index));
-    OK(MPI_T_pvar_session_create(&session));
-    OK(MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &n));
-    OK(MPI_T_pvar_read(session, handle, &value));
-    OK(MPI_T_pvar_handle_free(session, &handle));
-    OK(MPI_T_pvar_session_free(&session));
-    return value;
-}
-
 /* So many more have run in the ring, and so many in calls, since this was asked last; at all ranks. */
 static void ran(int ring, int calls, int line)
 {
     static unsigned long long seen[2];
-    unsigned long long now[2] = {count("yamabiko_collectives_ring"), count("yamabiko_collectives_inline")};
+    unsigned long long now[2] = {counted("yamabiko_collectives_ring"), counted("yamabiko_collectives_inline")};
     if (!apart)
         calls += ring, ring = 0;
     if (now[0] - seen[0] != (unsigned)ring || now[1] - seen[1] != (unsigned)calls)
@@ -151,7 +137,6 @@ int main(int argc, char **argv)
     apart = strcmp(how, "hosts") == 0;
     if (strcmp(how, "refused") == 0 && second)
         refuse_io_uring();
-    OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
     if (strcmp(how, "threads") == 0 && second)
         OK(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided));
     else
@@ -178,6 +163,5 @@ int main(int argc, char **argv)
     kept();
     communicators();
     OK(MPI_Type_free(&gaps_type));
-    OK(MPI_T_finalize());
     return t_done("coll_auto");
 }

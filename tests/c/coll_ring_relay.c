@@ -7,6 +7,7 @@
  * "program": they are small, and it is kaccd's program that does them (YAMABIKO_CAD_CALLBACK=program), all but those of a function of the
  * program's own, which are left out; no system call at all either, and no signal. "killed": the same, and in the middle that kaccd is killed.
  */
+#include "counters.h"
 #include "kaccd.h"
 #include "coll.h"
 #include "shared.h"
@@ -248,8 +249,8 @@ int main(int argc, char **argv)
     /* In an allreduce the one that computes has to reduce, at least for some. */
     CHECK(calls || !watched || t_size == 1 || (thread || program ? sum == 0 : sum > 0));
     if (program) {
-        unsigned long long by_program = kaccd_counted("yamabiko_ring_by_program");
-        SAME(kaccd_counted("yamabiko_ring_in_signals"), 0);
+        unsigned long long by_program = counted("yamabiko_ring_by_program");
+        SAME(counted("yamabiko_ring_in_signals"), 0);
         OK(MPI_Allreduce(MPI_IN_PLACE, &by_program, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD));
         CHECK(by_program > 0);
     }

@@ -2,6 +2,7 @@
  * threads. That rank begins some and computes until the data are all there. Meanwhile rank 0 has strace attach to it; only then the others begin theirs. When
  * all is over strace ends, and only then that rank calls MPI again. Rank 0 prints what was counted; stage execs judges it.
  */
+#include "counters.h"
 #include "kaccd.h"
 #include "shared.h"
 #include <sched.h>
@@ -135,7 +136,7 @@ static void window(int kind, int count)
 {
     static int windows;
     char table[] = "/tmp/yamabiko_strace.XXXXXX";
-    unsigned long long before = kaccd_counted("yamabiko_ring_in_signals"), reductions;
+    unsigned long long before = counted("yamabiko_ring_in_signals"), reductions;
     int threads = 0;
     pid_t tracer = -1;
     windows++;
@@ -170,7 +171,7 @@ static void window(int kind, int count)
         atomic_store(&told->untraced, windows);
     }
     CHECK(there(kind, windows, count));
-    reductions = kaccd_counted("yamabiko_ring_in_signals") - before;
+    reductions = counted("yamabiko_ring_in_signals") - before;
     OK(MPI_Bcast(&reductions, 1, MPI_UNSIGNED_LONG_LONG, RELAY, MPI_COMM_WORLD));
     if (t_rank == 0) {
         print(kind, count, reductions, threads, table);

@@ -6,6 +6,7 @@
  * that loses packets. "ring": they run in chains of the ring (YAMABIKO_CAD=ring), where kaccd's other program reduces. Without one: there is no kaccd. Where YAMABIKO_KACCD has
  * the name of one, there is none of its own.
  */
+#include "counters.h"
 #include "kaccd.h"
 
 enum { MOST = 1024, COMMS = 3, DEPTH = 5 };
@@ -380,7 +381,7 @@ int main(int argc, char **argv)
     if (strcmp(how, "many") == 0)
         many();
     if (ring) {
-        unsigned long long reduced = kaccd_counted("yamabiko_ring_by_program");
+        unsigned long long reduced = counted("yamabiko_ring_by_program");
         OK(MPI_Allreduce(MPI_IN_PLACE, &reduced, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD));
         CHECK(reduced > 0);
     }

@@ -109,24 +109,6 @@ static inline int kaccd_calculates(const char *words)
     return there && kaccd_started(words);
 }
 
-/* What one of MPI_T's counters says. */
-static inline unsigned long long kaccd_counted(const char *counter)
-{
-    MPI_T_pvar_session session;
-    MPI_T_pvar_handle handle;
-    unsigned long long value = 0;
-    int index = -1, n = 0, provided;
-    OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
-    OK(MPI_T_pvar_get_index(counter, MPI_T_PVAR_CLASS_COUNTER, &index));
-    OK(MPI_T_pvar_session_create(&session));
-    OK(MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &n));
-    OK(MPI_T_pvar_read(session, handle, &value));
-    OK(MPI_T_pvar_handle_free(session, &handle));
-    OK(MPI_T_pvar_session_free(&session));
-    OK(MPI_T_finalize());
-    return value;
-}
-
 static inline void kaccd_stop(void)
 {
     if (kaccd > 0) {

@@ -6,6 +6,7 @@
  */
 #include "check.h"
 #ifdef YAMABIKO
+#include "counters.h"
 #include "kaccd.h"
 #include <yamabiko.h>
 
@@ -22,17 +23,7 @@ static int here; /* whether there is a kaccd */
 /* How many collectives this rank says that the kernel's receive path ran. */
 static unsigned long long ran(void)
 {
-    MPI_T_pvar_session session;
-    MPI_T_pvar_handle handle;
-    unsigned long long value = 0;
-    int index = -1, n = 0;
-    OK(MPI_T_pvar_get_index("yamabiko_collectives_softirq", MPI_T_PVAR_CLASS_COUNTER, &index));
-    OK(MPI_T_pvar_session_create(&session));
-    OK(MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &n));
-    OK(MPI_T_pvar_read(session, handle, &value));
-    OK(MPI_T_pvar_handle_free(session, &handle));
-    OK(MPI_T_pvar_session_free(&session));
-    return value;
+    return counted("yamabiko_collectives_softirq");
 }
 
 typedef void Fold(const void *, void *); /* b = a op b */
@@ -449,10 +440,8 @@ static void many(void)
 int main(int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "";
-    int level;
     here = kaccd_start();
     t_init(&argc, &argv);
-    OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &level));
     here = here && t_size > 1;
     make_cases();
     if (here && strcmp(how, "killed") == 0) {
@@ -476,7 +465,6 @@ int main(int argc, char **argv)
     OK(MPI_Type_free(&cases[8].type));
     OK(MPI_Type_free(&cases[9].type));
     OK(MPI_Type_free(&cases[12].type));
-    OK(MPI_T_finalize());
     int end = t_done("op_bytecode_softirq");
     kaccd_stop();
     return end;

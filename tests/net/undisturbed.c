@@ -21,7 +21,7 @@
 enum { SERIES = 40 << 20, MOST = 300, WARM = 2, BUFFER = 16 << 20 };
 
 struct times {
-    double pure, computing, overlapped;
+    double computing, overlapped;
 };
 
 static int s;
