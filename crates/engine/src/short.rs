@@ -242,7 +242,7 @@ impl Short {
         let (port, _) = self.checked(m, Port::LONGEST_COMING, 0)?;
         let match_bits = (Context(self.context.get()), m.tag);
         match m.bytes() {
-            0..=Port::MOST => match port.look() {
+            ..=Port::MOST => match port.look() {
                 true => self.send_to(port, m, ready),
                 false => None,
             },

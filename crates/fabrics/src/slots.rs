@@ -75,6 +75,14 @@ impl Slots for Fabrics {
         }
     }
 
+    #[inline(always)]
+    fn await_landing(&mut self, slot: Slot, looks: u32) {
+        match self.network(slot.peer) {
+            None => self.shm.await_landing(slot, looks),
+            Some(_) => {}
+        }
+    }
+
     fn withdraw(&mut self, slot: Slot) -> Result<(), SlotError> {
         match self.network(slot.peer) {
             None => self.shm.withdraw(slot),

@@ -538,13 +538,24 @@ impl Area {
         Some(Which::Any { peer, number })
     }
 
+    #[inline(always)]
+    fn slot_of(&self, which: Which) -> Slot {
+        match which {
+            Which::Index(at) => self.slot(at),
+            Which::Any { peer, number } => self.ring_slot(peer, number),
+        }
+    }
+
+    /// Looks so many times for a receive's end where that is a look at memory; [`poll_receive`](Area::poll_receive) tells whether it came.
+    #[inline(always)]
+    pub fn await_receive(&self, below: &mut impl Slots, which: Which, looks: u32) {
+        below.await_landing(self.slot_of(which), looks);
+    }
+
     /// The end of a receive, told once.
     #[inline(always)]
     pub fn poll_receive(&mut self, below: &mut impl Slots, which: Which) -> Option<Ended> {
-        let slot = match which {
-            Which::Index(at) => self.slot(at),
-            Which::Any { peer, number } => self.ring_slot(peer, number),
-        };
+        let slot = self.slot_of(which);
         let (over, bytes, immediate) = match below.landed(slot) {
             Landed::NotYet => return None,
             Landed::Done { bytes, immediate } => (code::SUCCESS, bytes, immediate),
@@ -598,10 +609,7 @@ impl Area {
 
     /// Asks for the memory of a receive in flight back; [`poll_receive`](Area::poll_receive) tells when it is.
     pub fn withdraw(&mut self, below: &mut impl Slots, which: Which) {
-        let slot = match which {
-            Which::Index(at) => self.slot(at),
-            Which::Any { peer, number } => self.ring_slot(peer, number),
-        };
+        let slot = self.slot_of(which);
         // Refused only where nothing is in flight, which `poll_receive` then says.
         let _ = below.withdraw(slot);
     }

@@ -284,14 +284,8 @@ fn look_for_end<B: Slots>(
     receive: Which,
     looks: u32,
 ) -> Option<Ended> {
-    for _ in 0..looks {
-        let end = area.poll_receive(below, receive);
-        if end.is_some() {
-            return end;
-        }
-        std::hint::spin_loop();
-    }
-    None
+    area.await_receive(below, receive, looks);
+    area.poll_receive(below, receive)
 }
 
 fn index_in(area: &Area, mai: i32) -> Result<u32, i32> {

@@ -176,6 +176,10 @@ pub trait Slots {
     /// Whether `landed` would say anything but `NotYet`.
     fn has_landed(&mut self, slot: Slot) -> bool;
 
+    /// Looks at the slot until it says that something has landed, or so many times, where that is a look at memory; elsewhere it returns at once.
+    #[inline(always)]
+    fn await_landing(&mut self, _slot: Slot, _looks: u32) {}
+
     /// Asks for a posted receive's memory back. `landed` says `Withdrawn` when the sender has agreed, or what came of the
     /// receive if the sender was faster.
     fn withdraw(&mut self, slot: Slot) -> Result<(), SlotError>;

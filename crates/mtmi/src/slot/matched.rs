@@ -67,6 +67,13 @@ impl<F: Fabric + Slots> Slots for Matched<F> {
         self.fabric.has_landed(slot)
     }
 
+    #[inline(always)]
+    fn await_landing(&mut self, slot: Slot, looks: u32) {
+        if slot.peer != self.fabric.endpoint() {
+            self.fabric.await_landing(slot, looks);
+        }
+    }
+
     fn withdraw(&mut self, slot: Slot) -> Result<(), SlotError> {
         if slot.peer == self.fabric.endpoint() {
             return self.own.withdraw(slot.table, slot.index);

@@ -55,6 +55,11 @@ impl Slots for Shm {
         self.slot_has_landed(slot)
     }
 
+    #[inline(always)]
+    fn await_landing(&mut self, slot: Slot, looks: u32) {
+        self.slot_await(slot, looks);
+    }
+
     fn withdraw(&mut self, slot: Slot) -> Result<(), SlotError> {
         self.ask_back(slot)
     }

@@ -258,6 +258,26 @@ impl Shm {
         }
     }
 
+    /// Looks at a posted receive's line until something has landed, or so many times: nothing else lies between two looks, so that
+    /// what comes is seen some nanoseconds sooner than by asking for [`slot_landed`](Shm::slot_landed) again and again.
+    #[inline(always)]
+    pub(super) fn slot_await(&mut self, slot: Slot, looks: u32) {
+        let Some(pair) = self.slots.pair(slot.table.0, slot.peer.0) else {
+            return;
+        };
+        let receive = pair.receives.get(slot.index as usize);
+        let (Some(receive), Some(theirs)) = (receive, &pair.theirs) else {
+            return;
+        };
+        let (line, generation) = (theirs.line(slot.index), receive.generation);
+        for _ in 0..looks {
+            if line.has_landed(generation) {
+                return;
+            }
+            sys::copy::pause();
+        }
+    }
+
     /// Whether anything became of a receive.
     #[inline]
     pub(super) fn slot_has_landed(&mut self, slot: Slot) -> bool {
