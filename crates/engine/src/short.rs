@@ -242,12 +242,12 @@ impl Short {
         let (port, _) = self.checked(m, Port::LONGEST_COMING, 0)?;
         let match_bits = (Context(self.context.get()), m.tag);
         match m.bytes() {
-            ..=Port::MOST => match port.look() {
+            n if n <= Port::MOST => match port.look() {
                 true => self.send_to(port, m, ready),
                 false => None,
             },
-            ..=Port::LINES_MOST => port.send_lines(match_bits, m.buf, m.bytes(), ready),
-            ..=Port::LONGEST if port.has_sheet() => {
+            n if n <= Port::LINES_MOST => port.send_lines(match_bits, m.buf, m.bytes(), ready),
+            n if n <= Port::LONGEST && port.has_sheet() => {
                 port.send_sheet(match_bits, m.buf, m.bytes(), ready)
             }
             _ => self.send_long(m, ready),

@@ -77,9 +77,8 @@ impl Slots for Fabrics {
 
     #[inline(always)]
     fn await_landing(&mut self, slot: Slot, looks: u32) {
-        match self.network(slot.peer) {
-            None => self.shm.await_landing(slot, looks),
-            Some(_) => {}
+        if self.network(slot.peer).is_none() {
+            self.shm.await_landing(slot, looks);
         }
     }
 
