@@ -141,13 +141,22 @@ impl Fabrics {
         }
     }
 
+    /// Lets others have the processor while this process polls. Which processor a peer beyond this machine's segment is on nobody knows here, and
+    /// it may be this one: ranks of another container, or of another network namespace. Beside looks that are system calls a yield costs little.
+    pub(crate) fn give_way_to_all(&mut self) {
+        self.shm.give_way();
+        if self.tcp.is_some() {
+            std::thread::yield_now();
+        }
+    }
+
     /// Waits until `progress` may find something to do or the deadline passes.
     pub(crate) fn wait_for_any(&mut self, deadline: Option<Instant>) {
         if self.sleeper.sockets.is_none() {
             return self.shm.wait(deadline);
         }
         let patience = self.patience_for_all();
-        if patience.poll(self, |f| f.ready(), |f| f.shm.give_way(), deadline) {
+        if patience.poll(self, |f| f.ready(), Fabrics::give_way_to_all, deadline) {
             return;
         }
         let sleeper = self.sleeper.clone();

@@ -132,6 +132,6 @@ impl Slots for Fabrics {
     }
 
     fn give_way(&mut self) {
-        self.shm.give_way();
+        self.give_way_to_all();
     }
 }

@@ -14,6 +14,8 @@ pub struct Patience {
     pub rounds: u32,
     /// and polls of a round.
     pub polls: u32,
+    /// Longest that all rounds together may take, if any is begun after that: what a poll takes depends on what is looked at.
+    pub longest: Duration,
 }
 
 impl Patience {
@@ -29,7 +31,11 @@ impl Patience {
         if !self.spin.is_zero() && self.spins(state, &mut ready, deadline) {
             return true;
         }
+        let end = Instant::now().checked_add(self.longest);
         for _ in 0..self.rounds {
+            if end.is_some_and(|end| Instant::now() >= end) {
+                break;
+            }
             give_way(state);
             for _ in 0..self.polls {
                 if ready(state) {
@@ -64,5 +70,33 @@ impl Patience {
                 return false;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_end_by_number_or_by_time() {
+        let patience = |rounds, longest| Patience {
+            spin: Duration::ZERO,
+            rounds,
+            polls: 2,
+            longest,
+        };
+        let count = |patience: Patience| {
+            let mut polls = 0;
+            let never = |polls: &mut u32| {
+                *polls += 1;
+                false
+            };
+            assert!(!patience.poll(&mut polls, never, |_| (), None));
+            polls
+        };
+        assert_eq!(count(patience(7, Duration::MAX)), 14);
+        assert_eq!(count(patience(7, Duration::ZERO)), 0);
+        let long = count(patience(u32::MAX, Duration::from_millis(1)));
+        assert!(long > 0 && long.is_multiple_of(2));
     }
 }

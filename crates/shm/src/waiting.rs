@@ -14,9 +14,10 @@ use crate::segment::Segment;
 /// Spin time with a processor per rank before looking whether a peer is kept from running: several times what a reply
 /// takes.
 const SPIN: Duration = Duration::from_micros(5);
-/// Looks after that, with a burst of polls each: about 100 microseconds. Being woken costs 25 to 30
-/// microseconds on virtual machines, and two ranks that poll for less than that keep each other
-/// asleep in turn (28 microseconds a message in place of 0.3, measured).
+/// How long to look after that. Being woken costs 25 to 30 microseconds on virtual machines, and two ranks that poll for less than that keep
+/// each other asleep in turn (28 microseconds a message in place of 0.3, measured).
+const LONGEST: Duration = Duration::from_micros(100);
+/// Most looks, with a burst of polls each: a burst takes a microsecond or more.
 const LOOKS: u32 = 100;
 /// Polls after a look.
 const BURST: u32 = 32;
@@ -33,12 +34,15 @@ const ALONE: Patience = Patience {
     spin: SPIN,
     rounds: LOOKS,
     polls: BURST,
+    longest: LONGEST,
 };
 /// Where ranks share processors, and before all ranks have said where they may run.
 pub(crate) const SHARED: Patience = Patience {
     spin: SPIN_SHARED,
     rounds: YIELDS_SHARED,
     polls: 1,
+    // A yield takes as long as the others want to run.
+    longest: Duration::MAX,
 };
 
 /// Whether there is a processor for each of the ranks, which may use `together` processors. A quota on processor time that this process sees is the

@@ -343,6 +343,7 @@ impl Slots for Sim {
             spin: Duration::ZERO,
             rounds: 1,
             polls: 1,
+            longest: Duration::MAX,
         }
     }
 

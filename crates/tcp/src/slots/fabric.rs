@@ -117,6 +117,7 @@ impl Slots for Tcp {
             spin: Duration::from_micros(12),
             rounds: 20,
             polls: 1,
+            longest: Duration::MAX,
         }
     }
 
