@@ -335,6 +335,25 @@ static void computing(void)
     }
 }
 
+/* Who only tests a barrier that a receiver comes to afterwards still sends what takes both sides' calls. */
+static void tested_beside_a_message(void)
+{
+    enum { LONG = 4 << 20 };
+    char *message = malloc(LONG);
+    MPI_Request barrier, sent = MPI_REQUEST_NULL;
+    memset(message, t_rank == 0 ? 7 : 0, LONG);
+    if (t_rank == 0)
+        OK(MPI_Isend(message, LONG, MPI_CHAR, t_size - 1, 11, MPI_COMM_WORLD, &sent));
+    if (t_rank == t_size - 1)
+        OK(MPI_Recv(message, LONG, MPI_CHAR, 0, 11, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    OK(MPI_Ibarrier(MPI_COMM_WORLD, &barrier));
+    for (int over = 0; !over;)
+        OK(MPI_Test(&barrier, &over, MPI_STATUS_IGNORE));
+    CHECK(t_rank != t_size - 1 || (message[0] == 7 && message[LONG - 1] == 7));
+    OK(MPI_Wait(&sent, MPI_STATUS_IGNORE));
+    free(message);
+}
+
 int main(int argc, char **argv)
 {
     const char *rank = getenv("PMI_RANK");
@@ -350,6 +369,8 @@ int main(int argc, char **argv)
     mixed(comms[1]);
     forked();
     freed_early();
+    if (t_size > 1)
+        tested_beside_a_message();
     if (argc > 1 && strcmp(argv[1], "kernel") == 0)
         computing();
     outstanding(comms);

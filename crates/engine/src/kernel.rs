@@ -127,6 +127,8 @@ pub(crate) struct Kernel {
     again: Cell<Option<Instant>>,
     /// Collectives that the kernel ran to their end.
     done: Cell<u64>,
+    /// When a test of a collective that the kernel runs last made progress, in cycles.
+    looked: Cell<u64>,
     /// What the ring had run when that was last asked for.
     counted: Cell<Counts>,
     /// Non-blocking and persistent collectives that ran in calls.
@@ -139,6 +141,10 @@ pub(crate) struct Kernel {
 fn key(rank: u32) -> String {
     format!("cad.{rank}")
 }
+
+/// Cycles for which tests of a collective that the kernel runs leave progress out, some microseconds: it takes as long as 20 products of two 4 x 4 matrices
+/// where there is a network, and what else is under way there takes longer than this anyway.
+const REST: u64 = 20_000;
 
 /// What a rank has as its card that was asked to use the ring, and can't.
 const CANT: &str = "-";
@@ -313,6 +319,15 @@ impl Kernel {
         ring.is_ok_and(|mut ring| ring.as_mut().is_some_and(|ring| ring.is_ready()))
     }
 
+    /// Whether the kernel runs the collective of this request and has nothing to tell.
+    fn is_quiet_about(&self, request: Handle) -> bool {
+        let under_way = self.under_way.borrow();
+        let runs = |(handle, issued): &(Handle, Issued)| {
+            *handle == request && issued.query() == State::Pending
+        };
+        under_way.iter().any(runs) && self.again.get().is_none() && !self.is_ready()
+    }
+
     /// Until when a sleep may last.
     pub(crate) fn again(&self) -> Option<Instant> {
         self.again.get()
@@ -472,6 +487,20 @@ impl Engine {
     }
 
     /// Lets the ring do what it can, and ends what is over. Says whether anything moved.
+    /// Whether a test of this request may leave progress out, as the kernel runs its collective, has nothing to tell, and the last test that made
+    /// progress, for whatever else is under way, was within [`REST`].
+    pub(crate) fn may_leave_to_kernel(&self, request: Handle) -> bool {
+        if !self.kernel.is_on() || !self.kernel.is_quiet_about(request) {
+            return false;
+        }
+        let now = sys::clock::cycles();
+        let rests = now.wrapping_sub(self.kernel.looked.get()) < REST;
+        if !rests {
+            self.kernel.looked.set(now);
+        }
+        rests
+    }
+
     pub(crate) fn progress_kernel(&self) -> bool {
         let left = self.kernel.left.take();
         let moved = self.kernel.with(|ring| {

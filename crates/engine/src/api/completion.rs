@@ -121,7 +121,7 @@ pub fn test(
         return Ok(());
     }
     let found = e.request(*request)?;
-    if !found.is_done() {
+    if !found.is_done() && !e.may_leave_to_kernel(*request) {
         e.progress();
     }
     *flag = e.is_over_or_forsaken(*request, found);
