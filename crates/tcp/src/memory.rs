@@ -6,6 +6,7 @@
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
 
 use boundary::UserBuf;
 use rustix::io::{Errno, Result};
@@ -113,6 +114,24 @@ pub(crate) enum Limit {
     Unsent,
     /// Milliseconds between two attempts to send the same (Linux 6.15).
     Resend,
+}
+
+/// The round trip that the kernel has measured on a connection, by its handshake at first.
+pub(crate) fn round_trip(fd: BorrowedFd<'_>) -> Result<Duration> {
+    // SAFETY: integers, of which every bit pattern is valid.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut bytes = size_of_val(&info) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `bytes` bytes to `info`, and how many to `bytes`.
+    let rc = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut bytes,
+        )
+    };
+    outcome(rc as isize).map(|_| Duration::from_micros(info.tcpi_rtt.into()))
 }
 
 /// Sets such a limit.
