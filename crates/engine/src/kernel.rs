@@ -486,7 +486,6 @@ impl Engine {
             .with(|ring| ring.prepare(&ready.plan, ready.channel));
     }
 
-    /// Lets the ring do what it can, and ends what is over. Says whether anything moved.
     /// Whether a test of this request may leave progress out, as the kernel runs its collective, has nothing to tell, and the last test that made
     /// progress, for whatever else is under way, was within [`REST`].
     pub(crate) fn may_leave_to_kernel(&self, request: Handle) -> bool {
@@ -501,6 +500,7 @@ impl Engine {
         rests
     }
 
+    /// Lets the ring do what it can, and ends what is over. Says whether anything moved.
     pub(crate) fn progress_kernel(&self) -> bool {
         let left = self.kernel.left.take();
         let moved = self.kernel.with(|ring| {

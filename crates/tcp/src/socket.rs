@@ -179,7 +179,8 @@ mod tests {
         assert_eq!(same, port);
     }
 
-    /// Where the system's choice is BBR, it is not on a connection of one machine, from either side.
+    /// Where the system's choice is BBR, it is not that of a near connection, from either side. (One of one machine is near unless the machine
+    /// stood still meanwhile.)
     #[test]
     fn near_connections_are_not_spaced() {
         let (listener, port, _) = listen_on(None).unwrap();
@@ -189,8 +190,8 @@ mod tests {
         dialed(&dialing).unwrap();
         let (taken, _) = accept(&listener).unwrap();
         for fd in [&dialing, &taken] {
-            assert!(round_trip(fd.as_fd()).unwrap() < NEAR);
-            assert!(!tcp_congestion(fd).unwrap().starts_with("bbr"));
+            let is_near = round_trip(fd.as_fd()).unwrap() < NEAR;
+            assert!(!is_near || !tcp_congestion(fd).unwrap().starts_with("bbr"));
         }
     }
 }
