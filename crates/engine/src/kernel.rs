@@ -142,7 +142,7 @@ fn key(rank: u32) -> String {
     format!("cad.{rank}")
 }
 
-/// Cycles for which tests of a collective that the kernel runs leave progress out, some microseconds: it takes as long as 20 products of two 4 x 4 matrices
+/// Cycles for which tests of a collective that the kernel runs leave progress out, some microseconds: progress takes as long as 20 products of two 4 x 4 matrices
 /// where there is a network, and what else is under way there takes longer than this anyway.
 const REST: u64 = 20_000;
 

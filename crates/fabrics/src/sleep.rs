@@ -145,7 +145,8 @@ impl Fabrics {
     /// it may be this one: ranks of another container, or of another network namespace. Beside looks that are system calls a yield costs little.
     pub(crate) fn give_way_to_all(&mut self) {
         self.shm.give_way();
-        if self.tcp.is_some() {
+        // Where ranks share processors that was a yield already.
+        if self.tcp.is_some() && !self.shm.shares_processors() {
             std::thread::yield_now();
         }
     }
