@@ -128,7 +128,13 @@ fn send(socket: impl AsFd, packet: Packet, flags: SendFlags) -> Result<(), Errno
 
 fn receive<T>(socket: impl AsFd, decode: fn(&Packet) -> Option<T>) -> Received<T> {
     let mut packet = [0; 12];
-    match rustix::net::recv(socket, &mut packet[..], RecvFlags::DONTWAIT) {
+    let mut look = || rustix::net::recv(socket.as_fd(), &mut packet[..], RecvFlags::DONTWAIT);
+    // The second look is for what the other side said just before it went: `sys::unix::Socket::receive` says why.
+    let got = match look() {
+        Ok((_, 0)) => look(),
+        other => other,
+    };
+    match got {
         Ok((_, 12)) => decode(&packet).map_or(Received::Closed, Received::Message),
         Err(Errno::AGAIN | Errno::INTR) => Received::Nothing,
         _ => Received::Closed,
