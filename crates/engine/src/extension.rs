@@ -14,6 +14,8 @@ use std::time::Instant;
 
 use mtmi::slot::{Slots, wait_until};
 use mtmi::{Completion, Endpoint, Sleeper, Transport};
+use sys::blank::Blank;
+use sys::door::Door;
 use types::{Result, consts, fault};
 
 use crate::state::{Engine, Phase, lock};
@@ -40,6 +42,9 @@ pub trait Extension {
 
     /// A process is gone: dead, or (`left`) it has left in order.
     fn peer_failed(&self, peer: Endpoint, left: bool);
+
+    /// Nothing may be done from here on without [entering](crate::enter) the engine: threads call, or MPI ends.
+    fn shut(&self);
 
     /// MPI ends: the transport goes away.
     fn ended(&self);
@@ -85,6 +90,11 @@ impl Engine {
             true => self.stop_world(),
             false => Ok(()),
         }
+    }
+
+    /// Opens an extension's door, behind which nothing is entered, unless threads call or MPI does not run. Says whether it is open.
+    pub fn open_door<T: Blank>(&self, door: &'static Door<T>) -> bool {
+        self.is_running() && door.open(lock())
     }
 
     /// Where the process stands.

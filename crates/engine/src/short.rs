@@ -463,6 +463,11 @@ impl Engine {
     /// Opens or shuts the door, as things stand.
     pub(crate) fn settle_door(&self) {
         let s = short();
+        if let Some(extension) = self.extension.get()
+            && (self.phase.get() != Phase::Running || lock().is_threaded())
+        {
+            extension.shut();
+        }
         if self.phase.get() == Phase::Running && !self.binds() && DOOR.open(lock()) {
             let word = |done| (self.hooks.callback.handle)(done);
             s.done.set(self.shared_done.get().map_or(0, word));

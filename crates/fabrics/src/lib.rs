@@ -29,6 +29,6 @@ mod start;
 
 pub use routes::Fabrics;
 pub use selection::Selection;
-pub use shm::{AtOnce, Foreign, Port, Ports, Stretch};
+pub use shm::{AtOnce, Foreign, Port, Ports, SlotPort, SlotPorts, Stretch, Taken};
 pub use sleep::{Armed, Sleeper};
 pub use start::{Place, StartError};

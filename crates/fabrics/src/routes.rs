@@ -4,8 +4,9 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use boundary::UserBuf;
+use mtmi::slot::SlotTable;
 use mtmi::{Context, Cookie, Endpoint, Fabric, Limits, Outgoing, Queues, Receive, Submit, TagSel};
-use shm::{Ports, Shm, Stretch};
+use shm::{Ports, Shm, SlotPorts, Stretch};
 use tcp::Tcp;
 
 use crate::map::JobMap;
@@ -49,6 +50,12 @@ impl Fabrics {
     /// The shortest ways to and from all processes. To one that shared memory does not reach nothing goes there.
     pub fn ports(&self) -> &Rc<Ports> {
         self.shm.ports()
+    }
+
+    /// What short messages in the slots below `limit` of an open table touch, which are never prepared. There are none to processes that
+    /// shared memory does not reach.
+    pub fn slot_ports(&mut self, table: SlotTable, limit: u32) -> Option<Rc<SlotPorts>> {
+        self.shm.slot_ports(table, limit)
     }
 
     /// Bytes of common memory of each process; see [`Stretch`].

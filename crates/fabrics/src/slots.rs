@@ -82,6 +82,20 @@ impl Slots for Fabrics {
         }
     }
 
+    fn is_posted(&mut self, slot: Slot) -> bool {
+        match self.network(slot.peer) {
+            None => self.shm.is_posted(slot),
+            Some(tcp) => tcp.is_posted(slot),
+        }
+    }
+
+    #[inline]
+    fn set_clear(&mut self, slot: Slot, clear: bool) {
+        if self.network(slot.peer).is_none() {
+            self.shm.set_clear(slot, clear);
+        }
+    }
+
     fn withdraw(&mut self, slot: Slot) -> Result<(), SlotError> {
         match self.network(slot.peer) {
             None => self.shm.withdraw(slot),

@@ -9,6 +9,7 @@ use types::Handle;
 use crate::Abi;
 use crate::host::Entered;
 use crate::messages::put;
+use crate::short;
 
 /// Enters and asks the state; what it gives goes to `to`.
 ///
@@ -89,6 +90,7 @@ pub unsafe extern "C" fn free<A: Abi>(comm: *mut i32) -> i32 {
         Ok(entered) => entered,
         Err(code) => return code,
     };
+    short::forget();
     // SAFETY: not null, so readable and writable by the table's contract.
     let freed = build::free(&entered, unsafe { comm.read_unaligned() });
     if freed == code::SUCCESS {

@@ -4,6 +4,7 @@
 //! [`Abi`]: how a process is described to the engine, and how handles of communicators are written.
 //!
 //! * `process`: FMPL's state of the process, and that it is the engine's extension;
+//! * `short`: messages of a few bytes, before the engine is entered;
 //! * `host`: the engine as [`fmpl::Host`]; `start`, `messages`, `groups`, `coll`: the functions.
 //!
 //! Invariants: the state is touched only while the engine is entered; a pointer is looked at only as the function that
@@ -14,6 +15,7 @@ mod groups;
 mod host;
 mod messages;
 mod process;
+mod short;
 mod start;
 
 use engine::AbiHooks;

@@ -11,6 +11,7 @@ use fmpl_table::code;
 
 use crate::Abi;
 use crate::host::Entered;
+use crate::short::{self, Done};
 
 /// Writes a result, unless its address is null.
 ///
@@ -49,24 +50,45 @@ unsafe fn args(buf: *const c_void, size: i64, rank: i32, mai: i32, comm: i32) ->
     }
 }
 
+/// Functions of the same form: where the short path does not do it, the other does, after which that may be ready.
 macro_rules! message {
-    ($($name:ident $ptr:ty, $what:path;)*) => { $(
+    ($($name:ident $ptr:ty, $what:path, $short:expr;)*) => { $(
         pub unsafe extern "C" fn $name<A: Abi>(
             buf: $ptr, size: i64, rank: i32, mai: i32, comm: i32,
         ) -> i32 {
-            let entered = entered!(A);
+            // What has to save registers is a function of its own.
+            #[inline(never)]
+            fn otherwise<A: Abi>(args: Args, posted: bool) -> i32 {
+                let entered = entered!(A);
+                if posted {
+                    return p2p::recv_posted(&entered, &args);
+                }
+                let code = $what(&entered, &args);
+                short::know(&entered, args.comm);
+                code
+            }
             // SAFETY: the table's contract is the same.
-            $what(&entered, &unsafe { args(buf, size, rank, mai, comm) })
+            let args = unsafe { args(buf, size, rank, mai, comm) };
+            match $short(&args) {
+                Done::Over(code) => code,
+                Done::Posted => otherwise::<A>(args, true),
+                Done::Nothing => otherwise::<A>(args, false),
+            }
         }
     )* };
 }
 
+/// What has no short path.
+fn nothing(_: &Args) -> Done {
+    Done::Nothing
+}
+
 message! {
-    send *const c_void, p2p::send;
-    isend *const c_void, p2p::isend;
-    recv *mut c_void, p2p::recv;
-    irecv *mut c_void, p2p::irecv;
-    send_any *const c_void, any::send_any;
+    send *const c_void, p2p::send, short::send;
+    isend *const c_void, p2p::isend, nothing;
+    recv *mut c_void, p2p::recv, short::recv;
+    irecv *mut c_void, p2p::irecv, short::irecv;
+    send_any *const c_void, any::send_any, nothing;
 }
 
 pub unsafe extern "C" fn isend_wait<A: Abi>(rank: i32, mai: i32, comm: i32) -> i32 {
@@ -74,9 +96,17 @@ pub unsafe extern "C" fn isend_wait<A: Abi>(rank: i32, mai: i32, comm: i32) -> i
 }
 
 pub unsafe extern "C" fn irecv_wait<A: Abi>(rank: i32, mai: i32, comm: i32) -> i32 {
-    match p2p::irecv_wait(&entered!(A), Name { rank, mai, comm }) {
-        Ok(end) => end.code,
-        Err(code) => code,
+    #[inline(never)]
+    fn otherwise<A: Abi>(name: Name) -> i32 {
+        match p2p::irecv_wait(&entered!(A), name) {
+            Ok(end) => end.code,
+            Err(code) => code,
+        }
+    }
+    let name = Name { rank, mai, comm };
+    match short::irecv_wait(name) {
+        true => code::SUCCESS,
+        false => otherwise::<A>(name),
     }
 }
 

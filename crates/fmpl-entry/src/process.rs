@@ -6,6 +6,8 @@ use engine::{Engine, Extension, Fabric};
 use fmpl::Core;
 use mtmi::{Completion, Endpoint};
 
+use crate::short;
+
 /// Where FMPL stands for the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
@@ -101,12 +103,18 @@ impl Extension for Process {
     }
 
     fn peer_failed(&self, peer: Endpoint, left: bool) {
+        short::shut();
         if let Some(core) = &mut *self.core.borrow_mut() {
             core.peer_failed(peer.0, left);
         }
     }
 
+    fn shut(&self) {
+        short::shut();
+    }
+
     fn ended(&self) {
+        short::shut();
         self.core.replace(None);
         self.stage.set(Stage::Over);
     }

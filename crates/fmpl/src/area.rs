@@ -51,8 +51,6 @@ struct Pair {
     out: Vec<Out>,
     /// Indices whose queue has entries.
     busy: Vec<u32>,
-    /// By index; empty until the first receive: whether one is in flight.
-    posted: Vec<bool>,
     ring: Ring,
     /// Deliveries to the peer's ring.
     to_ring: u32,
@@ -277,7 +275,7 @@ impl Area {
         let over = match self.attempt(below, at, data)? {
             Ok((_, Delivery::Done { bytes })) => sent_code(bytes, data.len()),
             Ok((slot, Delivery::Pending)) => {
-                return Some(self.queue(at, data.clone(), Some(slot)));
+                return Some(self.queue(below, at, data.clone(), Some(slot)));
             }
             Ok((_, Delivery::PeerFailed | Delivery::Idle)) => code::ERR_PEER,
             Err(error) => refused(error),
@@ -285,6 +283,7 @@ impl Area {
         if keep {
             self.out(at).own = Own::Over(over);
         }
+        below.set_clear(self.slot(at), !keep);
         Some(Begun::Over(over))
     }
 
@@ -292,7 +291,7 @@ impl Area {
     pub fn send(&mut self, below: &mut impl Slots, at: At, data: Data, keep: bool) -> Begun {
         match self.try_send(below, at, &data, keep) {
             Some(begun) => begun,
-            None => self.queue(at, data, None),
+            None => self.queue(below, at, data, None),
         }
     }
 
@@ -322,7 +321,8 @@ impl Area {
         &mut out[at.index as usize]
     }
 
-    fn queue(&mut self, at: At, data: Data, moving: Option<Slot>) -> Begun {
+    fn queue(&mut self, below: &mut impl Slots, at: At, data: Data, moving: Option<Slot>) -> Begun {
+        below.set_clear(self.slot(at), false);
         // The time is looked at only where a wait may be cut short.
         let since = self.patience.map(|_| Instant::now());
         let out = self.out(at);
@@ -483,23 +483,17 @@ impl Area {
     #[inline(always)]
     pub fn receive(&mut self, below: &mut impl Slots, at: At, data: &Data) -> Result<Which, i32> {
         let slot = self.slot(at);
-        let count = self.count as usize;
-        let pair = &mut self.pairs[at.peer as usize];
-        if pair.posted.is_empty() {
-            pair.posted = vec![false; count];
-        }
-        let posted = &mut pair.posted[at.index as usize];
-        if *posted {
-            return Err(code::ERR_BUSY);
-        }
-        if pair.failed {
-            return Err(code::ERR_PEER);
+        if self.pairs[at.peer as usize].failed {
+            // One that was posted before is the caller's mistake all the same.
+            return Err(match below.is_posted(slot) {
+                true => code::ERR_BUSY,
+                false => code::ERR_PEER,
+            });
         }
         match below.post(slot, data) {
-            Ok(()) => *posted = true,
-            Err(error) => return Err(refused(error)),
+            Ok(()) => Ok(Which::Index(at)),
+            Err(error) => Err(refused(error)),
         }
-        Ok(Which::Index(at))
     }
 
     /// Posts a receive from any index of a process.
@@ -525,9 +519,8 @@ impl Area {
     }
 
     /// The receive in flight with that index.
-    pub fn receive_in_flight(&self, at: At) -> Option<Which> {
-        let posted = self.pairs[at.peer as usize].posted.get(at.index as usize);
-        (posted == Some(&true)).then_some(Which::Index(at))
+    pub fn receive_in_flight(&self, below: &mut impl Slots, at: At) -> Option<Which> {
+        below.is_posted(self.slot(at)).then_some(Which::Index(at))
     }
 
     /// The oldest receive from any index of a process whose end was not told.
@@ -564,10 +557,7 @@ impl Area {
             Landed::Withdrawn | Landed::Idle => (code::ERR_NOTHING, 0, 0),
         };
         let index = match which {
-            Which::Index(at) => {
-                self.pairs[at.peer as usize].posted[at.index as usize] = false;
-                at.index
-            }
+            Which::Index(at) => at.index,
             Which::Any { peer, number } => {
                 self.take(peer, number);
                 // The peer wrote it: an index only where there is one.
@@ -595,11 +585,11 @@ impl Area {
     }
 
     /// All receives in flight.
-    pub fn receives(&self) -> Vec<Which> {
+    pub fn receives(&self, below: &mut impl Slots) -> Vec<Which> {
         let mut all = Vec::new();
         for (peer, pair) in (0..).zip(&self.pairs) {
-            let indices = (0..).zip(&pair.posted).filter(|(_, posted)| **posted);
-            all.extend(indices.map(|(index, _)| Which::Index(At { peer, index })));
+            let by_index = (0..self.count).map(|index| At { peer, index });
+            all.extend(by_index.filter_map(|at| self.receive_in_flight(below, at)));
             let ring = (pair.ring.first..).zip(&pair.ring.taken);
             let open = ring.filter(|(_, taken)| !**taken);
             all.extend(open.map(|(number, _)| Which::Any { peer, number }));

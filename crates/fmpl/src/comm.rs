@@ -1,6 +1,7 @@
 //! Communicators: members, and the numbers that their collectives go by.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::rc::Rc;
 
 use crate::face::{Flag, PIECES};
@@ -120,6 +121,16 @@ impl Comm {
             None => Some(rank),
             Some(ranks) => ranks.get(rank as usize).copied(),
         }
+    }
+
+    /// The processes of its ranks, if these are a run of them.
+    pub fn run(&self) -> Option<Range<usize>> {
+        let Some(ranks) = &self.ranks else {
+            return Some(0..self.size as usize);
+        };
+        let first = *ranks.first()?;
+        let follows = (first..).zip(ranks.iter()).all(|(at, &rank)| at == rank);
+        follows.then(|| first as usize..first as usize + ranks.len())
     }
 
     /// The member with this distance, at most the number of members, from this process, around the ring of ranks.

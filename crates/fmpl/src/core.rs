@@ -281,7 +281,7 @@ impl Core {
     }
 
     /// Whether any is.
-    pub(crate) fn has_failures(&self) -> bool {
+    pub fn has_failures(&self) -> bool {
         !self.failed.is_empty()
     }
 

@@ -47,7 +47,7 @@ pub fn close<H: Host>(h: &H, call: &'static str, which: usize) -> i32 {
         let Ok(area) = core.area(which) else {
             return Vec::new();
         };
-        let posted = area.receives();
+        let posted = area.receives(below);
         for &receive in &posted {
             area.withdraw(below, receive);
         }

@@ -71,7 +71,7 @@ pub struct Name {
 const LOOKS: u32 = 50;
 
 /// Looks for a receive's end before progress is made for everybody: a short message that is under way comes within them.
-const LOOKS_FOR_END: u32 = 64;
+pub const LOOKS_FOR_END: u32 = 64;
 /// The same for messages longer than a line, which move by progress.
 const LOOKS_FOR_LONG: u32 = 2;
 /// Most bytes of a short message.
@@ -335,6 +335,18 @@ pub fn recv<H: Host>(h: &H, args: &Args) -> i32 {
     }
 }
 
+/// The rest of a receive that was posted before its message came.
+pub fn recv_posted<H: Host>(h: &H, args: &Args) -> i32 {
+    let (rank, mai, comm) = (args.rank, args.mai, args.comm);
+    match h.with(|core, below| in_flight(core, below, Name { rank, mai, comm })) {
+        Err(code) => code,
+        Ok((receive, which)) => {
+            let what = args.waiting("fmpl_recv", args.rank.max(0) as u32);
+            finish_receive(h, what, receive, which).code
+        }
+    }
+}
+
 /// `fmpl_irecv`.
 #[inline]
 pub fn irecv<H: Host>(h: &H, args: &Args) -> i32 {
@@ -346,14 +358,14 @@ pub fn irecv<H: Host>(h: &H, args: &Args) -> i32 {
 
 /// The receive in flight that a wait or test means.
 #[inline(always)]
-fn in_flight(core: &mut Core, name: Name) -> Result<(Which, usize), i32> {
+fn in_flight<B: Slots>(core: &mut Core, below: &mut B, name: Name) -> Result<(Which, usize), i32> {
     let (peer, which) = core.peer(name.comm, name.rank)?;
     let area = core.area(which)?;
     let found = match name.mai {
         consts::TAG_ANY => area.oldest_any(peer),
         _ => {
             let index = index_in(area, name.mai)?;
-            area.receive_in_flight(At { peer, index })
+            area.receive_in_flight(below, At { peer, index })
         }
     };
     found.map(|f| (f, which)).ok_or(code::ERR_NOTHING)
@@ -363,7 +375,7 @@ fn in_flight(core: &mut Core, name: Name) -> Result<(Which, usize), i32> {
 #[inline]
 pub fn irecv_wait<H: Host>(h: &H, name: Name) -> Result<Ended, i32> {
     let (ended, receive, which) = h.with(|core, below| {
-        let (receive, which) = in_flight(core, name)?;
+        let (receive, which) = in_flight(core, below, name)?;
         let end = look_for_end(core.area(which)?, below, receive, LOOKS_FOR_END);
         Ok::<_, i32>((end, receive, which))
     })?;
@@ -382,7 +394,7 @@ pub fn irecv_wait<H: Host>(h: &H, name: Name) -> Result<Ended, i32> {
 /// `fmpl_irecv_test`: `None` while the receive goes on.
 pub fn irecv_test<H: Host>(h: &H, name: Name) -> Result<Option<Ended>, i32> {
     h.with(|core, below| {
-        let (receive, which) = in_flight(core, name)?;
+        let (receive, which) = in_flight(core, below, name)?;
         Ok(core.area(which)?.poll_receive(below, receive))
     })
 }

@@ -370,7 +370,7 @@ fn the_ring_of_any_receives_turns_and_has_an_end() {
                 assert_eq!(p2p::irecv(h, &to(buf, 0, ANY)), code);
             }
             // Closing takes them back.
-            let posted = h.with(|core, _| core.area(PROGRAM).unwrap().receives());
+            let posted = h.with(|core, below| core.area(PROGRAM).unwrap().receives(below));
             assert_eq!(posted.len(), consts::ANY_MAX as usize);
             for which in posted {
                 h.with(|core, below| core.area(PROGRAM).unwrap().withdraw(below, which));

@@ -180,6 +180,14 @@ pub trait Slots {
     #[inline(always)]
     fn await_landing(&mut self, _slot: Slot, _looks: u32) {}
 
+    /// Whether a receive is posted of which no end was told.
+    fn is_posted(&mut self, slot: Slot) -> bool;
+
+    /// Says whether nothing of the caller's waits to be delivered in the slot, so that short messages may go there at once. At first
+    /// something may.
+    #[inline(always)]
+    fn set_clear(&mut self, _slot: Slot, _clear: bool) {}
+
     /// Asks for a posted receive's memory back. `landed` says `Withdrawn` when the sender has agreed, or what came of the
     /// receive if the sender was faster.
     fn withdraw(&mut self, slot: Slot) -> Result<(), SlotError>;

@@ -78,6 +78,7 @@ pub use connect::{Config, InitError, VERSION};
 pub use direct::Choice;
 pub use foreign::Foreign;
 pub use port::{AtOnce, Port, Ports};
+pub use slots::{SlotPort, SlotPorts, Taken};
 pub use state::Shm;
 pub use stretch::Stretch;
 pub use tunables::tunables;

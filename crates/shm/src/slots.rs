@@ -14,6 +14,8 @@
 //!   (`split`).
 //! * Everything else streams through a pipe of the pair, as long messages do ([`flow`]). So it does where a mapping is refused.
 //!
+//! Who posts, delivers or takes up to 24 bytes may do it without the fabric ([`port`]).
+//!
 //! A receive is taken back by a message in the ring, which its sender answers ([`ask`]).
 //!
 //! # Invariants
@@ -34,6 +36,9 @@ mod hostile_tests;
 mod line;
 #[cfg(all(test, loom))]
 mod line_loom;
+mod port;
+#[cfg(all(test, not(loom)))]
+mod port_tests;
 mod receive;
 mod split;
 mod table;
@@ -42,4 +47,5 @@ mod tests;
 
 pub(crate) use area::{Area, size};
 pub(crate) use line::{INLINE, Line};
+pub use port::{SlotPort, SlotPorts, Taken};
 pub(crate) use table::SlotState;

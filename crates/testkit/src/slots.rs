@@ -264,6 +264,12 @@ impl Slots for Sim {
         }
     }
 
+    fn is_posted(&mut self, slot: Slot) -> bool {
+        let table = self.table(slot).ok();
+        let receive = table.and_then(|t| t.receives.get(&(slot.peer.0, slot.index)));
+        receive.is_some_and(|r| r.posted)
+    }
+
     fn withdraw(&mut self, slot: Slot) -> Result<(), SlotError> {
         let table = self.usable(slot)?;
         let receive = table.receives.get(&(slot.peer.0, slot.index));

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Programs without MPI.
-const ALONE: [&str; 3] = ["p2p", "stash", "coll"];
+const ALONE: [&str; 4] = ["p2p", "short", "stash", "coll"];
 /// MPI programs.
 const WITH_MPI: [&str; 3] = ["mixed", "table", "threads"];
 /// Those that run in ways of their own.

@@ -74,6 +74,20 @@ impl<F: Fabric + Slots> Slots for Matched<F> {
         }
     }
 
+    fn is_posted(&mut self, slot: Slot) -> bool {
+        if slot.peer == self.fabric.endpoint() {
+            return self.own.is_posted(slot.table, slot.index);
+        }
+        self.fabric.is_posted(slot)
+    }
+
+    #[inline]
+    fn set_clear(&mut self, slot: Slot, clear: bool) {
+        if slot.peer != self.fabric.endpoint() {
+            self.fabric.set_clear(slot, clear);
+        }
+    }
+
     fn withdraw(&mut self, slot: Slot) -> Result<(), SlotError> {
         if slot.peer == self.fabric.endpoint() {
             return self.own.withdraw(slot.table, slot.index);

@@ -132,6 +132,12 @@ impl OwnSlots {
         }
     }
 
+    /// As [`Slots::is_posted`](super::Slots::is_posted).
+    pub fn is_posted(&mut self, table: SlotTable, index: u32) -> bool {
+        let slot = self.slot(table, index);
+        slot.is_ok_and(|slot| slot.state != State::Idle)
+    }
+
     /// As [`Slots::withdraw`](super::Slots::withdraw).
     pub fn withdraw(&mut self, table: SlotTable, index: u32) -> Result<(), SlotError> {
         let slot = self.slot(table, index)?;

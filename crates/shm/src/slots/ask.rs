@@ -46,7 +46,7 @@ impl Shm {
         let name = table.and_then(Option::as_ref).map(|t| t.name);
         let name = name.ok_or(SlotError::NoSuchSlot)?;
         let receive = self.slots.receive(place, peer);
-        let receive = receive.ok_or(SlotError::NotPrepared)?;
+        let (receive, side) = receive.ok_or(SlotError::NotPrepared)?;
         match receive.state {
             Receiving::Idle => return Err(SlotError::NotPrepared),
             Receiving::Posted if !receive.asked => receive.asked = true,
@@ -56,7 +56,7 @@ impl Shm {
         let ask = Ask {
             name,
             index: slot.index,
-            generation: receive.generation,
+            generation: side.generation.get(),
         };
         self.control(peer, Kind::SlotWithdraw, ask.words());
         Ok(())
@@ -92,18 +92,18 @@ impl Shm {
             Err(SlotError::NoSuchSlot) => return Err(Hostile),
             Err(_) => return Ok(()),
         };
-        let deliver = pair.deliveries.get_mut(ask.index as usize).ok_or(Hostile)?;
+        let side = pair.sides.get(ask.index as usize).ok_or(Hostile)?;
         let theirs = pair.theirs.as_ref().ok_or(Hostile)?;
-        let next = deliver.consumed.wrapping_add(1);
+        let next = side.consumed.get().wrapping_add(1);
         if ask.generation != next {
             // It was served. Numbers go round, so half of them are before.
-            let served = deliver.consumed.wrapping_sub(ask.generation) < 1 << 31;
+            let served = side.consumed.get().wrapping_sub(ask.generation) < 1 << 31;
             return if served { Ok(()) } else { Err(Hostile) };
         }
         if !theirs.line(ask.index).is_offered(next) {
             return Err(Hostile);
         }
-        deliver.consumed = next;
+        side.consumed.set(next);
         self.control(peer, Kind::SlotReturned, ask.words());
         Ok(())
     }
@@ -115,14 +115,11 @@ impl Shm {
         let index = ask.index;
         self.find_theirs(table, peer);
         let pair = self.slots.pair(table, peer).ok_or(Hostile)?;
-        let receive = pair.receives.get_mut(index as usize).ok_or(Hostile)?;
-        if !receive.asked || receive.generation != ask.generation {
+        let (theirs, receive, side) = pair.taking(index).ok_or(Hostile)?;
+        if !receive.asked || side.generation.get() != ask.generation {
             return Err(Hostile);
         }
-        let served = pair
-            .theirs
-            .as_ref()
-            .is_some_and(|t| t.line(index).has_landed(ask.generation));
+        let served = theirs.is_some_and(|t| t.line(index).has_landed(ask.generation));
         if receive.state == Receiving::Posted && !served {
             receive.state = Receiving::Returned;
         }
@@ -164,6 +161,7 @@ impl Shm {
             entry,
             number,
             pairs,
+            ports: None,
         });
         let early = std::mem::take(&mut self.slots.early);
         for (peer, ask) in early {
@@ -227,6 +225,9 @@ impl Shm {
         }
         for table in self.slots.tables.iter_mut().flatten() {
             table.pairs[peer as usize].trouble = Some(SlotError::PeerFailed);
+            if let Some(ports) = &table.ports {
+                ports.hide(peer);
+            }
         }
         self.slots.early.retain(|(asker, _)| *asker != peer);
         let Some(link) = self.slots.links.get_mut(peer as usize) else {

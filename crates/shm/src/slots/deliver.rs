@@ -5,7 +5,7 @@ use mtmi::slot::{Delivery, Slot, SlotError};
 
 use super::line::{Header, INLINE, LONGEST, Landing, Payload, Way};
 use super::receive::place;
-use super::table::{Deliver, Lines, Pair};
+use super::table::{Lines, Pair};
 use crate::Shm;
 use crate::split::SPLIT;
 
@@ -14,12 +14,12 @@ impl Shm {
     #[inline]
     pub(super) fn slot_offered(&mut self, slot: Slot) -> Option<u64> {
         let pair = self.slots.pair(slot.table.0, slot.peer.0)?;
-        let deliver = pair.deliveries.get(slot.index as usize);
-        let (Some(deliver), Some(theirs)) = (deliver, &pair.theirs) else {
+        let side = pair.sides.get(slot.index as usize);
+        let (Some(side), Some(theirs)) = (side, &pair.theirs) else {
             return self.offered_at_first(slot);
         };
         let line = theirs.line(slot.index);
-        let next = deliver.consumed.wrapping_add(1);
+        let next = side.consumed.get().wrapping_add(1);
         line.is_offered(next).then(|| line.header().length)
     }
 
@@ -28,11 +28,8 @@ impl Shm {
     fn offered_at_first(&mut self, slot: Slot) -> Option<u64> {
         let pair = self.join_slots(slot).ok()?;
         let line = pair.theirs.as_ref()?.line(slot.index);
-        let next = pair
-            .deliveries
-            .get(slot.index as usize)?
-            .consumed
-            .wrapping_add(1);
+        let side = pair.sides.get(slot.index as usize)?;
+        let next = side.consumed.get().wrapping_add(1);
         line.is_offered(next).then(|| line.header().length)
     }
 
@@ -45,17 +42,18 @@ impl Shm {
         immediate: u32,
     ) -> Result<Delivery, SlotError> {
         let index = slot.index as usize;
-        let used = self.slots.pair(slot.table.0, slot.peer.0);
-        let Some((trouble, mine, theirs, deliver)) = used.and_then(|p| usable(p, index)) else {
+        let used = self.slots.pair(slot.table.0, slot.peer.0).map(|p| &*p);
+        let Some((pair, mine, theirs)) = used.and_then(|p| usable(p, index)) else {
             return self.deliver_at_first(slot, data, immediate);
         };
-        if deliver.busy {
+        if pair.deliveries[index].busy {
             return Err(SlotError::Busy);
         }
-        if let Some(trouble) = *trouble {
+        if let Some(trouble) = pair.trouble {
             return Err(trouble);
         }
-        let generation = deliver.consumed.wrapping_add(1);
+        let side = &pair.sides[index];
+        let generation = side.consumed.get().wrapping_add(1);
         let line = theirs.line(slot.index);
         if !line.is_offered(generation) {
             return Err(SlotError::NotOffered);
@@ -73,7 +71,7 @@ impl Shm {
         };
         let payload = payload_of(data, bytes as usize);
         mine.line(slot.index).land(generation, landing, payload);
-        deliver.consumed = generation;
+        side.consumed.set(generation);
         self.ports[slot.peer].bell.get().ring();
         Ok(Delivery::Done { bytes })
     }
@@ -164,14 +162,12 @@ impl Shm {
         let Some(pair) = self.slots.pair(slot.table.0, slot.peer.0) else {
             return;
         };
-        let (Some(mine), Some(deliver)) =
-            (&pair.mine, pair.deliveries.get_mut(slot.index as usize))
-        else {
+        let (Some(mine), Some(side)) = (&pair.mine, pair.sides.get(slot.index as usize)) else {
             return;
         };
-        deliver.consumed = deliver.consumed.wrapping_add(1);
-        mine.line(slot.index)
-            .land(deliver.consumed, landing, payload);
+        let generation = side.consumed.get().wrapping_add(1);
+        side.consumed.set(generation);
+        mine.line(slot.index).land(generation, landing, payload);
         self.ports[slot.peer].bell.get().ring();
     }
 
@@ -227,17 +223,11 @@ impl Shm {
     }
 }
 
-/// What a delivery needs of a pair: why nothing can begin, both sides' lines, and what this side knows of the slot.
-/// `None` where the lines of either are not known yet.
+/// A pair whose lines are known, with both sides', if it has such a slot.
 #[inline(always)]
-fn usable(
-    pair: &mut Pair,
-    index: usize,
-) -> Option<(&Option<SlotError>, &Lines, &Lines, &mut Deliver)> {
-    match (&pair.mine, &pair.theirs, pair.deliveries.get_mut(index)) {
-        (Some(mine), Some(theirs), Some(deliver)) => Some((&pair.trouble, mine, theirs, deliver)),
-        _ => None,
-    }
+fn usable(pair: &Pair, index: usize) -> Option<(&Pair, &Lines, &Lines)> {
+    let (mine, theirs) = (pair.mine.as_ref()?, pair.theirs.as_ref()?);
+    (index < pair.deliveries.len() && index < pair.sides.len()).then_some((pair, mine, theirs))
 }
 
 /// The first `n` bytes of data as words of a landing.

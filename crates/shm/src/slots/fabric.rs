@@ -1,11 +1,29 @@
 //! Slots in shared memory, as [`mtmi::slot::Slots`].
 
+use std::rc::Rc;
+
 use boundary::UserBuf;
 use layout::Data;
 use mtmi::slot::{Delivery, Landed, Slot, SlotError, SlotTable, Slots};
 use mtmi::{Endpoint, Patience};
 
+use super::port::{Posted, SlotPorts};
 use crate::Shm;
+
+impl Shm {
+    /// The ports of an open table, for short messages in its slots below `limit`, which are never [prepared](Slots::prepare).
+    pub fn slot_ports(&mut self, table: SlotTable, limit: u32) -> Option<Rc<SlotPorts>> {
+        let table = self.slots.tables.get_mut(table.0 as usize)?.as_mut()?;
+        let ports = table.ports.get_or_insert_with(|| {
+            let bells = self.peers.iter().map(|p| self.segment.bell_ref(p.slot));
+            SlotPorts::new(bells, limit, self.segment.clone())
+        });
+        for (peer, pair) in (0..).zip(&table.pairs) {
+            ports.show(peer, pair);
+        }
+        Some(ports.clone())
+    }
+}
 
 impl Slots for Shm {
     fn open_slots(&mut self, name: u32, count: u32) -> Result<SlotTable, SlotError> {
@@ -58,6 +76,20 @@ impl Slots for Shm {
     #[inline(always)]
     fn await_landing(&mut self, slot: Slot, looks: u32) {
         self.slot_await(slot, looks);
+    }
+
+    fn is_posted(&mut self, slot: Slot) -> bool {
+        let pair = self.slots.pair(slot.table.0, slot.peer.0);
+        let side = pair.and_then(|p| p.sides.get(slot.index as usize));
+        side.is_some_and(|side| side.posted.get() != Posted::Free)
+    }
+
+    #[inline]
+    fn set_clear(&mut self, slot: Slot, clear: bool) {
+        let pair = self.slots.pair(slot.table.0, slot.peer.0);
+        if let Some(side) = pair.and_then(|p| p.sides.get(slot.index as usize)) {
+            side.clear.set(clear);
+        }
     }
 
     fn withdraw(&mut self, slot: Slot) -> Result<(), SlotError> {

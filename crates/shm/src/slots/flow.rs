@@ -123,8 +123,8 @@ impl Shm {
         }
         self.deliver_later(slot);
         let pair = self.slots.pair(slot.table.0, peer);
-        let deliver = pair.and_then(|p| p.deliveries.get(slot.index as usize));
-        let generation = deliver.map_or(0, |d| u64::from(d.consumed));
+        let side = pair.and_then(|p| p.sides.get(slot.index as usize));
+        let generation = side.map_or(0, |s| u64::from(s.consumed.get()));
         self.control(peer, Kind::SlotStream, [target, generation, 0, 0]);
         Ok(Delivery::Pending)
     }
@@ -242,9 +242,9 @@ impl Shm {
         let index = target as u32;
         self.find_theirs(table, peer);
         let pair = self.slots.pair(table, peer).ok_or(Hostile)?;
-        let receive = pair.receives.get_mut(index as usize).ok_or(Hostile)?;
-        let line = pair.theirs.as_ref().ok_or(Hostile)?.line(index);
-        if receive.state != Receiving::Posted || !line.has_landed(receive.generation) {
+        let (theirs, receive, side) = pair.taking(index).ok_or(Hostile)?;
+        let line = theirs.ok_or(Hostile)?.line(index);
+        if receive.state != Receiving::Posted || !line.has_landed(side.generation.get()) {
             return Err(Hostile);
         }
         let landing = line.landing()?;
@@ -300,12 +300,12 @@ impl Shm {
         };
         let index = target as u32;
         let place = Place { table, index };
-        let Some(receive) = self.slots.receive(place, peer) else {
+        let Some((receive, side)) = self.slots.receive(place, peer) else {
             return;
         };
         // It may be over by now.
         let open = matches!(receive.state, Receiving::Posted | Receiving::Streams);
-        if !open || u64::from(receive.generation) != generation {
+        if !open || u64::from(side.generation.get()) != generation {
             return;
         }
         let announced = &mut self.slots.links[peer as usize].announced;

@@ -154,6 +154,11 @@ impl Guarded {
         Data::bytes(self.whole.buf.offset(EDGE as i64), len.min(ROOM as u64))
     }
 
+    /// The last bytes of the memory.
+    fn last(&self, len: usize) -> (boundary::UserBuf, usize) {
+        (self.whole.buf.offset((EDGE + ROOM - len) as i64), len)
+    }
+
     fn check(&self) {
         let mut edge = vec![0; EDGE];
         self.whole.buf.read(&mut edge);
@@ -174,12 +179,26 @@ fn attack(seed: u64) {
     // The liar has lines and mapped memory as others do.
     let theirs = liar.alloc_mapped(1 << 20).unwrap();
     let _ = liar.post(slot(0, 0), &Data::bytes(theirs, 1 << 20));
+    let ports = shm.fabric().slot_ports(SlotTable(0), COUNT).unwrap();
+    let port = &ports.of(0..2).unwrap()[1];
     for _ in 0..120 {
         let data = memory[r.below(2) as usize].data(r.word());
         let at = slot(1, r.below(COUNT.into()));
-        match r.below(9) {
+        match r.below(12) {
             0 | 1 => {
                 let _ = shm.post(at, &data);
+            }
+            6 => {
+                let (buf, len) = memory[0].last(r.below(30) as usize);
+                port.post(at.index, buf, len);
+            }
+            7 => {
+                let _ = port.take(at.index, 1);
+            }
+            8 => {
+                shm.set_clear(at, r.below(4) > 0);
+                let (buf, len) = memory[1].last(r.below(30) as usize);
+                port.deliver(at.index, buf, len);
             }
             2 => {
                 let _ = shm.landed(at);
@@ -290,7 +309,7 @@ fn lies_are_found_out() {
             .fabric()
             .slots
             .receive(super::table::Place { table: 0, index: 0 }, 1);
-        assert_eq!(receive.unwrap().state, Receiving::Posted);
+        assert_eq!(receive.unwrap().0.state, Receiving::Posted);
         lie(&mut liar);
         for _ in 0..3 {
             assert_ne!(shm.landed(slot(1, 0)), Landed::Idle, "{what}");

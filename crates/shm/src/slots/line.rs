@@ -65,6 +65,14 @@ pub(crate) enum Way {
     Split,
 }
 
+impl Way {
+    /// What the word of a landing has for it.
+    #[inline(always)]
+    const fn code(self) -> u64 {
+        (self as u64 + 1) << WAY_SHIFT
+    }
+}
+
 /// What became of a receive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Landing {
@@ -123,10 +131,68 @@ impl Line {
         }
     }
 
+    /// How many bytes a receive that is offered takes.
+    #[inline(always)]
+    pub fn length(&self) -> u64 {
+        self.length.load(Relaxed)
+    }
+
+    /// Lets the reader's receive of this generation have `len` bytes at `from`, in the landing itself.
+    ///
+    /// # Safety
+    /// `from` is readable for `len` bytes, at most [`INLINE`].
+    #[inline(always)]
+    pub unsafe fn land_inline(&self, generation: u32, immediate: u32, from: *const u8, len: usize) {
+        self.immediate.store(immediate, Relaxed);
+        self.word.store(Way::Inline.code() | len as u64, Relaxed);
+        match len {
+            8 => {
+                // SAFETY: the caller's promise.
+                let word = unsafe { from.cast::<u64>().read_unaligned() };
+                self.payload[0].store(word, Relaxed);
+            }
+            _ => {
+                let mut words: Payload = [0; INLINE / 8];
+                // SAFETY: the caller's promise; the words have room for `INLINE` bytes.
+                unsafe { sys::copy::copy_few(words.as_mut_ptr().cast(), from, len) };
+                for (to, from) in self.payload.iter().zip(words) {
+                    to.store(from, Relaxed);
+                }
+            }
+        }
+        self.landed.store(generation, Release);
+    }
+
+    /// Reads data that came in the landing itself to `to`, if they are at most `capacity` bytes. False: nothing was done.
+    ///
+    /// # Safety
+    /// `to` is writable for `capacity` bytes.
+    #[inline(always)]
+    pub unsafe fn read_inline(&self, to: *mut u8, capacity: u64) -> bool {
+        // What is not inline is much more than there can be.
+        let len = self.word.load(Relaxed).wrapping_sub(Way::Inline.code());
+        if len > capacity.min(INLINE as u64) {
+            return false;
+        }
+        match len {
+            8 => {
+                let word = self.payload[0].load(Relaxed);
+                // SAFETY: the caller's promise, and `len` is not more.
+                unsafe { to.cast::<u64>().write_unaligned(word) };
+            }
+            _ => {
+                let words = self.payload();
+                // SAFETY: as above; the words are `INLINE` bytes, which `len` is not above.
+                unsafe { sys::copy::copy_few(to, words.as_ptr().cast(), len as usize) };
+            }
+        }
+        true
+    }
+
     /// Says what became of the reader's receive of this generation.
     #[inline(always)]
     pub fn land(&self, generation: u32, landing: Landing, payload: Payload) {
-        let word = (landing.way as u64 + 1) << WAY_SHIFT | landing.sent;
+        let word = landing.way.code() | landing.sent;
         self.immediate.store(landing.immediate, Relaxed);
         self.word.store(word, Relaxed);
         for (to, from) in self.payload.iter().zip(payload) {

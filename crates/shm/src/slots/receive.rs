@@ -4,7 +4,7 @@ use layout::Data;
 use mtmi::slot::{Landed, Slot, SlotError};
 
 use super::line::{Header, INLINE, Landing, Way};
-use super::table::{Lines, Pair, Place, Receive, Receiving};
+use super::table::{Lines, Pair, Place, Receiving};
 use crate::Shm;
 use crate::ring::Hostile;
 
@@ -66,9 +66,10 @@ impl Shm {
             let lines = area.lines(self.local, their_slot, table.entry);
             let lines = lines.map_err(|e| SlotError::Memory(super::table::number(&e)))?;
             let count = table.entry.count as usize;
-            pair.mine = Lines::new(lines, table.entry.count);
-            pair.receives = vec![Receive::NEW; count];
-            pair.deliveries = vec![super::table::Deliver::NEW; count];
+            pair.use_lines(Lines::new(lines, table.entry.count), count);
+            if let Some(ports) = &table.ports {
+                ports.show(slot.peer.0, pair);
+            }
             self.ports[slot.peer].bell.get().attach();
         }
         self.find_theirs(slot.table.0, slot.peer.0);
@@ -119,7 +120,12 @@ impl Shm {
             return;
         }
         match area.lines(their_slot, local, entry) {
-            Ok(lines) => pair.theirs = Lines::new(lines, entry.count),
+            Ok(lines) => {
+                pair.theirs = Lines::new(lines, entry.count);
+                if let Some(ports) = &table.ports {
+                    ports.show(peer, pair);
+                }
+            }
             Err(e) if e.kind() == std::io::ErrorKind::InvalidData => self.suspect(peer),
             // Looked for again, as memory may be free then.
             Err(_) => pair.seen = u64::MAX,
@@ -145,15 +151,14 @@ impl Shm {
             length,
         };
         let used = self.slots.pair(slot.table.0, slot.peer.0);
-        let pair = match used.filter(|p| (slot.index as usize) < p.receives.len()) {
+        let pair = match used.filter(|p| (slot.index as usize) < p.sides.len()) {
             Some(pair) => pair,
             None => self.join_slots(slot)?,
         };
         if let Some(trouble) = pair.trouble {
             return Err(trouble);
         }
-        let (Some(mine), Some(receive)) = (&pair.mine, pair.receives.get_mut(slot.index as usize))
-        else {
+        let Some((mine, receive, side)) = pair.posting(slot.index) else {
             return Err(SlotError::NoSuchSlot);
         };
         if receive.state != Receiving::Idle {
@@ -165,10 +170,7 @@ impl Shm {
         let line = mine.line(slot.index);
         line.set_header(header);
         if post {
-            receive.generation = receive.generation.wrapping_add(1);
-            receive.state = Receiving::Posted;
-            receive.asked = false;
-            line.offer(receive.generation);
+            line.offer(receive.post(side));
             self.ports[slot.peer].bell.get().ring();
         }
         Ok(())
@@ -188,8 +190,8 @@ impl Shm {
         let Some(pair) = self.slots.pair(slot.table.0, slot.peer.0) else {
             return Err(SlotError::NoSuchSlot);
         };
-        let (Some(mine), Some(receive)) = (&pair.mine, pair.receives.get_mut(slot.index as usize))
-        else {
+        let trouble = pair.trouble;
+        let Some((mine, receive, side)) = pair.posting(slot.index) else {
             return Err(SlotError::NotPrepared);
         };
         if receive.state != Receiving::Idle {
@@ -198,13 +200,10 @@ impl Shm {
         if !receive.prepared {
             return Err(SlotError::NotPrepared);
         }
-        if let Some(trouble) = pair.trouble {
+        if let Some(trouble) = trouble {
             return Err(trouble);
         }
-        receive.generation = receive.generation.wrapping_add(1);
-        receive.state = Receiving::Posted;
-        receive.asked = false;
-        mine.line(slot.index).offer(receive.generation);
+        mine.line(slot.index).offer(receive.post(side));
         self.ports[slot.peer].bell.get().ring();
         Ok(())
     }
@@ -215,19 +214,16 @@ impl Shm {
         let Some(pair) = self.slots.pair(slot.table.0, slot.peer.0) else {
             return Landed::Idle;
         };
-        let Some(receive) = pair.receives.get_mut(slot.index as usize) else {
+        let trouble = pair.trouble;
+        let Some((theirs, receive, side)) = pair.taking(slot.index) else {
             return Landed::Idle;
         };
-        let Some(theirs) = pair
-            .theirs
-            .as_ref()
-            .filter(|_| receive.state == Receiving::Posted)
-        else {
+        let Some(theirs) = theirs.filter(|_| receive.state == Receiving::Posted) else {
             return self.landed_otherwise(slot);
         };
         let line = theirs.line(slot.index);
-        if !line.has_landed(receive.generation) {
-            return match pair.trouble {
+        if !line.has_landed(side.generation.get()) {
+            return match trouble {
                 None => Landed::NotYet,
                 Some(_) => self.landed_otherwise(slot),
             };
@@ -247,11 +243,11 @@ impl Shm {
                     },
                     None => scatter(&receive.memory, &bytes_of(words)[..n]),
                 }
-                receive.state = Receiving::Idle;
+                receive.end(side);
                 outcome(landing, capacity)
             }
             Ok(landing) if landing.way == Way::Direct && receive.mapped => {
-                receive.state = Receiving::Idle;
+                receive.end(side);
                 outcome(landing, capacity)
             }
             _ => self.landed_otherwise(slot),
@@ -265,11 +261,11 @@ impl Shm {
         let Some(pair) = self.slots.pair(slot.table.0, slot.peer.0) else {
             return;
         };
-        let receive = pair.receives.get(slot.index as usize);
-        let (Some(receive), Some(theirs)) = (receive, &pair.theirs) else {
+        let side = pair.sides.get(slot.index as usize);
+        let (Some(side), Some(theirs)) = (side, &pair.theirs) else {
             return;
         };
-        let (line, generation) = (theirs.line(slot.index), receive.generation);
+        let (line, generation) = (theirs.line(slot.index), side.generation.get());
         for _ in 0..looks {
             if line.has_landed(generation) {
                 return;
@@ -284,13 +280,14 @@ impl Shm {
         let Some(pair) = self.slots.pair(slot.table.0, slot.peer.0) else {
             return true;
         };
-        let Some(receive) = pair.receives.get(slot.index as usize) else {
+        let trouble = pair.trouble;
+        let Some((theirs, receive, side)) = pair.taking(slot.index) else {
             return true;
         };
         if receive.state == Receiving::Posted
-            && pair.trouble.is_none()
-            && let Some(theirs) = &pair.theirs
-            && !theirs.line(slot.index).has_landed(receive.generation)
+            && trouble.is_none()
+            && let Some(theirs) = theirs
+            && !theirs.line(slot.index).has_landed(side.generation.get())
         {
             return false;
         }
@@ -299,7 +296,7 @@ impl Shm {
         let (place, peer) = (place(slot), slot.peer.0);
         self.slots
             .receive(place, peer)
-            .is_none_or(|r| match r.state {
+            .is_none_or(|(r, _)| match r.state {
                 Receiving::Posted | Receiving::Streams | Receiving::Splits => failed,
                 Receiving::Idle | Receiving::Ended | Receiving::Returned => true,
             })
@@ -318,14 +315,14 @@ impl Shm {
         self.settle(slot);
         let (place, peer) = (place(slot), slot.peer.0);
         let failed = self.is_in_trouble(slot);
-        let Some(receive) = self.slots.receive(place, peer) else {
+        let Some((receive, side)) = self.slots.receive(place, peer) else {
             return Landed::Idle;
         };
         let landed = match receive.state {
             Receiving::Idle => return Landed::Idle,
             Receiving::Returned => Landed::Withdrawn,
             Receiving::Ended => {
-                receive.state = Receiving::Idle;
+                receive.end(side);
                 let ended = &mut self.slots.links[peer as usize].ended;
                 let found = ended.iter().position(|e| e.0 == place);
                 return found.map_or(Landed::PeerFailed, |i| ended.swap_remove(i).1);
@@ -335,7 +332,7 @@ impl Shm {
             }
             Receiving::Posted | Receiving::Streams | Receiving::Splits => return Landed::NotYet,
         };
-        receive.state = Receiving::Idle;
+        receive.end(side);
         landed
     }
 
@@ -348,7 +345,7 @@ impl Shm {
     }
 
     fn settle_or(&mut self, place: Place, peer: u32) -> Result<(), Hostile> {
-        let Some(state) = self.slots.receive(place, peer).map(|r| r.state) else {
+        let Some(state) = self.slots.receive(place, peer).map(|(r, _)| r.state) else {
             return Ok(());
         };
         match state {
@@ -367,13 +364,11 @@ impl Shm {
         let Some(pair) = self.slots.pair(place.table, peer) else {
             return Ok(());
         };
-        let (Some(theirs), Some(receive)) =
-            (&pair.theirs, pair.receives.get_mut(place.index as usize))
-        else {
+        let Some((Some(theirs), receive, side)) = pair.taking(place.index) else {
             return Ok(());
         };
         let line = theirs.line(place.index);
-        if !line.has_landed(receive.generation) {
+        if !line.has_landed(side.generation.get()) {
             return Ok(());
         }
         let landing = line.landing()?;
@@ -399,7 +394,7 @@ impl Shm {
 
     /// A receive is over.
     pub(super) fn end_receive(&mut self, place: Place, peer: u32, landed: Landed) {
-        if let Some(receive) = self.slots.receive(place, peer) {
+        if let Some((receive, _)) = self.slots.receive(place, peer) {
             receive.state = Receiving::Ended;
             self.slots.links[peer as usize].ended.push((place, landed));
         }

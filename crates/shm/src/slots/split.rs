@@ -121,7 +121,7 @@ impl Shm {
         landing: Landing,
         [offset, number, _]: Payload,
     ) -> Result<(), Hostile> {
-        let receive = self.slots.receive(place, peer).ok_or(Hostile)?;
+        let (receive, _) = self.slots.receive(place, peer).ok_or(Hostile)?;
         let capacity = receive.memory.len();
         let bytes = landing.sent.min(capacity);
         if number > u64::from(LAST) || !can_split(bytes) {
@@ -141,7 +141,10 @@ impl Shm {
 
     /// Does this side's part of a split copy, and ends it if the sender has done its own.
     pub(super) fn help_split(&mut self, place: Place, peer: u32) -> Result<(), Hostile> {
-        let memory = self.slots.receive(place, peer).map(|r| r.memory.clone());
+        let memory = self
+            .slots
+            .receive(place, peer)
+            .map(|(r, _)| r.memory.clone());
         let rank = self.peers[peer as usize].slot;
         let (Some(memory), Ok(area)) = (memory, &self.slots.area) else {
             return Ok(());

@@ -3,6 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::ptr::NonNull;
+use std::rc::Rc;
 
 use layout::{Data, Reader, Writer};
 use mtmi::slot::{Delivery, Landed, SlotError};
@@ -12,6 +13,7 @@ pub(super) use super::area::Entry;
 use super::area::{Area, Directory};
 use super::arena::{Arena, Windows};
 use super::line::Line;
+use super::port::{Posted, Side, SlotPorts};
 use crate::lane::{CHUNKS, Lane};
 use crate::ring::Hostile;
 
@@ -44,6 +46,8 @@ pub(crate) struct Table {
     pub number: u64,
     /// By endpoint.
     pub pairs: Vec<Pair>,
+    /// The same for short messages, if they are used.
+    pub ports: Option<Rc<SlotPorts>>,
 }
 
 /// A table with one peer. Empty until it is used.
@@ -53,8 +57,10 @@ pub(crate) struct Pair {
     pub mine: Option<Lines>,
     /// and those that the peer writes, once it has opened the table.
     pub theirs: Option<Lines>,
-    pub receives: Vec<Receive>,
+    receives: Vec<Receive>,
     pub deliveries: Vec<Deliver>,
+    /// What short messages share with these.
+    pub sides: Box<[Side]>,
     /// Entries of the peer's directory at the last look for the table.
     pub seen: u64,
     /// Why nothing new can begin here.
@@ -69,7 +75,65 @@ pub(crate) struct Lines {
     _mapping: Mapping,
 }
 
+/// What ports point to goes with it.
+impl Drop for Table {
+    fn drop(&mut self) {
+        if let Some(ports) = &self.ports {
+            ports.hide_all();
+        }
+    }
+}
+
+impl Pair {
+    /// Has these lines to write from here on.
+    pub fn use_lines(&mut self, lines: Option<Lines>, count: usize) {
+        self.mine = lines;
+        self.receives = vec![Receive::NEW; count];
+        self.deliveries = vec![Deliver::NEW; count];
+        self.sides = (0..count).map(|_| Side::new()).collect();
+    }
+
+    /// The receiving side of a slot, also of a receive that was posted as a short one, and what its messages land in.
+    #[inline(always)]
+    pub fn taking(&mut self, index: u32) -> Option<(Option<&Lines>, &mut Receive, &Side)> {
+        let at = index as usize;
+        let (receive, side) = (self.receives.get_mut(at)?, self.sides.get(at)?);
+        if side.posted.get() == Posted::Short {
+            receive.take_over(side);
+        }
+        Some((self.theirs.as_ref(), receive, side))
+    }
+
+    /// The same without that,
+    #[inline(always)]
+    pub fn receive(&mut self, index: u32) -> Option<(&mut Receive, &Side)> {
+        let (_, receive, side) = self.taking(index)?;
+        Some((receive, side))
+    }
+
+    /// or with what it is offered in.
+    #[inline(always)]
+    pub fn posting(&mut self, index: u32) -> Option<(&Lines, &mut Receive, &Side)> {
+        let at = index as usize;
+        let (receive, side) = (self.receives.get_mut(at)?, self.sides.get(at)?);
+        if side.posted.get() == Posted::Short {
+            receive.take_over(side);
+        }
+        Some((self.mine.as_ref()?, receive, side))
+    }
+}
+
 impl Lines {
+    /// The first,
+    pub fn first(&self) -> *const Line {
+        self.first.as_ptr()
+    }
+
+    /// and how many there are.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
     /// The first `count` lines of a mapping; `None` if it hasn't so many.
     pub fn new(mapping: Mapping, count: u32) -> Option<Lines> {
         let first = NonNull::from(mapping.slice::<Line>(0, count as usize)?.first()?);
@@ -96,8 +160,6 @@ impl Lines {
 #[derive(Clone)]
 pub(crate) struct Receive {
     pub memory: Data,
-    /// Of the last receive that was posted.
-    pub generation: u32,
     pub state: Receiving,
     /// Whether `memory` stays bound.
     pub prepared: bool,
@@ -125,28 +187,52 @@ pub(crate) enum Receiving {
 impl Receive {
     pub const NEW: Receive = Receive {
         memory: Data::EMPTY,
-        generation: 0,
         state: Receiving::Idle,
         prepared: false,
         mapped: false,
         asked: false,
     };
+
+    /// A receive that was posted as a short one is as others from here on.
+    #[cold]
+    fn take_over(&mut self, side: &Side) {
+        let (buf, length) = side.memory();
+        *self = Receive {
+            memory: Data::bytes(buf, length),
+            state: Receiving::Posted,
+            ..Receive::NEW
+        };
+        side.posted.set(Posted::Ordinary);
+    }
+
+    /// Posts it: its generation.
+    #[inline(always)]
+    pub fn post(&mut self, side: &Side) -> u32 {
+        let generation = side.generation.get().wrapping_add(1);
+        side.generation.set(generation);
+        side.posted.set(Posted::Ordinary);
+        self.state = Receiving::Posted;
+        self.asked = false;
+        generation
+    }
+
+    /// Its end is told.
+    #[inline(always)]
+    pub fn end(&mut self, side: &Side) {
+        self.state = Receiving::Idle;
+        side.posted.set(Posted::Free);
+    }
 }
 
 /// The delivering side of a slot.
 #[derive(Clone, Copy)]
 pub(crate) struct Deliver {
-    /// Generation of the last receive that was served.
-    pub consumed: u32,
     /// Whether one is under way or its end has not been told; then it is in `Link::deliveries`.
     pub busy: bool,
 }
 
 impl Deliver {
-    pub const NEW: Deliver = Deliver {
-        consumed: 0,
-        busy: false,
-    };
+    pub const NEW: Deliver = Deliver { busy: false };
 }
 
 /// A slot of a peer, by the number of its table.
@@ -303,9 +389,8 @@ impl SlotState {
 
     /// The receiving side of a slot, if the pair is in use.
     #[inline]
-    pub fn receive(&mut self, place: Place, peer: u32) -> Option<&mut Receive> {
-        let pair = self.pair(place.table, peer)?;
-        pair.receives.get_mut(place.index as usize)
+    pub fn receive(&mut self, place: Place, peer: u32) -> Option<(&mut Receive, &Side)> {
+        self.pair(place.table, peer)?.receive(place.index)
     }
 }
 

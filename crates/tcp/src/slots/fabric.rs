@@ -79,6 +79,10 @@ impl Slots for Tcp {
         self.protocol.slot_has_landed(slot)
     }
 
+    fn is_posted(&mut self, slot: Slot) -> bool {
+        self.protocol.slot_is_posted(slot)
+    }
+
     fn withdraw(&mut self, slot: Slot) -> Result<(), SlotError> {
         self.protocol.withdraw_slot(slot, self.job.me)
     }

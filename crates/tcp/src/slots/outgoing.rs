@@ -165,6 +165,13 @@ impl Protocol {
         pair.trouble.is_some() || !receive.is_some_and(waits)
     }
 
+    /// Whether a receive is there of which no end was told.
+    pub fn slot_is_posted(&mut self, slot: Slot) -> bool {
+        let pair = self.slots.pair(slot.table.0, slot.peer.0);
+        let receive = pair.and_then(|p| p.receives.get(slot.index as usize));
+        receive.is_some_and(|r| r.state != Receiving::Idle)
+    }
+
     /// Asks for the memory of a posted receive.
     pub fn withdraw_slot(&mut self, slot: Slot, me: u32) -> Result<(), SlotError> {
         let pair = self.usable(slot, me)?;
