@@ -101,6 +101,8 @@ pub struct Engine {
     pub(crate) sleeping: Cell<u32>,
     /// How often something may have completed: a thread that let others in compares it before it sleeps.
     pub(crate) changes: Cell<u64>,
+    /// When a call that a program polls with found nothing the last time, in [cycles](sys::clock::cycles).
+    pub(crate) polled: Cell<u64>,
     /// Whether anything uses the transport beside ordinary messages.
     pub(crate) beside: Cell<bool>,
     /// Streams of persistent requests, in part bound to slots.
@@ -191,6 +193,7 @@ impl Engine {
             lent: Cell::new(false),
             sleeping: Cell::new(0),
             changes: Cell::new(0),
+            polled: Cell::new(0),
             beside: Cell::new(false),
             bound: RefCell::default(),
             least_bound: Cell::new(u64::MAX),

@@ -22,6 +22,10 @@ const PASSES: u32 = 64;
 /// in place of 35).
 const PASSES_SHARED: u32 = 4;
 
+/// Cycles between two calls of a program that polls, which may do little else meanwhile: a microsecond or so. Four ranks on two processors
+/// that exchange messages around a ring, and wait for them by `MPI_Test`, take some microseconds so in place of 3,000.
+const BETWEEN_POLLS: u64 = 4_000;
+
 /// What a call waits for, as the hang report shows it. `MPI_UNDEFINED` where it doesn't apply.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting {
@@ -147,10 +151,24 @@ impl Engine {
         }
     }
 
-    /// Lets other threads in, for calls that a program polls with.
+    /// Lets others in, for calls that a program polls with and that found nothing: other threads, and where ranks share processors other
+    /// ranks.
     #[inline]
     pub(crate) fn relax(&self) {
         lock().relax();
+        if self.transport(Slots::is_crowded) {
+            self.give_way_to_ranks();
+        }
+    }
+
+    /// Gives its processor to other ranks if the program does nothing but poll: whoever it waits for may need this one, and would get
+    /// it when the system takes it away, milliseconds later.
+    fn give_way_to_ranks(&self) {
+        let last = self.polled.replace(sys::clock::cycles());
+        if self.polled.get().wrapping_sub(last) < BETWEEN_POLLS {
+            self.transport(Slots::give_way);
+            self.polled.set(sys::clock::cycles());
+        }
     }
 
     #[cold]
