@@ -13,7 +13,7 @@ use crate::common::Common;
 use crate::direct::{Choice, Direct, Token};
 use crate::lane::Lane;
 use crate::mapped::Copies;
-use crate::places::Mover;
+use crate::places::{Mover, Spread};
 use crate::port::{Port, Ports};
 use crate::segment::{Segment, SendersRef};
 use crate::sheets::Sheets;
@@ -45,6 +45,8 @@ pub struct Shm {
     pub(crate) patience: Patience,
     /// With a processor per rank: how it shares one with none.
     pub(crate) mover: Option<Mover>,
+    /// How this process gives way where there is not.
+    pub(crate) spread: Spread,
     /// Whether all ranks' processors are known, so that `patience` is final.
     pub(crate) settled: bool,
     pub(crate) slots: SlotState,
@@ -278,6 +280,7 @@ impl Shm {
             failures: VecDeque::new(),
             patience: SHARED,
             mover: None,
+            spread: Spread::new(local),
             settled: false,
             slots: SlotState::new(area),
             choice: Choice::default(),
