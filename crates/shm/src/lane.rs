@@ -151,6 +151,12 @@ impl<const ROOM: usize> Lane<ROOM> {
         unsafe { &*self.ring.add(offset).cast::<AtomicU32>() }
     }
 
+    /// The sequence word of the cell of the message numbered `number`.
+    #[inline(always)]
+    pub fn sequence_word(&self, number: u32) -> &AtomicU32 {
+        self.word(cell(number) as usize * CELL)
+    }
+
     /// Writes the header of the message numbered `number`, all but the sequence word.
     #[inline(always)]
     pub fn write_header(&self, number: u32, header: &Header) {

@@ -1,4 +1,4 @@
-//! Copying bytes, tuned for messages, and the two hints that go with waiting for them.
+//! Copying bytes, tuned for messages, and looking for them.
 //!
 //! Which kernel wins was measured on two virtual cores of an EPYC of the fourth generation. Within one core's caches vectors
 //! are ahead up to a page (96 against 73 GB/s for 4 KiB) and level with `rep movsb` beyond. Between cores the state of the
@@ -9,7 +9,8 @@
 use std::arch::asm;
 use std::ptr;
 #[cfg(target_arch = "x86_64")]
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Up to here overlapped loads and stores do it without a loop.
 const TINY: usize = 32;
@@ -334,9 +335,64 @@ pub fn pause() {
     std::hint::spin_loop();
 }
 
+/// Looks up to `looks` times whether `word` is `value`, with a pause before each look (acquire, where it is). Who looks all the time pulls the
+/// line away from the processor that writes it: 8 bytes from one rank to another take 65 ns in place of 43 then, and between cores further
+/// apart 256 in place of 186.
+///
+/// It is written in the processor's instructions since what compilers make of it takes 42 to 51 ns, depending on where the linker puts it;
+/// these take 42 wherever they are.
+#[inline(always)]
+pub fn look_for(word: &AtomicU32, value: u32, looks: u32) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if looks == 0 {
+            return false;
+        }
+        let left: u32;
+        // SAFETY: the word is alive, and nothing but it is read. The compiler takes it that any memory is, so it moves no access across,
+        // and the processor moves none before a load that came earlier.
+        unsafe {
+            asm!(
+                ".p2align 6",
+                "2:",
+                "pause",
+                "cmp dword ptr [{word}], {value:e}",
+                "je 3f",
+                "dec {left:e}",
+                "jne 2b",
+                "3:",
+                word = in(reg) word.as_ptr(),
+                value = in(reg) value,
+                left = inout(reg) looks => left,
+                options(nostack),
+            );
+        }
+        left != 0
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    (0..looks).any(|_| {
+        pause();
+        word.load(Ordering::Acquire) == value
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn looks_are_counted() {
+        let word = AtomicU32::new(7);
+        assert!(look_for(&word, 7, 1) && look_for(&word, 7, u32::MAX));
+        assert!(!look_for(&word, 7, 0) && !look_for(&word, 8, 1) && !look_for(&word, 8, 1000));
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                word.store(8, Ordering::Release);
+            });
+            while !look_for(&word, 8, 100) {}
+        });
+    }
 
     #[test]
     fn every_length_and_offset() {

@@ -207,6 +207,15 @@ impl Line {
         self.landed.load(Acquire) == generation
     }
 
+    /// The same with so many looks more.
+    #[inline(always)]
+    pub fn await_landing(&self, generation: u32, looks: u32) -> bool {
+        #[cfg(not(all(test, loom)))]
+        return sys::copy::look_for(&self.landed, generation, looks);
+        #[cfg(all(test, loom))]
+        (0..looks).any(|_| self.has_landed(generation))
+    }
+
     /// What became of it, read once.
     #[inline(always)]
     pub fn landing(&self) -> Result<Landing, Hostile> {

@@ -185,7 +185,7 @@ impl SlotPort {
         if side.posted.get() != Posted::Short {
             return Taken::Otherwise;
         }
-        if !theirs.has_landed(generation) && !wait(theirs, generation, looks) {
+        if !theirs.has_landed(generation) && !theirs.await_landing(generation, looks) {
             return Taken::NotYet;
         }
         let (buf, length) = side.memory();
@@ -197,14 +197,6 @@ impl SlotPort {
         side.posted.set(Posted::Free);
         Taken::Whole
     }
-}
-
-#[inline(always)]
-fn wait(line: &Line, generation: u32, looks: u32) -> bool {
-    (0..looks).any(|_| {
-        sys::copy::pause();
-        line.has_landed(generation)
-    })
 }
 
 /// The ports of a table.

@@ -266,11 +266,8 @@ impl Shm {
             return;
         };
         let (line, generation) = (theirs.line(slot.index), side.generation.get());
-        for _ in 0..looks {
-            if line.has_landed(generation) {
-                return;
-            }
-            sys::copy::pause();
+        if !line.has_landed(generation) {
+            line.await_landing(generation, looks);
         }
     }
 
