@@ -5,7 +5,10 @@ use std::ffi::c_int;
 
 use blacs::{Combine, Element, Error, Grid, Locations, Operation, Options, Part, Scope, Shape};
 use boundary::UserBuf;
+use fmpl_table::code;
 
+use crate::fmpl;
+use crate::known;
 use crate::say;
 use crate::state::{self, State};
 
@@ -143,11 +146,12 @@ const RECEIVE: &str = "BLACS receive";
 #[inline(always)]
 pub(crate) fn send(context: c_int, matrix: &Matrix, to: (c_int, c_int)) {
     if let Some(bytes) = matrix.piece()
-        && let Some(mut state) = state::alone()
+        && let Some((ends, table)) = known::find(context)
+        && let Some(end) = ends.next_to(to)
     {
-        return match state.blacs.send_piece(context, matrix.a, bytes, to) {
-            Ok(()) => (),
-            Err(error) => state.fatal(SEND, context, &error),
+        return match fmpl::send(table, end, matrix.a, bytes) {
+            code::SUCCESS => (),
+            code => failed(SEND, context, code),
         };
     }
     send_any(context, &Matrix { ..*matrix }, to);
@@ -158,18 +162,21 @@ pub(crate) fn send(context: c_int, matrix: &Matrix, to: (c_int, c_int)) {
 fn send_any(context: c_int, matrix: &Matrix, to: (c_int, c_int)) {
     state::with(SEND, context, |state| {
         let shape = matrix.shape(&Call::of(SEND, context, state))?;
-        state.blacs.send(context, &shape, matrix.a, to)
+        state.blacs.send(context, &shape, matrix.a, to)?;
+        known::know(state, context);
+        Ok(())
     });
 }
 
 #[inline(always)]
 pub(crate) fn receive(context: c_int, matrix: &Matrix, from: (c_int, c_int)) {
     if let Some(bytes) = matrix.piece()
-        && let Some(mut state) = state::alone()
+        && let Some((ends, table)) = known::find(context)
+        && let Some(end) = ends.next_from(from)
     {
-        return match state.blacs.receive_piece(context, matrix.a, bytes, from) {
-            Ok(()) => (),
-            Err(error) => state.fatal(RECEIVE, context, &error),
+        return match fmpl::recv(table, end, matrix.a, bytes) {
+            code::SUCCESS => (),
+            code => failed(RECEIVE, context, code),
         };
     }
     receive_any(context, &Matrix { ..*matrix }, from);
@@ -180,8 +187,17 @@ pub(crate) fn receive(context: c_int, matrix: &Matrix, from: (c_int, c_int)) {
 fn receive_any(context: c_int, matrix: &Matrix, from: (c_int, c_int)) {
     state::with(RECEIVE, context, |state| {
         let shape = matrix.shape(&Call::of(RECEIVE, context, state))?;
-        state.blacs.receive(context, &shape, matrix.a, from)
+        state.blacs.receive(context, &shape, matrix.a, from)?;
+        known::know(state, context);
+        Ok(())
     });
+}
+
+/// FMPL refused a message: ends all processes.
+#[cold]
+#[inline(never)]
+fn failed(routine: &str, context: c_int, code: i32) {
+    state::with(routine, context, |_| Ok(fmpl::check(code)?));
 }
 
 pub(crate) fn broadcast(context: c_int, scope: u8, topology: u8, matrix: &Matrix) {
@@ -325,6 +341,7 @@ pub(crate) fn gridexit(context: c_int) {
 }
 
 fn close(state: &mut State, context: c_int) -> Result<(), Error> {
+    known::forget();
     let comm = state.blacs.close(context)?;
     state.forget_system(comm);
     Ok(state.mpi.comm_free(state.to_c(comm))?)

@@ -39,6 +39,30 @@ fn trouble(code: i32) -> Trouble {
     }
 }
 
+/// `fmpl_send`: its code.
+#[inline(always)]
+pub(crate) fn send(table: &FmplTable, to: End<i32>, buf: UserBuf, bytes: usize) -> i32 {
+    let (peer, index) = (to.peer as i32, to.index as i32);
+    // SAFETY: the maker of `buf` vouches for it.
+    unsafe { (table.send)(buf.as_mut_ptr().cast(), bytes as i64, peer, index, to.comm) }
+}
+
+/// `fmpl_recv`: its code.
+#[inline(always)]
+pub(crate) fn recv(table: &FmplTable, from: End<i32>, buf: UserBuf, bytes: usize) -> i32 {
+    let (peer, index) = (from.peer as i32, from.index as i32);
+    // SAFETY: the maker of `buf` vouches for it.
+    unsafe {
+        (table.recv)(
+            buf.as_mut_ptr().cast(),
+            bytes as i64,
+            peer,
+            index,
+            from.comm,
+        )
+    }
+}
+
 /// Combines words by "or"; what [`Net::unite`] reduces with.
 ///
 /// # Safety
@@ -143,12 +167,7 @@ impl Net for Fmpl {
 
     #[inline]
     fn send(&mut self, to: End<i32>, buf: UserBuf, bytes: usize) -> Result<(), Trouble> {
-        let (peer, index) = (to.peer as i32, to.index as i32);
-        // SAFETY: the maker of `buf` vouches for it.
-        let code = unsafe {
-            (self.table.send)(buf.as_mut_ptr().cast(), bytes as i64, peer, index, to.comm)
-        };
-        check(code)
+        check(send(self.table, to, buf, bytes))
     }
 
     #[inline]
@@ -178,18 +197,7 @@ impl Net for Fmpl {
 
     #[inline]
     fn recv(&mut self, from: End<i32>, buf: UserBuf, bytes: usize) -> Result<(), Trouble> {
-        let (peer, index) = (from.peer as i32, from.index as i32);
-        // SAFETY: the maker of `buf` vouches for it.
-        let code = unsafe {
-            (self.table.recv)(
-                buf.as_mut_ptr().cast(),
-                bytes as i64,
-                peer,
-                index,
-                from.comm,
-            )
-        };
-        check(code)
+        check(recv(self.table, from, buf, bytes))
     }
 
     #[inline]

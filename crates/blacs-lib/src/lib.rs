@@ -10,6 +10,7 @@
 //! * `names`: the exported functions, which only turn arguments into Rust's types;
 //! * `calls`: what they do;
 //! * `state`: what a process knows: contexts, system handles, who it is;
+//! * `known`: the context that was used last, for short messages;
 //! * `fmpl`: FMPL as the [`blacs::Net`]; `mpi`: the few calls of MPI itself;
 //! * `say`: errors and warnings.
 //!
@@ -17,6 +18,7 @@
 
 mod calls;
 mod fmpl;
+mod known;
 mod mpi;
 mod names;
 mod say;

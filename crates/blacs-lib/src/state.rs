@@ -10,6 +10,7 @@ use blacs::{Blacs, Error, Grid, Net, Trouble};
 use fmpl_table::FmplTable;
 
 use crate::fmpl::Fmpl;
+use crate::known;
 use crate::mpi::Mpi;
 use crate::say::{self, Origin};
 
@@ -68,15 +69,6 @@ fn enter() -> Entered {
     }
 }
 
-/// The state without its mutex, if BLACS is started and no second thread may call: the short way in, for what takes few instructions.
-#[inline(always)]
-pub(crate) fn alone() -> Option<RefMut<'static, State>> {
-    if may_be_threaded() {
-        return None;
-    }
-    RefMut::filter_map(SHARED.state.borrow_mut(), Option::as_mut).ok()
-}
-
 #[inline(always)]
 fn may_be_threaded() -> bool {
     // SAFETY: null, or MPI's flag, which is there for ever.
@@ -115,6 +107,7 @@ pub(crate) fn with_started<T>(
 
 /// Forgets everything; the next call starts anew.
 pub(crate) fn take() -> Option<State> {
+    known::forget();
     enter().state.take()
 }
 
@@ -149,13 +142,6 @@ impl State {
             size,
             systems: vec![Some(fortran)],
         })
-    }
-
-    /// Ends all processes because of an error.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn fatal(&self, routine: &str, context: c_int, error: &Error) -> ! {
-        say::fatal(Some(self.table), routine, self.origin(context), error)
     }
 
     /// Who we are in this context.

@@ -5,7 +5,7 @@ use boundary::UserBuf;
 use crate::combine::{self, Combine};
 use crate::context::{Context, INDICES, Scope, Stream};
 use crate::flow::{FACE, Flow};
-use crate::{Error, Grid, Net, Options, Shape, Topology};
+use crate::{Ends, Error, Grid, Net, Options, Shape, Topology};
 
 /// BLACS in one process.
 ///
@@ -202,36 +202,10 @@ impl<N: Net> Blacs<N> {
         flow.carry(Some(peer), &[], shape, a)
     }
 
-    /// As [`Blacs::send`], for a matrix whose elements lie in one run of a [`piece`](crate::Shape::piece): the short way.
-    #[inline(always)]
-    pub fn send_piece(
-        &mut self,
-        number: i32,
-        a: UserBuf,
-        bytes: usize,
-        to: (i32, i32),
-    ) -> Result<(), Error> {
-        let context = context_mut(&mut self.contexts, number)?;
-        let peer = peer(&context.grid, "RDEST, CDEST", to)?;
-        let end = context.to(Stream::Points, peer, 0);
-        context.sent(Stream::Points, peer, 1);
-        Ok(self.net.send(end, a, bytes)?)
-    }
-
-    /// As [`Blacs::receive`], for such a matrix.
-    #[inline(always)]
-    pub fn receive_piece(
-        &mut self,
-        number: i32,
-        a: UserBuf,
-        bytes: usize,
-        from: (i32, i32),
-    ) -> Result<(), Error> {
-        let context = context_mut(&mut self.contexts, number)?;
-        let peer = peer(&context.grid, "RSRC, CSRC", from)?;
-        let end = context.from(Stream::Points, peer, 0);
-        context.received(Stream::Points, peer, 1);
-        Ok(self.net.recv(end, a, bytes)?)
+    /// What matrices whose elements lie in one run of a [`piece`](crate::Shape::piece) need, the short way past [`Blacs::send`] and
+    /// [`Blacs::receive`]: until the context is closed.
+    pub fn ends(&self, number: i32) -> Result<&Ends<N::Comm>, Error> {
+        Ok(&self.context(number)?.ends)
     }
 
     /// Broadcasts a matrix to the scope.
@@ -329,14 +303,14 @@ impl<N: Net> Blacs<N> {
     pub fn send_id(&self, number: i32, to: (i32, i32)) -> Result<u32, Error> {
         let context = self.context(number)?;
         let peer = peer(&context.grid, "RDEST, CDEST", to)?;
-        Ok(context.to(Stream::Points, peer, 0).index)
+        Ok(context.ends.to(Stream::Points, peer, 0).index)
     }
 
     /// The index of the next message from the process at these coordinates.
     pub fn receive_id(&self, number: i32, from: (i32, i32)) -> Result<u32, Error> {
         let context = self.context(number)?;
         let peer = peer(&context.grid, "RSRC, CSRC", from)?;
-        Ok(context.from(Stream::Points, peer, 0).index)
+        Ok(context.ends.from(Stream::Points, peer, 0).index)
     }
 
     /// A number that all processes of the scope give the next broadcast.

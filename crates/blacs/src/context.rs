@@ -1,6 +1,6 @@
 //! Contexts: a grid, its communicators, and where its streams of messages stand.
 
-use crate::{End, Error, Grid, Net};
+use crate::{Ends, Error, Grid, Net};
 
 /// Which processes a broadcast, combine or barrier is among.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(crate) enum Stream {
     All,
 }
 
-const STREAMS: u32 = 4;
+pub(crate) const STREAMS: u32 = 4;
 
 /// Indices of a stream: as many of its messages may be in flight at a time. Four keep a pipeline of chunks filled;
 /// two is what the faces need.
@@ -82,20 +82,14 @@ impl Default for Options {
     }
 }
 
-/// How many messages have gone and come on a stream; only what they are modulo [`DEPTH`] matters.
-#[derive(Clone, Copy, Default)]
-struct Counts {
-    sent: u32,
-    received: u32,
-}
-
 /// A context of this process.
 pub(crate) struct Context<C> {
     pub(crate) grid: Grid,
     pub(crate) options: Options,
     /// The system context that the grid's processes form; what `blacs_get` gives.
     pub(crate) system: i32,
-    pub(crate) all: C,
+    /// Where its messages go by, and the communicator of all.
+    pub(crate) ends: Box<Ends<C>>,
     /// The communicators of our row and column, where they have more than one process.
     pub(crate) row: Option<C>,
     pub(crate) column: Option<C>,
@@ -103,31 +97,29 @@ pub(crate) struct Context<C> {
     pub(crate) place: u32,
     /// How many contexts this process had made by then.
     pub(crate) made: u64,
-    counts: Vec<[Counts; STREAMS as usize]>,
     /// Broadcasts and combines so far, by scope.
     operations: [u32; STREAMS as usize],
 }
 
 impl<C: Copy> Context<C> {
     pub(crate) fn new(grid: Grid, system: i32, place: u32, all: C) -> Context<C> {
-        let counts = vec![Default::default(); grid.size(Scope::All) as usize];
+        let ends = Box::new(Ends::new(&grid, place, all));
         Context {
             grid,
             options: Options::default(),
             system,
-            all,
+            ends,
             row: None,
             column: None,
             place,
             made: 0,
-            counts,
             operations: [0; STREAMS as usize],
         }
     }
 
     /// Frees the communicators.
     pub(crate) fn close<N: Net<Comm = C>>(self, net: &mut N) -> Result<(), Error> {
-        let comms = [self.row, self.column, Some(self.all)];
+        let comms = [self.row, self.column, Some(self.ends.all)];
         for comm in comms.into_iter().flatten() {
             net.comm_free(comm)?;
         }
@@ -139,45 +131,8 @@ impl<C: Copy> Context<C> {
         match scope {
             Scope::Row => self.row,
             Scope::Column => self.column,
-            Scope::All => (self.grid.size(scope) > 1).then_some(self.all),
+            Scope::All => (self.grid.size(scope) > 1).then_some(self.ends.all),
         }
-    }
-
-    #[inline]
-    fn end(&self, stream: Stream, peer: u32, number: u32) -> End<C> {
-        End {
-            comm: self.all,
-            peer,
-            index: self.place * INDICES + stream as u32 * DEPTH + number % DEPTH,
-        }
-    }
-
-    /// The index of the `ahead`-th of the next messages to `peer`.
-    #[inline]
-    pub(crate) fn to(&self, stream: Stream, peer: u32, ahead: u32) -> End<C> {
-        let sent = self.counts[peer as usize][stream as usize].sent;
-        self.end(stream, peer, sent.wrapping_add(ahead))
-    }
-
-    /// The index of the `ahead`-th of the next messages of `peer`.
-    #[inline]
-    pub(crate) fn from(&self, stream: Stream, peer: u32, ahead: u32) -> End<C> {
-        let received = self.counts[peer as usize][stream as usize].received;
-        self.end(stream, peer, received.wrapping_add(ahead))
-    }
-
-    /// So many more messages have gone.
-    #[inline]
-    pub(crate) fn sent(&mut self, stream: Stream, peer: u32, count: u32) {
-        let counts = &mut self.counts[peer as usize][stream as usize];
-        counts.sent = counts.sent.wrapping_add(count);
-    }
-
-    /// So many more messages have come.
-    #[inline]
-    pub(crate) fn received(&mut self, stream: Stream, peer: u32, count: u32) {
-        let counts = &mut self.counts[peer as usize][stream as usize];
-        counts.received = counts.received.wrapping_add(count);
     }
 
     /// Counts a broadcast or combine.
@@ -189,6 +144,6 @@ impl<C: Copy> Context<C> {
     /// A number that all processes of the scope give the next broadcast.
     pub(crate) fn operation_id(&self, scope: Scope) -> u32 {
         let stream = scope.stream();
-        self.end(stream, 0, self.operations[stream as usize]).index
+        self.place * INDICES + stream as u32 * DEPTH + self.operations[stream as usize] % DEPTH
     }
 }

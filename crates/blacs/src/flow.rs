@@ -123,10 +123,10 @@ impl<N: Net> Flow<'_, N> {
         self.finish(&mut way, usize::MAX)?;
         let count = way.piece as u32;
         for &peer in to {
-            self.context.sent(self.stream, peer, count);
+            self.context.ends.sent(self.stream, peer, count);
         }
         if let Some(peer) = from {
-            self.context.received(self.stream, peer, count);
+            self.context.ends.received(self.stream, peer, count);
         }
         Ok(())
     }
@@ -143,8 +143,8 @@ impl<N: Net> Flow<'_, N> {
         let mut bytes = shape.bytes();
         let buf = direct.unwrap_or(self.faces[0]);
         if let Some(peer) = from {
-            let end = self.context.from(self.stream, peer, 0);
-            self.context.received(self.stream, peer, 1);
+            let end = self.context.ends.from(self.stream, peer, 0);
+            self.context.ends.received(self.stream, peer, 1);
             if to.is_empty() && direct.is_some() {
                 self.net.recv(end, buf, bytes)?;
             } else {
@@ -175,7 +175,7 @@ impl<N: Net> Flow<'_, N> {
         self.post(way, peer)?;
         loop {
             let place = self.place(way);
-            let end = self.context.from(self.stream, peer, way.piece as u32);
+            let end = self.context.ends.from(self.stream, peer, way.piece as u32);
             let bytes = self.net.irecv_wait(end)?;
             let (piece, last) = (way.piece, bytes != CUT);
             way.done += bytes;
@@ -201,7 +201,7 @@ impl<N: Net> Flow<'_, N> {
             Some(_) => way.left(),
             None => way.left().min(LAST),
         };
-        let end = self.context.from(self.stream, peer, way.piece as u32);
+        let end = self.context.ends.from(self.stream, peer, way.piece as u32);
         self.net.irecv(end, self.place(way), room)
     }
 
@@ -245,7 +245,7 @@ impl<N: Net> Flow<'_, N> {
 
     /// Waits for the receive that a piece to `peer` will meet, while there is patience; how much it has room for.
     fn meet(&mut self, way: &mut Way, peer: u32, piece: usize) -> Result<Option<usize>, Trouble> {
-        let end = self.context.to(self.stream, peer, piece as u32);
+        let end = self.context.ends.to(self.stream, peer, piece as u32);
         if peer == self.context.grid.number() {
             return self.net.room(end, Duration::ZERO);
         }
@@ -265,7 +265,7 @@ impl<N: Net> Flow<'_, N> {
     ) -> Result<(), Error> {
         for &peer in way.to {
             self.meet(way, peer, piece)?;
-            let end = self.context.to(self.stream, peer, piece as u32);
+            let end = self.context.ends.to(self.stream, peer, piece as u32);
             self.net.isend(end, place, bytes)?;
         }
         Ok(())
@@ -315,7 +315,7 @@ impl<N: Net> Flow<'_, N> {
     fn finish(&mut self, way: &mut Way, end: usize) -> Result<(), Error> {
         while way.finished < end.min(way.piece) {
             for &peer in way.to {
-                let send = self.context.to(self.stream, peer, way.finished as u32);
+                let send = self.context.ends.to(self.stream, peer, way.finished as u32);
                 self.net.isend_wait(send)?;
             }
             way.finished += 1;
@@ -325,8 +325,8 @@ impl<N: Net> Flow<'_, N> {
 
     /// Sends one message of one piece.
     pub(crate) fn send(&mut self, peer: u32, buf: UserBuf, bytes: usize) -> Result<(), Trouble> {
-        let end = self.context.to(self.stream, peer, 0);
-        self.context.sent(self.stream, peer, 1);
+        let end = self.context.ends.to(self.stream, peer, 0);
+        self.context.ends.sent(self.stream, peer, 1);
         self.net.send(end, buf, bytes)
     }
 
@@ -337,8 +337,8 @@ impl<N: Net> Flow<'_, N> {
         buf: UserBuf,
         bytes: usize,
     ) -> Result<End<N::Comm>, Trouble> {
-        let end = self.context.from(self.stream, peer, 0);
-        self.context.received(self.stream, peer, 1);
+        let end = self.context.ends.from(self.stream, peer, 0);
+        self.context.ends.received(self.stream, peer, 1);
         self.net.irecv(end, buf, bytes)?;
         Ok(end)
     }

@@ -79,10 +79,9 @@ impl Grid {
     /// The number of the process at these coordinates.
     #[inline]
     pub fn number_at(&self, row: i32, column: i32) -> Option<u32> {
-        let row = u32::try_from(row).ok().filter(|&row| row < self.rows)?;
-        let column = u32::try_from(column).ok();
-        let column = column.filter(|&column| column < self.columns)?;
-        Some(row * self.columns + column)
+        // What is negative is large.
+        let (row, column) = (row as u32, column as u32);
+        (row < self.rows && column < self.columns).then(|| row * self.columns + column)
     }
 
     /// The coordinates of a process.

@@ -74,10 +74,11 @@ impl Shape {
     /// arguments as [`Shape::new`] has them; what [is cramped](Shape::is_cramped) takes one.
     #[inline]
     pub fn piece(part: Part, m: i32, n: i32, lda: i32, element: usize) -> Option<usize> {
-        let column = usize::try_from(m).ok()?.checked_mul(element)?;
-        let run = n == 1 || (lda == m && n >= 0);
-        let bytes = column.checked_mul(usize::try_from(n).ok()?)?;
-        (part == Part::General && run && bytes < CUT).then_some(bytes)
+        // Few instructions, as a message of one element takes some hundred in all: a product of two of 32 bits can't overflow.
+        let elements = u64::from(m as u32) * u64::from(n as u32);
+        let whole = (m | n) >= 0 && elements <= ((CUT - 1) / element) as u64;
+        let run = n == 1 || lda == m;
+        (part == Part::General && whole && run).then_some(elements as usize * element)
     }
 
     /// Whether a leading dimension that matters is too small.

@@ -1,0 +1,104 @@
+//! By which index of FMPL the next message of each stream goes: indices rotate, so that both sides know it without a word.
+
+use std::cell::Cell;
+
+use crate::context::{DEPTH, INDICES, STREAMS, Stream};
+use crate::{End, Grid, Scope};
+
+/// How many messages have gone and come on a stream; only what they are modulo [`DEPTH`] matters.
+#[derive(Default)]
+struct Counts {
+    sent: Cell<u32>,
+    received: Cell<u32>,
+}
+
+/// The ends of a context's streams. They lie where they are as long as the context does, and are used through shared references, so
+/// that who knows a context need not look for it.
+pub struct Ends<C> {
+    rows: u32,
+    columns: u32,
+    /// The communicator of all processes.
+    pub(crate) all: C,
+    /// The first index.
+    first: u32,
+    /// By process and stream.
+    counts: Box<[[Counts; STREAMS as usize]]>,
+}
+
+impl<C: Copy> Ends<C> {
+    /// Those of a context with this grid, whose indices begin at `place` times [`INDICES`].
+    pub(crate) fn new(grid: &Grid, place: u32, all: C) -> Ends<C> {
+        let (rows, columns) = grid.sides();
+        let counts = (0..grid.size(Scope::All)).map(|_| Default::default());
+        Ends {
+            rows: rows as u32,
+            columns: columns as u32,
+            all,
+            first: place * INDICES,
+            counts: counts.collect(),
+        }
+    }
+
+    #[inline(always)]
+    fn end(&self, stream: Stream, peer: u32, number: u32) -> End<C> {
+        End {
+            comm: self.all,
+            peer,
+            index: self.first + stream as u32 * DEPTH + number % DEPTH,
+        }
+    }
+
+    /// The index of the `ahead`-th of the next messages to `peer`.
+    #[inline(always)]
+    pub(crate) fn to(&self, stream: Stream, peer: u32, ahead: u32) -> End<C> {
+        let sent = self.counts[peer as usize][stream as usize].sent.get();
+        self.end(stream, peer, sent.wrapping_add(ahead))
+    }
+
+    /// The index of the `ahead`-th of the next messages of `peer`.
+    #[inline(always)]
+    pub(crate) fn from(&self, stream: Stream, peer: u32, ahead: u32) -> End<C> {
+        let received = self.counts[peer as usize][stream as usize].received.get();
+        self.end(stream, peer, received.wrapping_add(ahead))
+    }
+
+    /// So many more messages have gone.
+    #[inline(always)]
+    pub(crate) fn sent(&self, stream: Stream, peer: u32, count: u32) {
+        let sent = &self.counts[peer as usize][stream as usize].sent;
+        sent.set(sent.get().wrapping_add(count));
+    }
+
+    /// So many more messages have come.
+    #[inline(always)]
+    pub(crate) fn received(&self, stream: Stream, peer: u32, count: u32) {
+        let received = &self.counts[peer as usize][stream as usize].received;
+        received.set(received.get().wrapping_add(count));
+    }
+
+    /// The process at these coordinates.
+    #[inline(always)]
+    fn at(&self, (row, column): (i32, i32)) -> Option<u32> {
+        // What is negative is large.
+        let (row, column) = (row as u32, column as u32);
+        (row < self.rows && column < self.columns).then(|| row * self.columns + column)
+    }
+
+    /// The end of the next message of one piece to the process at these coordinates, which is counted. `None`: there is no such process.
+    #[inline(always)]
+    pub fn next_to(&self, place: (i32, i32)) -> Option<End<C>> {
+        let peer = self.at(place)?;
+        let end = self.to(Stream::Points, peer, 0);
+        self.sent(Stream::Points, peer, 1);
+        Some(end)
+    }
+
+    /// The same for one of that process.
+    #[inline(always)]
+    pub fn next_from(&self, place: (i32, i32)) -> Option<End<C>> {
+        let peer = self.at(place)?;
+        let end = self.from(Stream::Points, peer, 0);
+        self.received(Stream::Points, peer, 1);
+        Some(end)
+    }
+}
