@@ -143,23 +143,25 @@ impl<'a> Call<'a> {
 const SEND: &str = "BLACS send";
 const RECEIVE: &str = "BLACS receive";
 
+/// Sends a matrix of one piece, if the context is known. False: nothing was done.
 #[inline(always)]
-pub(crate) fn send(context: c_int, matrix: &Matrix, to: (c_int, c_int)) {
-    if let Some(bytes) = matrix.piece()
-        && let Some((ends, table)) = known::find(context)
-        && let Some(end) = ends.next_to(to)
-    {
-        return match fmpl::send(table, end, matrix.a, bytes) {
-            code::SUCCESS => (),
-            code => failed(SEND, context, code),
-        };
+pub(crate) fn send_short(context: c_int, matrix: &Matrix, to: (c_int, c_int)) -> bool {
+    let Some(bytes) = matrix.piece() else {
+        return false;
+    };
+    let Some((ends, table)) = known::find(context) else {
+        return false;
+    };
+    let Some(end) = ends.next_to(to) else {
+        return false;
+    };
+    match fmpl::send(table, end, matrix.a, bytes) {
+        code::SUCCESS => true,
+        code => failed(SEND, code),
     }
-    send_any(context, &Matrix { ..*matrix }, to);
 }
 
-#[cold]
-#[inline(never)]
-fn send_any(context: c_int, matrix: &Matrix, to: (c_int, c_int)) {
+pub(crate) fn send(context: c_int, matrix: &Matrix, to: (c_int, c_int)) {
     state::with(SEND, context, |state| {
         let shape = matrix.shape(&Call::of(SEND, context, state))?;
         state.blacs.send(context, &shape, matrix.a, to)?;
@@ -168,23 +170,25 @@ fn send_any(context: c_int, matrix: &Matrix, to: (c_int, c_int)) {
     });
 }
 
+/// Receives such a matrix.
 #[inline(always)]
-pub(crate) fn receive(context: c_int, matrix: &Matrix, from: (c_int, c_int)) {
-    if let Some(bytes) = matrix.piece()
-        && let Some((ends, table)) = known::find(context)
-        && let Some(end) = ends.next_from(from)
-    {
-        return match fmpl::recv(table, end, matrix.a, bytes) {
-            code::SUCCESS => (),
-            code => failed(RECEIVE, context, code),
-        };
+pub(crate) fn receive_short(context: c_int, matrix: &Matrix, from: (c_int, c_int)) -> bool {
+    let Some(bytes) = matrix.piece() else {
+        return false;
+    };
+    let Some((ends, table)) = known::find(context) else {
+        return false;
+    };
+    let Some(end) = ends.next_from(from) else {
+        return false;
+    };
+    match fmpl::recv(table, end, matrix.a, bytes) {
+        code::SUCCESS => true,
+        code => failed(RECEIVE, code),
     }
-    receive_any(context, &Matrix { ..*matrix }, from);
 }
 
-#[cold]
-#[inline(never)]
-fn receive_any(context: c_int, matrix: &Matrix, from: (c_int, c_int)) {
+pub(crate) fn receive(context: c_int, matrix: &Matrix, from: (c_int, c_int)) {
     state::with(RECEIVE, context, |state| {
         let shape = matrix.shape(&Call::of(RECEIVE, context, state))?;
         state.blacs.receive(context, &shape, matrix.a, from)?;
@@ -193,11 +197,12 @@ fn receive_any(context: c_int, matrix: &Matrix, from: (c_int, c_int)) {
     });
 }
 
-/// FMPL refused a message: ends all processes.
+/// FMPL refused a message of the context that is known: ends all processes.
 #[cold]
 #[inline(never)]
-fn failed(routine: &str, context: c_int, code: i32) {
-    state::with(routine, context, |_| Ok(fmpl::check(code)?));
+fn failed(routine: &str, code: i32) -> bool {
+    state::with(routine, known::context(), |_| Ok(fmpl::check(code)?));
+    true
 }
 
 pub(crate) fn broadcast(context: c_int, scope: u8, topology: u8, matrix: &Matrix) {

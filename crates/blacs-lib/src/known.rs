@@ -58,6 +58,11 @@ pub(crate) fn find(context: c_int) -> Option<(&'static Ends<i32>, &'static FmplT
     }
 }
 
+/// The number of the context that is known, or -1.
+pub(crate) fn context() -> c_int {
+    KNOWN.context.load(Ordering::Relaxed) as c_int
+}
+
 /// A context was used: it is known from here on, unless several threads may call.
 pub(crate) fn know(state: &State, context: c_int) {
     // SAFETY: the table's function has no preconditions.

@@ -34,31 +34,65 @@ macro_rules! element {
             #[rustfmt::skip]
             #[unsafe(export_name = concat!("C", $letter, "gesd2d"))]
             unsafe extern "C" fn c_gesd2d(context: c_int, m: c_int, n: c_int, a: Elements, lda: c_int, rdest: c_int, cdest: c_int) {
+                /// The rest, with the same arguments: what has to save registers is a function of its own.
+                #[cold]
+                #[inline(never)]
+                unsafe extern "C" fn otherwise(context: c_int, m: c_int, n: c_int, a: Elements, lda: c_int, rdest: c_int, cdest: c_int) {
+                    // SAFETY: BLACS' contract.
+                    let matrix = unsafe { whole(Named::General, m, n, a, lda) };
+                    calls::send(context, &matrix, (rdest, cdest));
+                }
                 // SAFETY: BLACS' contract.
-                let matrix = unsafe { whole(Named::General, m, n, a, lda) };
-                calls::send(context, &matrix, (rdest, cdest));
+                unsafe {
+                    let matrix = whole(Named::General, m, n, a, lda);
+                    if !calls::send_short(context, &matrix, (rdest, cdest)) {
+                        otherwise(context, m, n, a, lda, rdest, cdest);
+                    }
+                }
             }
 
             #[rustfmt::skip]
             #[unsafe(export_name = concat!($letter, "gesd2d_"))]
             unsafe extern "C" fn f_gesd2d(context: Number, m: Number, n: Number, a: Elements, lda: Number, rdest: Number, cdest: Number) {
                 // SAFETY: BLACS' contract.
-                unsafe { calls::send(*context, &whole(Named::General, *m, *n, a, *lda), (*rdest, *cdest)) }
+                unsafe {
+                    let matrix = whole(Named::General, *m, *n, a, *lda);
+                    if !calls::send_short(*context, &matrix, (*rdest, *cdest)) {
+                        calls::send(*context, &matrix, (*rdest, *cdest));
+                    }
+                }
             }
 
             #[rustfmt::skip]
             #[unsafe(export_name = concat!("C", $letter, "gerv2d"))]
             unsafe extern "C" fn c_gerv2d(context: c_int, m: c_int, n: c_int, a: Elements, lda: c_int, rsrc: c_int, csrc: c_int) {
+                /// The rest, with the same arguments: what has to save registers is a function of its own.
+                #[cold]
+                #[inline(never)]
+                unsafe extern "C" fn otherwise(context: c_int, m: c_int, n: c_int, a: Elements, lda: c_int, rsrc: c_int, csrc: c_int) {
+                    // SAFETY: BLACS' contract.
+                    let matrix = unsafe { whole(Named::General, m, n, a, lda) };
+                    calls::receive(context, &matrix, (rsrc, csrc));
+                }
                 // SAFETY: BLACS' contract.
-                let matrix = unsafe { whole(Named::General, m, n, a, lda) };
-                calls::receive(context, &matrix, (rsrc, csrc));
+                unsafe {
+                    let matrix = whole(Named::General, m, n, a, lda);
+                    if !calls::receive_short(context, &matrix, (rsrc, csrc)) {
+                        otherwise(context, m, n, a, lda, rsrc, csrc);
+                    }
+                }
             }
 
             #[rustfmt::skip]
             #[unsafe(export_name = concat!($letter, "gerv2d_"))]
             unsafe extern "C" fn f_gerv2d(context: Number, m: Number, n: Number, a: Elements, lda: Number, rsrc: Number, csrc: Number) {
                 // SAFETY: BLACS' contract.
-                unsafe { calls::receive(*context, &whole(Named::General, *m, *n, a, *lda), (*rsrc, *csrc)) }
+                unsafe {
+                    let matrix = whole(Named::General, *m, *n, a, *lda);
+                    if !calls::receive_short(*context, &matrix, (*rsrc, *csrc)) {
+                        calls::receive(*context, &matrix, (*rsrc, *csrc));
+                    }
+                }
             }
 
             #[rustfmt::skip]
