@@ -95,7 +95,20 @@ int main(int argc, char **argv) {
         start(16);
     } else {
         start(16);
+        int next = (me + 1) % size, last = (me + size - 1) % size, in = -1, out = me;
+        for (int i = 0; i < 50; i++) {
+            OK(fmpl_irecv(&in, sizeof in, last, 1, 0, &ier));
+            OK(fmpl_send(&out, sizeof out, next, 1, 0, &ier));
+            OK(fmpl_irecv_wait(last, 1, 0, &ier));
+            CHECK(in == last);
+        }
+        /* Posted by the only thread that may call, it ends when several may. */
+        OK(fmpl_irecv(&in, sizeof in, last, 1, 0, &ier));
         MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+        out = me + 1000;
+        OK(fmpl_send(&out, sizeof out, next, 1, 0, &ier));
+        OK(fmpl_irecv_wait(last, 1, 0, &ier));
+        CHECK(in == last + 1000);
     }
     int rank;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -102,3 +102,36 @@ impl<C: Copy> Ends<C> {
         Some(end)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indices_rotate_by_process_and_direction() {
+        let grid = Grid::new(2, 3, 4);
+        let ends = Ends::new(&grid, 5, 7);
+        let first = 5 * INDICES;
+        for round in 0..10 {
+            let to = ends.next_to((1, 2)).unwrap();
+            assert_eq!((to.comm, to.peer), (7, 5));
+            assert_eq!(to.index, first + round % DEPTH);
+        }
+        assert_eq!(
+            ends.next_to((0, 2)).unwrap().index,
+            first,
+            "another process"
+        );
+        let from = ends.next_from((1, 2)).unwrap();
+        assert_eq!(from.index, first, "the other direction");
+        assert_eq!(
+            ends.to(Stream::Row, 5, 0).index,
+            first + DEPTH,
+            "another stream"
+        );
+        for nobody in [(2, 0), (0, 3), (-1, 0), (0, -1), (i32::MIN, i32::MAX)] {
+            assert!(ends.next_to(nobody).is_none() && ends.next_from(nobody).is_none());
+        }
+        assert_eq!(ends.to(Stream::Points, 5, 0).index, first + 10 % DEPTH);
+    }
+}

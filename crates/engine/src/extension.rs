@@ -125,10 +125,14 @@ impl Engine {
         self.transport(f)
     }
 
-    /// Makes progress for everybody, and lets other threads in.
+    /// Makes progress for everybody, for calls that a program polls with; lets other threads in, and others at all if nothing moved.
     pub fn make_progress(&self) -> bool {
-        self.relax();
-        self.progress()
+        lock().relax();
+        let moved = self.progress();
+        if !moved {
+            self.give_way_to_ranks();
+        }
+        moved
     }
 
     /// Waits until `look` finds something, or the deadline passes. It spins on what `look` looks at, then makes progress

@@ -103,6 +103,8 @@ pub struct Engine {
     pub(crate) changes: Cell<u64>,
     /// When a call that a program polls with found nothing the last time, in [cycles](sys::clock::cycles).
     pub(crate) polled: Cell<u64>,
+    /// How many such calls came one right after the other.
+    pub(crate) polls: Cell<u32>,
     /// Whether anything uses the transport beside ordinary messages.
     pub(crate) beside: Cell<bool>,
     /// Streams of persistent requests, in part bound to slots.
@@ -194,6 +196,7 @@ impl Engine {
             sleeping: Cell::new(0),
             changes: Cell::new(0),
             polled: Cell::new(0),
+            polls: Cell::new(0),
             beside: Cell::new(false),
             bound: RefCell::default(),
             least_bound: Cell::new(u64::MAX),

@@ -22,9 +22,12 @@ const PASSES: u32 = 64;
 /// in place of 35).
 const PASSES_SHARED: u32 = 4;
 
-/// Cycles between two calls of a program that polls, which may do little else meanwhile: a microsecond or so. Four ranks on two processors
-/// that exchange messages around a ring, and wait for them by `MPI_Test`, take some microseconds so in place of 3,000.
+/// Most [cycles](sys::clock::cycles) between two calls of a program that polls and does little else: a microsecond or so, or four.
 const BETWEEN_POLLS: u64 = 4_000;
+/// So many such calls in a row give the processor away once: one that asks for several requests in turn does not do that each time. Four ranks
+/// on two processors that exchange messages around a ring, and wait for them by `MPI_Test`, take some microseconds a step so in place
+/// of 3,000.
+const POLLS_TO_GIVE_WAY: u32 = 4;
 
 /// What a call waits for, as the hang report shows it. `MPI_UNDEFINED` where it doesn't apply.
 #[derive(Clone, Copy, Debug)]
@@ -156,19 +159,30 @@ impl Engine {
     #[inline]
     pub(crate) fn relax(&self) {
         lock().relax();
-        if self.transport(Slots::is_crowded) {
-            self.give_way_to_ranks();
-        }
+        self.give_way_to_ranks();
     }
 
-    /// Gives its processor to other ranks if the program does nothing but poll: whoever it waits for may need this one, and would get
-    /// it when the system takes it away, milliseconds later.
-    fn give_way_to_ranks(&self) {
-        let last = self.polled.replace(sys::clock::cycles());
-        if self.polled.get().wrapping_sub(last) < BETWEEN_POLLS {
-            self.transport(Slots::give_way);
-            self.polled.set(sys::clock::cycles());
+    /// Where ranks share processors, gives this one to others if the program does nothing but poll: whoever it waits for may need it, and
+    /// would get it when the system takes it away, milliseconds later.
+    pub(crate) fn give_way_to_ranks(&self) {
+        if !self.transport(Slots::is_crowded) {
+            return;
         }
+        let now = sys::clock::cycles();
+        let polls = match now.wrapping_sub(self.polled.replace(now)) < BETWEEN_POLLS {
+            true => self.polls.get() + 1,
+            false => 0,
+        };
+        self.polls.set(polls % POLLS_TO_GIVE_WAY);
+        if polls < POLLS_TO_GIVE_WAY {
+            return;
+        }
+        match self.is_threaded() {
+            // Others of this rank may call meanwhile.
+            true => lock().unlocked(std::thread::yield_now),
+            false => self.transport(Slots::give_way),
+        }
+        self.polled.set(sys::clock::cycles());
     }
 
     #[cold]

@@ -7,7 +7,7 @@
 //! * `short`: messages of a few bytes, before the engine is entered;
 //! * `host`: the engine as [`fmpl::Host`]; `start`, `messages`, `groups`, `coll`: the functions.
 //!
-//! Invariants: the state is touched only while the engine is entered; a pointer is looked at only as the function that
+//! Invariants: the state is touched only while the engine is entered, but for what [`short`] shares with it; a pointer is looked at only as the function that
 //! got it promises. Who calls it: `capi` and `capi-mpich`, for `libfmpl` and `libblacs`.
 
 mod coll;

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::time::Duration;
 
 use boundary::UserBuf;
+use fabrics::Taken;
 use fmpl::area::Ended;
 use fmpl::p2p::{self, Args, Name};
 use fmpl::{Host, any};
@@ -97,16 +98,17 @@ pub unsafe extern "C" fn isend_wait<A: Abi>(rank: i32, mai: i32, comm: i32) -> i
 
 pub unsafe extern "C" fn irecv_wait<A: Abi>(rank: i32, mai: i32, comm: i32) -> i32 {
     #[inline(never)]
-    fn otherwise<A: Abi>(name: Name) -> i32 {
-        match p2p::irecv_wait(&entered!(A), name) {
+    fn otherwise<A: Abi>(name: Name, looks: u32) -> i32 {
+        match p2p::irecv_wait_on(&entered!(A), name, looks) {
             Ok(end) => end.code,
             Err(code) => code,
         }
     }
     let name = Name { rank, mai, comm };
     match short::irecv_wait(name) {
-        true => code::SUCCESS,
-        false => otherwise::<A>(name),
+        Taken::Whole => code::SUCCESS,
+        Taken::NotYet => otherwise::<A>(name, 0),
+        Taken::Otherwise => otherwise::<A>(name, p2p::LOOKS_FOR_END),
     }
 }
 

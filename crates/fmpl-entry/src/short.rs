@@ -102,11 +102,13 @@ pub fn recv(args: &Args) -> Done {
     }
 }
 
-/// `fmpl_irecv_wait`, if the message comes within some looks and is a short one.
+/// `fmpl_irecv_wait`: [whole](Taken::Whole) if the message comes within some looks and is a short one.
 #[inline(always)]
-pub fn irecv_wait(name: Name) -> bool {
-    let port = DOOR.state().port(name.rank, name.comm);
-    port.is_some_and(|port| port.take(name.mai as u32, LOOKS_FOR_END) == Taken::Whole)
+pub fn irecv_wait(name: Name) -> Taken {
+    match DOOR.state().port(name.rank, name.comm) {
+        Some(port) => port.take(name.mai as u32, LOOKS_FOR_END),
+        None => Taken::Otherwise,
+    }
 }
 
 /// A communicator was used on the ordinary path: it is known from here on, if it can be.
@@ -121,12 +123,16 @@ pub fn know(entered: &Entered, comm: i32) {
 #[inline(never)]
 fn know_now(entered: &Entered, number: i32) {
     let short = DOOR.state();
+    // Opening it writes there, where other threads look.
+    if entered.is_threaded() || entered.with(|core, _| core.has_failures()) {
+        return;
+    }
     if !entered.engine().open_door(&DOOR) {
         return;
     }
     let known = entered.with(|core, below| {
         let comm = core.comm(number).ok()?.clone();
-        let run = comm.run().filter(|_| !core.has_failures())?;
+        let run = comm.run.clone()?;
         let ports = match short.ports[comm.area].get() {
             Some(ports) => ports,
             None => {

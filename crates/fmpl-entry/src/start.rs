@@ -14,6 +14,7 @@ use crate::Abi;
 use crate::host::Entered;
 use crate::messages::put;
 use crate::process::{Stage, process};
+use crate::short;
 
 /// Starts MPI if nobody has, and joins the state to it.
 fn start<A: Abi>() -> Result<Entered, i32> {
@@ -71,7 +72,10 @@ pub unsafe extern "C" fn init<A: Abi>(_ma: *mut c_void, _fa: *mut c_void, count:
     let agreed = build::agree_on_count(&entered, count);
     match agreed {
         code::SUCCESS => stage.set(Stage::Open),
-        _ => entered.with(|core, below| core.close(below, PROGRAM)),
+        _ => {
+            short::forget();
+            entered.with(|core, below| core.close(below, PROGRAM));
+        }
     }
     agreed
 }
@@ -87,6 +91,7 @@ pub unsafe extern "C" fn finalize<A: Abi>() -> i32 {
         Stage::Before => return code::ERR_NOT_INITIALISED,
         Stage::Over => return code::ERR_FINALIZED,
     }
+    short::forget();
     let closed = match stage.get() {
         Stage::Open => finish::close(&entered, "fmpl_finalize", PROGRAM),
         _ => code::SUCCESS,

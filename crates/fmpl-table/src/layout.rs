@@ -2,8 +2,7 @@
 //!
 //! # What holds for all functions
 //! * Each returns a code of [`crate::code`]. A call that is refused has done nothing.
-//! * They enter MPI by its lock: several threads may call where `MPI_THREAD_MULTIPLE` was granted, else one
-//!   at a time.
+//! * Several threads may call where `MPI_THREAD_MULTIPLE` was granted, else one at a time.
 //! * A call that waits makes progress for FMPL, BLACS and MPI alike, and so does a waiting MPI call.
 //! * Ranks count within the communicator given; in [`COMM_WORLD`](crate::consts::COMM_WORLD) and
 //!   [`COMM_LIBRARY`](crate::consts::COMM_LIBRARY) they are the ranks of `MPI_COMM_WORLD`. A communicator only

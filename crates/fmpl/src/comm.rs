@@ -31,6 +31,8 @@ pub struct Comm {
     pub rank: u32,
     /// Number of members.
     pub size: u32,
+    /// The processes of its ranks, if these are a run of them.
+    pub run: Option<Range<usize>>,
     /// Whether all members see each other's boards.
     pub together: bool,
     /// What keeps a collective from beginning: [`BUSY`] and [`BROKEN`].
@@ -45,6 +47,16 @@ pub struct Comm {
     pub reductions: Cell<u64>,
     /// The piece that this process last put into each of the places for them.
     pub offers: [Cell<Option<Offer>>; PIECES],
+}
+
+/// The run that these processes are, if they are one.
+fn run_of(ranks: Option<&[u32]>, size: u32) -> Option<Range<usize>> {
+    let Some(ranks) = ranks else {
+        return Some(0..size as usize);
+    };
+    let first = *ranks.first()?;
+    let follows = (first..).zip(ranks).all(|(at, &rank)| at == rank);
+    follows.then(|| first as usize..first as usize + ranks.len())
 }
 
 /// A piece that a process has put out.
@@ -71,6 +83,7 @@ impl Comm {
         Comm {
             area,
             id,
+            run: run_of(ranks.as_deref(), size),
             ranks,
             rank,
             size,
@@ -121,16 +134,6 @@ impl Comm {
             None => Some(rank),
             Some(ranks) => ranks.get(rank as usize).copied(),
         }
-    }
-
-    /// The processes of its ranks, if these are a run of them.
-    pub fn run(&self) -> Option<Range<usize>> {
-        let Some(ranks) = &self.ranks else {
-            return Some(0..self.size as usize);
-        };
-        let first = *ranks.first()?;
-        let follows = (first..).zip(ranks.iter()).all(|(at, &rank)| at == rank);
-        follows.then(|| first as usize..first as usize + ranks.len())
     }
 
     /// The member with this distance, at most the number of members, from this process, around the ring of ranks.

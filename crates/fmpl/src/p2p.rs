@@ -374,9 +374,15 @@ fn in_flight<B: Slots>(core: &mut Core, below: &mut B, name: Name) -> Result<(Wh
 /// `fmpl_irecv_wait`; what was received comes with its code.
 #[inline]
 pub fn irecv_wait<H: Host>(h: &H, name: Name) -> Result<Ended, i32> {
+    irecv_wait_on(h, name, LOOKS_FOR_END)
+}
+
+/// The same, where it is looked for so often before progress is made.
+#[inline]
+pub fn irecv_wait_on<H: Host>(h: &H, name: Name, looks: u32) -> Result<Ended, i32> {
     let (ended, receive, which) = h.with(|core, below| {
         let (receive, which) = in_flight(core, below, name)?;
-        let end = look_for_end(core.area(which)?, below, receive, LOOKS_FOR_END);
+        let end = look_for_end(core.area(which)?, below, receive, looks);
         Ok::<_, i32>((end, receive, which))
     })?;
     if let Some(end) = ended {

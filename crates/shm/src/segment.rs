@@ -116,8 +116,8 @@ impl BellRef {
     /// The doorbell.
     #[inline(always)]
     pub fn get(&self) -> &Doorbell {
-        // SAFETY: made from a doorbell of the segment by `Segment::bell_ref`; `Ports`, which holds the
-        // only copies, drops them before the segment.
+        // SAFETY: made from a doorbell of the segment by `Segment::bell_ref`; `Ports` and `SlotPorts`, which hold the
+        // only copies, drop them before the segment, which they hold too.
         unsafe { self.0.as_ref() }
     }
 }

@@ -11,7 +11,7 @@ use crate::{Result, build, process};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const PROGRAMS: [&str; 4] = ["oracle", "unanswered", "coexist", "wrong"];
+const PROGRAMS: [&str; 5] = ["oracle", "unanswered", "contexts", "coexist", "wrong"];
 
 /// Grids of the oracle: rows and columns.
 const GRIDS: [(u32, u32); 12] = [
@@ -94,6 +94,11 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
         for ranks in [2, 3] {
             test(format!("unanswered -n {ranks}"), &|| {
                 passes(&ground, &bin, "unanswered", ranks, &[])
+            });
+        }
+        for ranks in [1, 2, 3, 4, 6] {
+            test(format!("contexts -n {ranks}"), &|| {
+                passes(&ground, &bin, "contexts", ranks, &[])
             });
         }
         for ranks in [1, 2, 3, 4] {

@@ -133,9 +133,10 @@ impl OwnSlots {
     }
 
     /// As [`Slots::is_posted`](super::Slots::is_posted).
-    pub fn is_posted(&mut self, table: SlotTable, index: u32) -> bool {
-        let slot = self.slot(table, index);
-        slot.is_ok_and(|slot| slot.state != State::Idle)
+    pub fn is_posted(&self, table: SlotTable, index: u32) -> bool {
+        let table = self.tables.get(table.0 as usize).and_then(Option::as_ref);
+        let slot = table.and_then(|table| table.slots.get(index as usize));
+        slot.is_some_and(|slot| slot.state != State::Idle)
     }
 
     /// As [`Slots::withdraw`](super::Slots::withdraw).
