@@ -57,6 +57,12 @@ pub(crate) struct Matrix {
 }
 
 impl Matrix {
+    /// Its bytes, if it is one short column.
+    #[inline(always)]
+    fn column(&self) -> Option<usize> {
+        Shape::column(self.part.part(), self.m, self.n, self.element.size())
+    }
+
     /// Its bytes, if it is a single piece in one run.
     #[inline]
     fn piece(&self) -> Option<usize> {
@@ -143,25 +149,35 @@ impl<'a> Call<'a> {
 const SEND: &str = "BLACS send";
 const RECEIVE: &str = "BLACS receive";
 
-/// Sends a matrix of one piece, if the context is known. False: nothing was done.
+/// Sends a matrix of one short column, if the context is known. False: nothing was done.
 #[inline(always)]
 pub(crate) fn send_short(context: c_int, matrix: &Matrix, to: (c_int, c_int)) -> bool {
-    let Some(bytes) = matrix.piece() else {
-        return false;
-    };
+    matrix
+        .column()
+        .is_some_and(|bytes| send_known(context, matrix.a, bytes, to))
+}
+
+/// Sends a message of one piece, if the context is known.
+#[inline(always)]
+fn send_known(context: c_int, a: UserBuf, bytes: usize, to: (c_int, c_int)) -> bool {
     let Some((ends, table)) = known::find(context) else {
         return false;
     };
     let Some(end) = ends.next_to(to) else {
         return false;
     };
-    match fmpl::send(table, end, matrix.a, bytes) {
+    match fmpl::send(table, end, a, bytes) {
         code::SUCCESS => true,
         code => failed(SEND, code),
     }
 }
 
 pub(crate) fn send(context: c_int, matrix: &Matrix, to: (c_int, c_int)) {
+    if let Some(bytes) = matrix.piece()
+        && send_known(context, matrix.a, bytes, to)
+    {
+        return;
+    }
     state::with(SEND, context, |state| {
         let shape = matrix.shape(&Call::of(SEND, context, state))?;
         state.blacs.send(context, &shape, matrix.a, to)?;
@@ -173,22 +189,32 @@ pub(crate) fn send(context: c_int, matrix: &Matrix, to: (c_int, c_int)) {
 /// Receives such a matrix.
 #[inline(always)]
 pub(crate) fn receive_short(context: c_int, matrix: &Matrix, from: (c_int, c_int)) -> bool {
-    let Some(bytes) = matrix.piece() else {
-        return false;
-    };
+    matrix
+        .column()
+        .is_some_and(|bytes| receive_known(context, matrix.a, bytes, from))
+}
+
+/// Receives such a message.
+#[inline(always)]
+fn receive_known(context: c_int, a: UserBuf, bytes: usize, from: (c_int, c_int)) -> bool {
     let Some((ends, table)) = known::find(context) else {
         return false;
     };
     let Some(end) = ends.next_from(from) else {
         return false;
     };
-    match fmpl::recv(table, end, matrix.a, bytes) {
+    match fmpl::recv(table, end, a, bytes) {
         code::SUCCESS => true,
         code => failed(RECEIVE, code),
     }
 }
 
 pub(crate) fn receive(context: c_int, matrix: &Matrix, from: (c_int, c_int)) {
+    if let Some(bytes) = matrix.piece()
+        && receive_known(context, matrix.a, bytes, from)
+    {
+        return;
+    }
     state::with(RECEIVE, context, |state| {
         let shape = matrix.shape(&Call::of(RECEIVE, context, state))?;
         state.blacs.receive(context, &shape, matrix.a, from)?;

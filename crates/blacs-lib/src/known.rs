@@ -8,6 +8,7 @@
 //! Who calls it: `calls`, and `state` when all is over.
 
 use std::ffi::c_int;
+use std::hint::assert_unchecked;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, Ordering};
 
@@ -51,10 +52,10 @@ pub(crate) fn find(context: c_int) -> Option<(&'static Ends<i32>, &'static FmplT
     // SAFETY: both were written before the context, by this thread or before it could call; the ends are those of an open context, which
     // its closing forgets first, and whoever uses them is done with them before the next call.
     unsafe {
-        Some((
-            &*known.ends.load(Ordering::Relaxed),
-            &*known.table.load(Ordering::Relaxed),
-        ))
+        let ends = known.ends.load(Ordering::Relaxed);
+        // Lest `None` is told from a null one.
+        assert_unchecked(!ends.is_null());
+        Some((&*ends, &*known.table.load(Ordering::Relaxed)))
     }
 }
 

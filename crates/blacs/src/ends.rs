@@ -15,7 +15,6 @@ struct Counts {
 /// The ends of a context's streams. They lie where they are as long as the context does, and are used through shared references, so
 /// that who knows a context need not look for it.
 pub struct Ends<C> {
-    rows: u32,
     columns: u32,
     /// The communicator of all processes.
     pub(crate) all: C,
@@ -28,10 +27,9 @@ pub struct Ends<C> {
 impl<C: Copy> Ends<C> {
     /// Those of a context with this grid, whose indices begin at `place` times [`INDICES`].
     pub(crate) fn new(grid: &Grid, place: u32, all: C) -> Ends<C> {
-        let (rows, columns) = grid.sides();
+        let (_, columns) = grid.sides();
         let counts = (0..grid.size(Scope::All)).map(|_| Default::default());
         Ends {
-            rows: rows as u32,
             columns: columns as u32,
             all,
             first: place * INDICES,
@@ -76,30 +74,35 @@ impl<C: Copy> Ends<C> {
         received.set(received.get().wrapping_add(count));
     }
 
-    /// The process at these coordinates.
+    /// The process at these coordinates, and how many of its messages there were to or from single processes.
     #[inline(always)]
-    fn at(&self, (row, column): (i32, i32)) -> Option<u32> {
-        // What is negative is large.
+    fn at(&self, (row, column): (i32, i32)) -> Option<(u32, &Counts)> {
+        // What is negative is large. Where there is such a column, only rows that there are have such numbers.
         let (row, column) = (row as u32, column as u32);
-        (row < self.rows && column < self.columns).then(|| row * self.columns + column)
+        if column >= self.columns {
+            return None;
+        }
+        let number = u64::from(row) * u64::from(self.columns) + u64::from(column);
+        let counts = self.counts.get(usize::try_from(number).ok()?)?;
+        Some((number as u32, &counts[Stream::Points as usize]))
     }
 
     /// The end of the next message of one piece to the process at these coordinates, which is counted. `None`: there is no such process.
     #[inline(always)]
     pub fn next_to(&self, place: (i32, i32)) -> Option<End<C>> {
-        let peer = self.at(place)?;
-        let end = self.to(Stream::Points, peer, 0);
-        self.sent(Stream::Points, peer, 1);
-        Some(end)
+        let (peer, counts) = self.at(place)?;
+        let sent = counts.sent.get();
+        counts.sent.set(sent.wrapping_add(1));
+        Some(self.end(Stream::Points, peer, sent))
     }
 
     /// The same for one of that process.
     #[inline(always)]
     pub fn next_from(&self, place: (i32, i32)) -> Option<End<C>> {
-        let peer = self.at(place)?;
-        let end = self.from(Stream::Points, peer, 0);
-        self.received(Stream::Points, peer, 1);
-        Some(end)
+        let (peer, counts) = self.at(place)?;
+        let received = counts.received.get();
+        counts.received.set(received.wrapping_add(1));
+        Some(self.end(Stream::Points, peer, received))
     }
 }
 

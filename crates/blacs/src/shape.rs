@@ -74,11 +74,20 @@ impl Shape {
     /// arguments as [`Shape::new`] has them; what [is cramped](Shape::is_cramped) takes one.
     #[inline]
     pub fn piece(part: Part, m: i32, n: i32, lda: i32, element: usize) -> Option<usize> {
-        // Few instructions, as a message of one element takes some hundred in all: a product of two of 32 bits can't overflow.
+        // A product of two of 32 bits can't overflow.
         let elements = u64::from(m as u32) * u64::from(n as u32);
         let whole = (m | n) >= 0 && elements <= ((CUT - 1) / element) as u64;
         let run = n == 1 || lda == m;
         (part == Part::General && whole && run).then_some(elements as usize * element)
+    }
+
+    /// The same for matrices of one column only, as most short messages are: in few instructions, as one of one element takes some hundred in
+    /// all.
+    #[inline(always)]
+    pub fn column(part: Part, m: i32, n: i32, element: usize) -> Option<usize> {
+        // What is negative is large.
+        let short = (m as u32) <= ((CUT - 1) / element) as u32;
+        (part == Part::General && n == 1 && short).then_some(m as usize * element)
     }
 
     /// Whether a leading dimension that matters is too small.
@@ -286,7 +295,10 @@ mod tests {
             element in prop::sample::select(vec![4usize, 8, 16]),
         ) {
             let shape = Shape::new(part, m, n, lda, element).unwrap();
-            if let Some(bytes) = Shape::piece(part, m, n, lda, element) {
+            let piece = Shape::piece(part, m, n, lda, element);
+            let column = Shape::column(part, m, n, element);
+            prop_assert_eq!(column, piece.filter(|_| n == 1));
+            if let Some(bytes) = piece {
                 prop_assert!(bytes < CUT);
                 prop_assert_eq!((shape.contiguous(), shape.bytes()), (Some(0), bytes));
             } else if part == Part::General && m >= 0 && n >= 0 && !Shape::is_cramped(m, n, lda) {

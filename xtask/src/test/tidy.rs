@@ -111,6 +111,7 @@ const ARROWS: [(&str, &[&str]); 37] = [
             "boundary",
             "sys",
             "mtmi",
+            "fabrics",
             "engine",
             "fmpl",
             "fmpl-table",
