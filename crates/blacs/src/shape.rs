@@ -78,7 +78,7 @@ impl Shape {
         let elements = u64::from(m as u32) * u64::from(n as u32);
         let whole = (m | n) >= 0 && elements <= ((CUT - 1) / element) as u64;
         let run = n == 1 || lda == m;
-        (part == Part::General && whole && run).then_some(elements as usize * element)
+        (part == Part::General && whole && run).then(|| elements as usize * element)
     }
 
     /// The same for matrices of one column only, as most short messages are: in few instructions, as one of one element takes some hundred in
@@ -87,7 +87,7 @@ impl Shape {
     pub fn column(part: Part, m: i32, n: i32, element: usize) -> Option<usize> {
         // What is negative is large.
         let short = (m as u32) <= ((CUT - 1) / element) as u32;
-        (part == Part::General && n == 1 && short).then_some(m as usize * element)
+        (part == Part::General && n == 1 && short).then(|| m as usize * element)
     }
 
     /// Whether a leading dimension that matters is too small.
