@@ -144,6 +144,8 @@ impl<C: Copy> Context<C> {
     /// A number that all processes of the scope give the next broadcast.
     pub(crate) fn operation_id(&self, scope: Scope) -> u32 {
         let stream = scope.stream();
-        self.place * INDICES + stream as u32 * DEPTH + self.operations[stream as usize] % DEPTH
+        self.ends
+            .end(stream, 0, self.operations[stream as usize])
+            .index
     }
 }

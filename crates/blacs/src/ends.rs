@@ -37,8 +37,9 @@ impl<C: Copy> Ends<C> {
         }
     }
 
+    /// That of message `number` of a stream with a process.
     #[inline(always)]
-    fn end(&self, stream: Stream, peer: u32, number: u32) -> End<C> {
+    pub(crate) fn end(&self, stream: Stream, peer: u32, number: u32) -> End<C> {
         End {
             comm: self.all,
             peer,

@@ -73,7 +73,7 @@ impl Side {
     }
 }
 
-/// Ends and short messages of a table with one peer.
+/// The short way to and from the slots of a table with one peer.
 #[repr(C, align(64))]
 pub struct SlotPort {
     /// Slots below this are used here.
