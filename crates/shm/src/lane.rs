@@ -522,12 +522,6 @@ impl<const ROOM: usize> Lane<ROOM> {
         take(unsafe { std::slice::from_raw_parts(chunk, header.len) });
     }
 
-    /// The same, and gives the lines up.
-    pub fn drain_chunk(&self, header: ChunkHeader, take: impl FnOnce(&[u8])) {
-        self.read_chunk(header, take);
-        self.give_up_chunk(header);
-    }
-
     /// Writes the lines of some chunks that were read ([`chunking`](crate::chunking)).
     pub fn give_up_chunk(&self, header: ChunkHeader) {
         assert!(header.len <= CHUNK && header.start <= ROOM - header.len);

@@ -1,4 +1,6 @@
 //! Through the pipe: long messages, chunk by chunk, out and in. Either through the direction's own or through one of both ([`common`](crate::common)).
+//!
+//! How the next chunk is chosen, filled and published stands here for the streams of slots as well, which have pipes of their own.
 
 use layout::Reader;
 use mtmi::{Outcome, Queues};
@@ -37,34 +39,50 @@ fn fill<const ROOM: usize>(
     Some((start, len))
 }
 
-/// Copies the next bytes of `reader` into the next chunk and publishes it, without the bell: how many. `left` are to be sent with this target, in chunks of
-/// `chunk` bytes. `None`: there is no room for it now.
+/// Copies the next bytes of `reader` into the next chunk. `left` are to be sent with this target, in chunks of `chunk` bytes. `None`: there is no room
+/// for it now. What is returned is to be [published](publish) before anything else is filled.
+#[inline]
+pub(crate) fn fill_next(
+    lane: Lane,
+    (space, common): (&Space, &mut Common),
+    reader: &mut Reader,
+    (left, chunk, target): (u64, u64, u64),
+) -> Option<ChunkHeader> {
+    let (start, len) = match space.area() {
+        None => fill(lane, space, reader, left, chunk)?,
+        Some(area) => fill(common.out(area), space, reader, left, chunk)?,
+    };
+    Some(ChunkHeader {
+        start,
+        len,
+        target,
+        whose: common.place(len as u64 == left),
+    })
+}
+
+/// Publishes a chunk that was filled, without the bell.
+#[inline]
+pub(crate) fn publish(lane: Lane, space: &mut Space, header: ChunkHeader) {
+    lane.publish_chunk(space.next(), header);
+    space.take(header.start, header.len);
+}
+
+/// Copies the next bytes of `reader` into the next chunk and publishes it: how many.
 #[inline]
 fn push(
     port: &Port,
     (space, common): (&mut Space, &mut Common),
     reader: &mut Reader,
-    (left, chunk, target): (u64, u64, u64),
+    part: (u64, u64, u64),
 ) -> Option<u64> {
-    let (start, len) = match space.area() {
-        None => fill(port.lane, space, reader, left, chunk)?,
-        Some(area) => fill(common.out(area), space, reader, left, chunk)?,
-    };
-    let whose = common.place(len as u64 == left);
-    let header = ChunkHeader {
-        start,
-        len,
-        target,
-        whose,
-    };
-    port.lane.publish_chunk(space.next(), header);
-    space.take(start, len);
-    Some(len as u64)
+    let header = fill_next(port.lane, (space, common), reader, part)?;
+    publish(port.lane, space, header);
+    Some(header.len as u64)
 }
 
 /// Chooses the pipe for the next chunks of a message.
 #[inline]
-fn choose(space: &mut Space, common: &mut Common) {
+pub(crate) fn choose(space: &mut Space, common: &mut Common) {
     if common.is_open() {
         return;
     }

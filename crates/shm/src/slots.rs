@@ -36,6 +36,7 @@ mod hostile_tests;
 mod line;
 #[cfg(all(test, loom))]
 mod line_loom;
+mod pipes;
 mod port;
 #[cfg(all(test, not(loom)))]
 mod port_tests;

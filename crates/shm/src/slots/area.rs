@@ -1,7 +1,7 @@
 //! The node's file of slots and mapped memory: where whose parts are.
 //!
-//! Every process of the segment has an area: a directory, a pipe to every peer, lines, and an arena. All
-//! places that a peer names are checked against this map.
+//! Every process of the segment has an area: a directory, a pipe to every peer, the pipes that it has in common with the peers behind it, lines, and
+//! an arena. All places that a peer names are checked against this map.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,6 +10,7 @@ use rustix::process::{Resource, getrlimit};
 use sys::memfd::Mapping;
 use sys::sparse::Sparse;
 
+use crate::common::AREAS;
 use crate::lane;
 use crate::slots::Line;
 
@@ -19,9 +20,12 @@ const DIRECTORY: u64 = 1 << 20;
 /// Its first 16 bytes hold the number of entries; an entry is as long.
 const ENTRY: usize = 16;
 const ENTRIES: u64 = DIRECTORY / ENTRY as u64 - 1;
-/// Bytes of a pipe: the lines that steer it, then the chunks.
-const PIPE_CONTROL: u64 = (lane::BYTES as u64).next_multiple_of(PAGE);
-const PIPE: u64 = PIPE_CONTROL + lane::PIPE as u64;
+/// Bytes of a pipe: the words that steer it,
+pub(super) const PIPE_CONTROL: usize = lane::BYTES.next_multiple_of(PAGE as usize);
+/// then the chunks.
+const PIPE: u64 = (PIPE_CONTROL + lane::PIPE) as u64;
+/// Bytes of the pipes that two processes have in common.
+const COMMONS: u64 = (AREAS * lane::COMMON_PIPE) as u64;
 /// Largest and smallest area of a process. The former holds 13,000 tables of 5,000 slots for 256 processes, and
 /// 2 TiB of mapped memory.
 const LARGEST: u64 = 1 << 42;
@@ -73,7 +77,7 @@ impl Area {
     /// The file of `ranks` processes, of which this is number `local`.
     pub fn new(file: Sparse, ranks: u32, local: u32) -> io::Result<Area> {
         let each = file.bytes() / u64::from(ranks);
-        let lines = DIRECTORY + u64::from(ranks) * PIPE;
+        let lines = DIRECTORY + u64::from(ranks) * (PIPE + COMMONS);
         if !each.is_power_of_two() || lines > each / 4 {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
@@ -126,15 +130,32 @@ impl Area {
         self.file.release(at, len as usize);
     }
 
-    /// The pipe from one process to another: the memory for a [`Lane`] and the place of its chunks in it. Who sends gets
-    /// memory for it before anything comes.
-    pub fn pipe(&self, from: u32, to: u32) -> io::Result<(Mapping, usize)> {
-        let at = self.start(from) + DIRECTORY + u64::from(to) * PIPE;
-        let mapping = match from == self.local {
-            true => self.piece(at, PIPE)?,
-            false => self.file.map(at, PIPE as usize)?,
-        };
-        Ok((mapping, PIPE_CONTROL as usize))
+    /// Where the pipe from one process to another begins.
+    fn pipe_start(&self, from: u32, to: u32) -> u64 {
+        self.start(from) + DIRECTORY + u64::from(to) * PIPE
+    }
+
+    /// The pipe from one process to another: its words, and behind [`PIPE_CONTROL`] bytes its chunks.
+    pub fn pipe(&self, from: u32, to: u32) -> io::Result<Mapping> {
+        self.file.map(self.pipe_start(from, to), PIPE as usize)
+    }
+
+    /// Gets memory for the pipe from this process to another, and for the words of that in the other direction, which both write.
+    pub fn back_pipe(&self, to: u32) -> io::Result<()> {
+        let (out, inward) = (
+            self.pipe_start(self.local, to),
+            self.pipe_start(to, self.local),
+        );
+        self.file.allocate(out, PIPE as usize)?;
+        self.file.allocate(inward, PIPE_CONTROL)
+    }
+
+    /// The pipes that two processes have in common, one behind the other. As those of the segment they get memory where they are touched: most stay
+    /// at their beginning.
+    pub fn common_pipes(&self, one: u32, other: u32) -> io::Result<Mapping> {
+        let pipes = DIRECTORY + u64::from(self.ranks) * PIPE;
+        let at = self.start(one.min(other)) + pipes + u64::from(one.max(other)) * COMMONS;
+        self.file.map(at, COMMONS as usize)
     }
 
     /// Room for the lines of a new table of this process.

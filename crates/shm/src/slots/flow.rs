@@ -9,24 +9,16 @@ use mtmi::slot::{Delivery, Slot, SlotError};
 
 use super::line::{LONGEST, Landing, Way};
 use super::receive::{outcome, place};
-use super::table::{Flow, Pipe, Place, Receiving, Sink, number};
+use super::table::{Flow, Place, Receiving, Sink};
 use crate::Shm;
 use crate::chunking;
-use crate::lane::{CHUNK, CHUNKS, ChunkHeader, Lane, PLAY, Whose, drain};
+use crate::lane::{ChunkHeader, drain};
+use crate::pipe::{choose, fill_next, publish};
 use crate::ring::Hostile;
 use crate::wire::Kind;
 
 /// Chunks moved for one peer before others get their turn.
 const TURN: u32 = 64;
-
-/// Smallest chunk.
-const CHUNK_MIN: u64 = 4 << 10;
-
-/// Bytes of a chunk of a delivery of `bytes`: what fits into a pipe goes in as many as that has, so that both sides copy at once.
-fn chunk(bytes: u64) -> u64 {
-    let part = bytes.div_ceil(CHUNKS.into()).next_multiple_of(64);
-    part.clamp(CHUNK_MIN, CHUNK as u64)
-}
 
 /// What a chunk calls its slot.
 fn target(name: u32, index: u32) -> u64 {
@@ -34,54 +26,6 @@ fn target(name: u32, index: u32) -> u64 {
 }
 
 impl Shm {
-    /// Maps the pipe from one process of the node to another.
-    fn open_pipe(&self, from: u32, to: u32) -> Result<Pipe, SlotError> {
-        let area = self
-            .slots
-            .area
-            .as_ref()
-            .map_err(|&n| SlotError::Memory(n))?;
-        let (mapping, chunks) = area
-            .pipe(from, to)
-            .map_err(|e| SlotError::Memory(number(&e)))?;
-        let length = mapping.len() - chunks;
-        let (Some(control), Some(data)) = (mapping.range(0, chunks), mapping.range(chunks, length))
-        else {
-            return Err(SlotError::NoSuchSlot);
-        };
-        // SAFETY: both ranges are in the mapping, which is kept beside the lane and dropped after it; in this process
-        // only this lane uses them, and the words in front of them that `split` has.
-        let lane = unsafe { Lane::new(control, data) };
-        Ok(Pipe {
-            lane,
-            mapping,
-            passed: 0,
-            drained: 0,
-        })
-    }
-
-    /// The pipe to a peer.
-    pub(super) fn outward_pipe(&mut self, peer: u32) -> Result<&mut Pipe, SlotError> {
-        if self.slots.links[peer as usize].outward.is_none() {
-            let to = self.peers[peer as usize].slot;
-            let pipe = self.open_pipe(self.local, to)?;
-            self.slots.links[peer as usize].outward = Some(pipe);
-        }
-        let pipe = &mut self.slots.links[peer as usize].outward;
-        pipe.as_mut().ok_or(SlotError::NoSuchSlot)
-    }
-
-    /// The pipe from a peer.
-    pub(super) fn inward_pipe(&mut self, peer: u32) -> Result<&mut Pipe, SlotError> {
-        if self.slots.links[peer as usize].inward.is_none() {
-            let from = self.peers[peer as usize].slot;
-            let pipe = self.open_pipe(from, self.local)?;
-            self.slots.links[peer as usize].inward = Some(pipe);
-        }
-        let pipe = &mut self.slots.links[peer as usize].inward;
-        pipe.as_mut().ok_or(SlotError::NoSuchSlot)
-    }
-
     /// Delivers `bytes` bytes of data through the pipe.
     pub(super) fn begin_flow(
         &mut self,
@@ -91,7 +35,10 @@ impl Shm {
         immediate: u32,
     ) -> Result<Delivery, SlotError> {
         let peer = slot.peer.0;
-        self.outward_pipe(peer)?;
+        if self.outward_pipes(peer)?.refresh().is_err() {
+            self.suspect(peer);
+            return Err(SlotError::PeerFailed);
+        }
         let table = self.slots.tables.get(slot.table.0 as usize);
         let table = table.and_then(Option::as_ref);
         let target = target(table.ok_or(SlotError::NoSuchSlot)?.name, slot.index);
@@ -105,7 +52,7 @@ impl Shm {
             target,
             reader: data.reader(),
             bytes,
-            chunk: chunk(bytes),
+            chunk: chunking::here().chunk(bytes),
         };
         let link = &mut self.slots.links[peer as usize];
         link.flows.push_back(flow);
@@ -114,8 +61,8 @@ impl Shm {
         // for it, should find both.
         let filled = if alone { self.fill_chunk(peer) } else { None };
         self.land(slot, landing, [0; 3]);
-        if let Some(len) = filled {
-            self.publish_chunk(peer, len);
+        if let Some(header) = filled {
+            self.publish_chunk(peer, header);
             self.pump_flows(peer);
         }
         if self.slots.links[peer as usize].flows.is_empty() {
@@ -133,56 +80,48 @@ impl Shm {
     pub(super) fn pump_flows(&mut self, peer: u32) -> bool {
         let mut moved = false;
         for _ in 0..TURN {
-            let Some(len) = self.fill_chunk(peer) else {
+            let Some(header) = self.fill_chunk(peer) else {
                 break;
             };
-            self.publish_chunk(peer, len);
+            self.publish_chunk(peer, header);
             moved = true;
         }
         moved
     }
 
-    /// Copies the next bytes that go to a peer into the next chunk, if one is free; returns
-    /// where in it and how many.
-    fn fill_chunk(&mut self, peer: u32) -> Option<(usize, usize)> {
+    /// Copies the next bytes that go to a peer into the next chunk, if there is room for it.
+    fn fill_chunk(&mut self, peer: u32) -> Option<ChunkHeader> {
         let link = &mut self.slots.links[peer as usize];
-        let (Some(flow), Some(pipe)) = (link.flows.front_mut(), &mut link.outward) else {
+        let (Some(flow), Some(pipes)) = (link.flows.front_mut(), &mut link.pipes) else {
             return None;
         };
-        match pipe.free() {
-            Ok(0) => return None,
-            Ok(_) => {}
-            Err(Hostile) => {
+        choose(&mut pipes.space, &mut pipes.common);
+        let part = (
+            flow.bytes - flow.reader.position(),
+            flow.chunk,
+            flow.target,
+        );
+        let ways = (&pipes.space, &mut pipes.common);
+        let mut filled = fill_next(pipes.out, ways, &mut flow.reader, part);
+        if filled.is_none() {
+            if pipes.refresh().is_err() {
                 self.suspect(peer);
                 return None;
             }
+            let ways = (&pipes.space, &mut pipes.common);
+            filled = fill_next(pipes.out, ways, &mut flow.reader, part);
         }
-        let left = flow.bytes - flow.reader.position();
-        let len = left.min(flow.chunk) as usize;
-        let place = pipe.lane.place(&flow.reader).unwrap_or(0);
-        // Each has its own part of the pipe, and begins anywhere in that part's first page.
-        let start = (pipe.passed % CHUNKS) as usize * (CHUNK + PLAY) + place;
-        pipe.lane
-            .own_chunk(pipe.passed, start, chunking::here().own(len));
-        pipe.lane.fill_chunk(start, len, &mut flow.reader);
-        Some((start, len))
+        pipes.blocked = filled.is_none();
+        filled
     }
 
     /// Publishes the chunk that was filled.
-    fn publish_chunk(&mut self, peer: u32, (start, len): (usize, usize)) {
+    fn publish_chunk(&mut self, peer: u32, header: ChunkHeader) {
         let link = &mut self.slots.links[peer as usize];
-        let (Some(flow), Some(pipe)) = (link.flows.front_mut(), &mut link.outward) else {
+        let (Some(flow), Some(pipes)) = (link.flows.front_mut(), &mut link.pipes) else {
             return;
         };
-        let target = flow.target;
-        let header = ChunkHeader {
-            start,
-            len,
-            target,
-            whose: Whose::Own,
-        };
-        pipe.lane.publish_chunk(pipe.passed, header);
-        pipe.passed = pipe.passed.wrapping_add(1);
+        publish(pipes.out, &mut pipes.space, header);
         if flow.reader.position() == flow.bytes {
             let (place, bytes) = (flow.place, flow.bytes);
             link.flows.pop_front();
@@ -194,16 +133,13 @@ impl Shm {
     /// Whether a stream to or from a peer can go on.
     pub(super) fn flows_ready(&self, peer: u32) -> bool {
         let link = &self.slots.links[peer as usize];
+        let Some(pipes) = &link.pipes else {
+            return false;
+        };
         let out = !link.flows.is_empty()
-            && link
-                .outward
-                .as_ref()
-                .is_some_and(|p| p.passed.wrapping_sub(p.lane.drained()) != CHUNKS);
+            && (!pipes.blocked || pipes.out.drained() != pipes.space.drained());
         let inward = (link.sink.is_some() || !link.announced.is_empty())
-            && link
-                .inward
-                .as_ref()
-                .is_some_and(|p| p.lane.chunk_ready(p.passed));
+            && pipes.inward.chunk_ready(pipes.consumed);
         out || inward
     }
 
@@ -211,17 +147,14 @@ impl Shm {
     pub(super) fn drain_flows(&mut self, peer: u32) -> Result<bool, Hostile> {
         let mut moved = false;
         for _ in 0..TURN {
-            // It is there since the first receive was posted.
-            let Some(pipe) = &self.slots.links[peer as usize].inward else {
+            // They are there since the first receive was posted.
+            let Some(pipes) = &self.slots.links[peer as usize].pipes else {
                 break;
             };
-            if !pipe.lane.chunk_ready(pipe.passed) {
+            if !pipes.inward.chunk_ready(pipes.consumed) {
                 break;
             }
-            let header = pipe.lane.read_chunk_header(pipe.passed)?;
-            if header.whose != Whose::Own {
-                return Err(Hostile);
-            }
+            let header = pipes.inward.read_chunk_header(pipes.consumed)?;
             let sink = self.slots.links[peer as usize].sink.as_ref();
             if sink.is_none_or(|s| s.target != header.target) {
                 self.begin_sink(peer, header.target)?;
@@ -271,18 +204,17 @@ impl Shm {
     fn take_chunk_of(&mut self, peer: u32, header: ChunkHeader) -> Result<(), Hostile> {
         let len = header.len;
         let link = &mut self.slots.links[peer as usize];
-        let (Some(sink), Some(pipe)) = (&mut link.sink, &mut link.inward) else {
+        let (Some(sink), Some(pipes)) = (&mut link.sink, &mut link.pipes) else {
             return Err(Hostile);
         };
         if len as u64 > sink.bytes - sink.arrived {
             return Err(Hostile);
         }
-        pipe.lane.drain_chunk(header, |bytes| {
-            drain(bytes, &mut sink.writer);
-        });
+        let (common, lane) = (&mut pipes.common, pipes.inward);
+        common.drain(lane, header, |bytes| drain(bytes, &mut sink.writer));
         sink.arrived += len as u64;
-        pipe.passed = pipe.passed.wrapping_add(1);
-        pipe.lane.set_drained(pipe.passed);
+        pipes.consumed = pipes.consumed.wrapping_add(1);
+        lane.set_drained(pipes.consumed);
         if sink.arrived == sink.bytes {
             let (place, landed) = (sink.place, sink.landed);
             link.sink = None;

@@ -6,8 +6,7 @@ use mtmi::slot::{Delivery, Landed, Slot, SlotTable, Slots};
 use mtmi::{Endpoint, Matched, Transport};
 
 use super::line::{Header, INLINE, LONGEST, Landing, Way};
-use super::split::words;
-use super::table::{Pipe, Receiving};
+use super::table::Receiving;
 use super::tests::ends;
 use crate::Shm;
 use crate::lane::{ChunkHeader, Whose};
@@ -98,29 +97,33 @@ fn lie(r: &mut Random, liar: &mut Shm) {
             }
         }
         5 => {
-            let Ok(Pipe { lane, passed, .. }) = liar.outward_pipe(0) else {
+            let Ok(pipes) = liar.outward_pipes(0) else {
                 return;
             };
             let header = ChunkHeader {
                 start: [0, 100, r.word() as usize][r.below(3) as usize],
                 len: [r.word() as usize, 4096, 32_768][r.below(3) as usize],
                 target: 7 << 32 | r.below(COUNT as u64 + 1),
-                whose: [Whose::Own, COMMON][usize::from(r.below(8) == 0)],
+                whose: [Whose::Own, COMMON][r.below(2) as usize],
             };
-            lane.publish_chunk(*passed, header);
-            *passed = passed.wrapping_add(1);
+            pipes.out.publish_chunk(pipes.space.next(), header);
+            pipes.space.take(0, 1);
         }
         6 => {
-            if let Ok(pipe) = liar.inward_pipe(0) {
-                pipe.lane.set_drained(r.word() as u32);
-                words(pipe).set_copied(r.below(4) as u32, r.word() as u32, false);
-                words(pipe).begin(r.below(4) as u32);
+            if let Ok(pipes) = liar.outward_pipes(0) {
+                pipes.inward.set_drained(r.word() as u32);
+                let words = pipes.inward.split();
+                words.set_copied(r.below(4) as u32, r.word() as u32, false);
+                words.begin(r.below(4) as u32);
+                pipes.out.turn(r.below(2) as usize).begin(r.below(4) as u32);
+                pipes.inward.turn(r.below(2) as usize).begin(r.below(4) as u32);
             }
         }
         _ => {
-            if let Ok(pipe) = liar.outward_pipe(0) {
-                words(pipe).begin(r.below(4) as u32);
-                words(pipe).set_copied(r.below(4) as u32, r.word() as u32, true);
+            if let Ok(pipes) = liar.outward_pipes(0) {
+                let words = pipes.out.split();
+                words.begin(r.below(4) as u32);
+                words.set_copied(r.below(4) as u32, r.word() as u32, true);
             }
         }
     }
@@ -273,14 +276,14 @@ fn lies_are_found_out() {
             lines.line(0).land(1, landing, [0; 3]);
         }),
         ("a stream of nothing", |liar| {
-            let pipe = liar.outward_pipe(0).unwrap();
+            let pipes = liar.outward_pipes(0).unwrap();
             let header = ChunkHeader {
                 start: 0,
                 len: 10,
                 target: 7 << 32 | 1,
                 whose: Whose::Own,
             };
-            pipe.lane.publish_chunk(0, header);
+            pipes.out.publish_chunk(0, header);
             let lines = liar.slots.pair(0, 0).unwrap().mine.as_ref().unwrap();
             let landing = Landing {
                 way: Way::Pipe,

@@ -52,7 +52,7 @@ impl Shm {
         }
         if table.pairs.get(peer).is_some_and(|p| p.mine.is_none()) {
             // Address space for what may come has to be there before a receive is posted.
-            self.inward_pipe(slot.peer.0)?;
+            self.open_pipes(slot.peer.0)?;
         }
         let table = self.slots.tables.get_mut(slot.table.0 as usize);
         let table = table.and_then(Option::as_mut).ok_or(NONE)?;

@@ -1,24 +1,19 @@
 //! Long deliveries between two mapped buffers: both sides copy (`crate::split`).
 //!
-//! The words lie in front of the pair's pipe. There is one split copy at a time in each direction of a pair.
+//! The words lie in front of the pipe of that direction. There is one split copy at a time in each direction of a pair.
 
 use boundary::UserBuf;
 use mtmi::slot::{Delivery, Slot};
 
 use super::line::{Landing, Payload, Way};
 use super::receive::{outcome, place};
-use super::table::{Pipe, Place, Receiving, SplitIn, SplitOut};
+use super::table::{Place, Receiving, SplitIn, SplitOut};
 use crate::Shm;
 use crate::ring::Hostile;
-use crate::split::{LAST, Seen, Words, can_split, chunks, range};
+use crate::split::{LAST, Seen, can_split, chunks, range};
 
 /// Looks at the receiver's count before the delivery is left pending: about what a chunk takes.
 const PATIENCE: u32 = 64;
-
-pub(super) fn words(pipe: &Pipe) -> &Words {
-    let words = pipe.mapping.get(0);
-    words.expect("a pipe begins with a ring's worth of room")
-}
 
 impl Shm {
     /// Begins a split copy and does this side's part. `None`: another one is under way, or this one can't be.
@@ -33,11 +28,12 @@ impl Shm {
         if !can_split(bytes) || self.slots.links[peer as usize].split.is_some() {
             return None;
         }
-        self.outward_pipe(peer).ok()?;
+        let words = self.outward_pipes(peer).ok()?.out;
+        let words = words.split();
         let link = &mut self.slots.links[peer as usize];
         link.splits = link.splits.wrapping_add(1);
         let number = link.splits & LAST;
-        words(link.outward.as_ref()?).begin(number);
+        words.begin(number);
         link.split = Some(SplitOut {
             place: place(slot),
             number,
@@ -49,8 +45,7 @@ impl Shm {
             immediate,
         };
         self.land(slot, landing, [offset, u64::from(number), 0]);
-        let pipe = self.slots.links[peer as usize].outward.as_ref()?;
-        let (words, all) = (words(pipe), chunks(bytes));
+        let all = chunks(bytes);
         let mut copied = 0;
         // A peer that turns the word back must not keep us here for ever.
         for _ in 0..all {
@@ -78,13 +73,13 @@ impl Shm {
     /// Ends the split copy that this process began, if the receiver has copied what it took. Returns whether it is over.
     pub(super) fn end_split(&mut self, peer: u32) -> bool {
         let link = &mut self.slots.links[peer as usize];
-        let (Some(split), Some(pipe)) = (&link.split, &link.outward) else {
+        let (Some(split), Some(pipes)) = (&link.split, &link.pipes) else {
             return true;
         };
         let (number, all) = (split.number, chunks(split.bytes));
-        let over = match words(pipe).seen(number) {
+        let over = match pipes.out.split().seen(number) {
             Seen::Taken(front, back) => {
-                front + back >= all && words(pipe).has_copied(number, front, false)
+                front + back >= all && pipes.out.split().has_copied(number, front, false)
             }
             // Only this process begins one.
             Seen::Newer => {
@@ -103,12 +98,12 @@ impl Shm {
     /// Whether the split copy that this process began can be ended.
     pub(super) fn split_ready(&self, peer: u32) -> bool {
         let link = &self.slots.links[peer as usize];
-        let (Some(split), Some(pipe)) = (&link.split, &link.outward) else {
+        let (Some(split), Some(pipes)) = (&link.split, &link.pipes) else {
             return false;
         };
         let number = split.number;
-        match words(pipe).seen(number) {
-            Seen::Taken(front, _) => words(pipe).has_copied(number, front, false),
+        match pipes.out.split().seen(number) {
+            Seen::Taken(front, _) => pipes.out.split().has_copied(number, front, false),
             Seen::Newer => true,
         }
     }
@@ -151,11 +146,11 @@ impl Shm {
         };
         let link = &mut self.slots.links[peer as usize];
         let found = link.split_in.iter().position(|s| s.place == place);
-        let (Some(i), Some(pipe)) = (found, &link.inward) else {
+        let (Some(i), Some(pipes)) = (found, &link.pipes) else {
             return Ok(());
         };
         let split = &mut link.split_in[i];
-        let (words, number, all) = (words(pipe), split.number, chunks(split.bytes));
+        let (words, number, all) = (pipes.inward.split(), split.number, chunks(split.bytes));
         // Where the sender's memory can't be mapped, it does everything.
         let from = link.windows.find(area, rank, split.offset, split.bytes);
         let (to, _) = memory.contiguous().ok_or(Hostile)?;

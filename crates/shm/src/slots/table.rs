@@ -13,9 +13,8 @@ pub(super) use super::area::Entry;
 use super::area::{Area, Directory};
 use super::arena::{Arena, Windows};
 use super::line::Line;
+use super::pipes::Pipes;
 use super::port::{Posted, Side, SlotPorts};
-use crate::lane::{CHUNKS, Lane};
-use crate::ring::Hostile;
 
 /// Slots of one process.
 pub(crate) struct SlotState {
@@ -247,10 +246,8 @@ pub(crate) struct Place {
 pub(crate) struct Link {
     pub directory: Option<Directory>,
     pub windows: Windows,
-    /// To the peer.
-    pub outward: Option<Pipe>,
-    /// From it.
-    pub inward: Option<Pipe>,
+    /// To the peer and from it.
+    pub pipes: Option<Pipes>,
     /// Streams to the peer, in order.
     pub flows: VecDeque<Flow>,
     /// The stream of which the next chunk from the peer is.
@@ -269,28 +266,6 @@ pub(crate) struct Link {
     pub deliveries: Vec<(Place, Delivery)>,
     /// Whether it is in `SlotState::busy`.
     pub busy: bool,
-}
-
-/// A pipe in one direction: its lane, and how many chunks have passed on this side.
-pub(crate) struct Pipe {
-    // Points into the mapping; it is declared first, so it is dropped first.
-    pub lane: Lane,
-    pub mapping: Mapping,
-    pub passed: u32,
-    /// Outward: chunks given back at the last look, which is taken only when the pipe seems full.
-    pub drained: u32,
-}
-
-impl Pipe {
-    /// Free chunks, for the side that fills them.
-    #[inline]
-    pub fn free(&mut self) -> Result<u32, Hostile> {
-        if self.passed.wrapping_sub(self.drained) >= CHUNKS {
-            self.drained = self.lane.drained();
-        }
-        let used = self.passed.wrapping_sub(self.drained);
-        CHUNKS.checked_sub(used).ok_or(Hostile)
-    }
 }
 
 /// A delivery that streams.
