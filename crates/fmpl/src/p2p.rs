@@ -70,12 +70,10 @@ pub struct Name {
 /// Looks for a receive before a send is queued: one that is on its way comes within some hundred nanoseconds.
 const LOOKS: u32 = 50;
 
-/// Looks for a receive's end before progress is made for everybody: a short message that is under way comes within them.
+/// Looks for a receive's end before progress is made for everybody: a message that is under way begins to come within them. With 2 for messages longer
+/// than a line, 8 and 16 KiB into mapped memory take 0.23 and 0.42 us in place of 0.19 and 0.33, 4 KiB of four ranks on two processors 2.1 in place of 0.6
+/// to 1.8.
 pub const LOOKS_FOR_END: u32 = 64;
-/// The same for messages longer than a line, which move by progress.
-const LOOKS_FOR_LONG: u32 = 2;
-/// Most bytes of a short message.
-const SHORT: i64 = 64;
 
 /// Of so many sends that go to the stash one makes progress: else a program that only sends would never hear that a receiver has died.
 const SPOOLED_PER_PROGRESS: u32 = 16;
@@ -316,13 +314,9 @@ fn finish_receive<H: Host>(h: &H, what: Waiting, receive: Which, which: usize) -
 /// `fmpl_recv`.
 #[inline]
 pub fn recv<H: Host>(h: &H, args: &Args) -> i32 {
-    let looks = match args.size {
-        ..=SHORT => LOOKS_FOR_END,
-        _ => LOOKS_FOR_LONG,
-    };
     let found = h.with(|core, below| {
         let (receive, which, area) = start_receive(core, below, args)?;
-        let end = look_for_end(area, below, receive, looks);
+        let end = look_for_end(area, below, receive, LOOKS_FOR_END);
         Ok((end, receive, which))
     });
     match found {

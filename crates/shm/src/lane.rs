@@ -118,6 +118,38 @@ impl Whose {
 
 const _: () = assert!(AREAS == 2);
 
+impl ChunkHeader {
+    /// What another process says of a chunk; `whose` as [`Whose::word`] has it.
+    fn checked(target: u64, (start, len): (usize, usize), whose: u32) -> Result<Self, Hostile> {
+        let whose = Whose::of(whose)?;
+        if len == 0 || len > CHUNK || start > whose.bytes() - len {
+            return Err(Hostile);
+        }
+        Ok(ChunkHeader {
+            start,
+            len,
+            target,
+            whose,
+        })
+    }
+
+    /// What tells of chunk number `number` to somebody who knows its target. Never zeros.
+    pub fn words(&self, number: u32) -> [u64; 2] {
+        let both = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        [
+            both(number, self.whose.word()),
+            both(self.start as u32, self.len as u32),
+        ]
+    }
+
+    /// The chunk with this number, if that is what the words tell of.
+    pub fn of_words([about, place]: [u64; 2], number: u32, target: u64) -> Option<Self> {
+        let (start, len) = (place as u32 as usize, (place >> 32) as usize);
+        let header = ChunkHeader::checked(target, (start, len), (about >> 32) as u32);
+        header.ok().filter(|_| about as u32 == number)
+    }
+}
+
 /// Writes the words of a header, all but the sequence word.
 ///
 /// # Safety
@@ -446,17 +478,7 @@ impl<const ROOM: usize> Lane<ROOM> {
                 line.add(20).cast::<u32>().read_volatile(),
             )
         };
-        let (start, len) = (start as usize, len as usize);
-        let whose = Whose::of(whose)?;
-        if len == 0 || len > CHUNK || start > whose.bytes() - len {
-            return Err(Hostile);
-        }
-        Ok(ChunkHeader {
-            start,
-            len,
-            target,
-            whose,
-        })
+        ChunkHeader::checked(target, (start as usize, len as usize), whose)
     }
 
     /// Publishes a chunk whose bytes were written.

@@ -3,11 +3,14 @@
 //! Streams of a pair follow each other. Each chunk names its slot, so the receiver can take whatever is in the pipe at any
 //! time, whichever slot is looked at: a slot that nobody looks at holds up no other. A stream that doesn't fit at once is
 //! announced in the ring, so that the receiver's progress drains it.
+//!
+//! What fits into one chunk, while no stream is under way, is told of by the landing too, and what its sender has taken: who looks for that has it without
+//! a look at the chunk's header, and answers without one at what was given back.
 
-use layout::Data;
-use mtmi::slot::{Delivery, Slot, SlotError};
+use layout::{Data, Reader};
+use mtmi::slot::{Delivery, Landed, Slot, SlotError};
 
-use super::line::{LONGEST, Landing, Way};
+use super::line::{LONGEST, Landing, Payload, Way};
 use super::receive::{outcome, place};
 use super::table::{Flow, Place, Receiving, Sink};
 use crate::Shm;
@@ -35,7 +38,8 @@ impl Shm {
         immediate: u32,
     ) -> Result<Delivery, SlotError> {
         let peer = slot.peer.0;
-        if self.outward_pipes(peer)?.refresh().is_err() {
+        let pipes = self.outward_pipes(peer)?;
+        if !pipes.space.is_clear() && pipes.refresh().is_err() {
             self.suspect(peer);
             return Err(SlotError::PeerFailed);
         }
@@ -47,12 +51,17 @@ impl Shm {
             sent: data.len().min(LONGEST),
             immediate,
         };
+        let (mut reader, chunk) = (data.reader(), chunking::here().chunk(bytes));
+        let part = (bytes, chunk, target);
+        if bytes <= chunk && self.deliver_whole(slot, landing, &mut reader, part) {
+            return Ok(Delivery::Done { bytes });
+        }
         let flow = Flow {
             place: place(slot),
             target,
-            reader: data.reader(),
+            reader,
             bytes,
-            chunk: chunking::here().chunk(bytes),
+            chunk,
         };
         let link = &mut self.slots.links[peer as usize];
         link.flows.push_back(flow);
@@ -74,6 +83,62 @@ impl Shm {
         let generation = side.map_or(0, |s| u64::from(s.consumed.get()));
         self.control(peer, Kind::SlotStream, [target, generation, 0, 0]);
         Ok(Delivery::Pending)
+    }
+
+    /// Delivers what fits into one chunk, if there is room for it and no stream is under way. False: nothing was delivered.
+    fn deliver_whole(
+        &mut self,
+        slot: Slot,
+        landing: Landing,
+        reader: &mut Reader,
+        part: (u64, u64, u64),
+    ) -> bool {
+        let link = &mut self.slots.links[slot.peer.index()];
+        let (true, Some(pipes)) = (link.flows.is_empty(), &mut link.pipes) else {
+            return false;
+        };
+        choose(&mut pipes.space, &mut pipes.common);
+        let (lane, number, consumed) = (pipes.out, pipes.space.next(), pipes.consumed);
+        let ways = (&pipes.space, &mut pipes.common);
+        let Some(header) = fill_next(lane, ways, reader, part) else {
+            return false;
+        };
+        let [about, place] = header.words(number);
+        self.land(slot, landing, [about, place, consumed.into()]);
+        if let Some(pipes) = &mut self.slots.links[slot.peer.index()].pipes {
+            publish(lane, &mut pipes.space, header);
+        }
+        true
+    }
+
+    /// Takes a message that came as a whole, if the landing of its posted receive tells of the chunk that is next. `None`: nothing was done.
+    pub(super) fn take_whole(
+        &mut self,
+        slot: Slot,
+        landing: Landing,
+        [about, place, drained]: Payload,
+    ) -> Option<Landed> {
+        let link = &mut self.slots.links[slot.peer.index()];
+        let (None, Some(pipes)) = (&link.sink, &mut link.pipes) else {
+            return None;
+        };
+        let table = self.slots.tables.get_mut(slot.table.0 as usize)?.as_mut()?;
+        let (_, receive, side) = table.pairs[slot.peer.index()].taking(slot.index)?;
+        let target = target(table.name, slot.index);
+        let header = ChunkHeader::of_words([about, place], pipes.consumed, target)?;
+        pipes.space.hear(drained as u32);
+        let capacity = receive.memory.len();
+        if header.len as u64 != landing.sent.min(capacity) {
+            return None;
+        }
+        let mut to = receive.memory.writer();
+        receive.end(side);
+        let (common, lane) = (&mut pipes.common, pipes.inward);
+        common.drain(lane, header, |bytes| drain(bytes, &mut to));
+        pipes.consumed = pipes.consumed.wrapping_add(1);
+        lane.set_drained(pipes.consumed);
+        self.ports[slot.peer].bell.get().ring();
+        Some(outcome(landing, capacity))
     }
 
     /// Moves streams to a peer on. Returns whether anything moved.

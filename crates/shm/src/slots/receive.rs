@@ -3,7 +3,7 @@
 use layout::Data;
 use mtmi::slot::{Landed, Slot, SlotError};
 
-use super::line::{Header, INLINE, Landing, Way};
+use super::line::{Header, INLINE, Landing, Payload, Way};
 use super::table::{Lines, Pair, Place, Receiving};
 use crate::Shm;
 use crate::ring::Hostile;
@@ -250,7 +250,20 @@ impl Shm {
                 receive.end(side);
                 outcome(landing, capacity)
             }
+            Ok(landing) if landing.way == Way::Pipe => {
+                let payload = line.payload();
+                self.landed_in_pipe(slot, landing, payload)
+            }
             _ => self.landed_otherwise(slot),
+        }
+    }
+
+    /// What became of a receive whose message comes through the pipe.
+    #[inline(never)]
+    fn landed_in_pipe(&mut self, slot: Slot, landing: Landing, payload: Payload) -> Landed {
+        match self.take_whole(slot, landing, payload) {
+            Some(landed) => landed,
+            None => self.landed_otherwise(slot),
         }
     }
 
@@ -400,7 +413,7 @@ impl Shm {
 
 /// The bytes of a payload, in memory order.
 #[inline]
-pub(super) fn bytes_of(words: super::line::Payload) -> [u8; INLINE] {
+pub(super) fn bytes_of(words: Payload) -> [u8; INLINE] {
     let mut bytes = [0; INLINE];
     for (to, from) in bytes.chunks_exact_mut(8).zip(words) {
         to.copy_from_slice(&from.to_ne_bytes());
