@@ -82,15 +82,17 @@ impl Shm {
     ) -> Option<(i32, u64)> {
         let port = self.ports.all().get(from as usize)?;
         let (lane, number) = (port.inward, port.rx.next());
-        if !port.announces() || !self.comes_next(from) {
-            return None;
-        }
-        let header = lane.read_header(number).ok()?;
+        let at = port.next()?;
+        let header = lane.read_header(at).ok()?;
         let wanted = matches!(tag, TagSel::Any) || tag == TagSel::Exact(header.tag);
-        if header.kind != Kind::Announce || header.context != context.0 || !wanted {
+        if header.kind != Kind::Announce
+            || !self.comes_next(from)
+            || header.context != context.0
+            || !wanted
+        {
             return None;
         }
-        let [_, total, early, synchronous] = decode(lane.payload(number, &header)).ok()?;
+        let [_, total, early, synchronous] = decode(lane.payload(at, &header)).ok()?;
         if total > capacity.min(WINDOW as u64) || early != total || synchronous != 0 {
             return None;
         }
@@ -104,6 +106,7 @@ impl Shm {
         }
         self.give_back(from, next);
         let port = &self.ports[from];
+        port.hear(at);
         if port.rx.consume(&lane, number) {
             port.bell.get().ring();
         }
@@ -172,7 +175,7 @@ mod tests {
 
     use super::*;
     use crate::lane::{ChunkHeader, Lane, Whose};
-    use crate::ring::{RingMemory, STEP, cell};
+    use crate::ring::{At, RingMemory, STEP};
     use crate::segment::Segment;
     use crate::slots::Area;
     use crate::wire::{Kind, encode};
@@ -220,10 +223,11 @@ mod tests {
                 tag: TAG,
                 context: CONTEXT.0,
             };
-            self.lane.write_header(self.next, &header);
+            let at = At::of(self.next);
+            self.lane.write_header(at, &header);
             let words = encode([u64::MAX, total, total, 0]);
-            self.lane.inline_mut(self.next, 32).copy_from_slice(&words);
-            self.lane.set_sequence(cell(self.next), self.next);
+            self.lane.inline_mut(at, 32).copy_from_slice(&words);
+            self.lane.set_sequence(at, self.next);
             self.next = self.next.wrapping_add(STEP);
         }
 

@@ -13,7 +13,7 @@ use mtmi::{
 use crate::Shm;
 use crate::lane::{ChunkHeader, Lane, Whose};
 use crate::pipe::EARLY;
-use crate::ring::{RingMemory, STEP, cell};
+use crate::ring::{At, RingMemory, STEP};
 use crate::segment::Segment;
 use crate::slots::Area;
 use crate::wire::{Header, Kind, encode};
@@ -120,16 +120,20 @@ fn act(r: &mut Random, segment: &Segment, lane: &mut Lane, next: &mut u32, chunk
                 tag: r.below(3) as i32,
                 context: r.below(2) as u32,
             };
-            lane.write_header(*next, &header);
+            let at = [At::of(*next), At::BOX][usize::from(r.below(4) == 0)];
+            lane.write_header(at, &header);
             let first = match kind {
                 Kind::Sheet if r.below(8) > 0 => r.below(13_000) << 32 | r.below(140_000),
                 _ => r.word(),
             };
             let words = encode([first, r.word(), r.word(), r.word()]);
-            for (to, from) in lane.inline_mut(*next, 32).iter_mut().zip(words) {
+            for (to, from) in lane.inline_mut(at, 32).iter_mut().zip(words) {
                 *to = from;
             }
-            lane.set_sequence(cell(*next), *next);
+            if at.is_box() {
+                lane.tell_consumed(r.word() as u32);
+            }
+            lane.set_sequence(at, *next);
             *next = next.wrapping_add(STEP);
         }
     }

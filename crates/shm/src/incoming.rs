@@ -5,7 +5,7 @@ use mtmi::{Context, Endpoint, Message, Outcome, Queues, Receive};
 use crate::Shm;
 use crate::early::Begun;
 use crate::lane::{Lane, WINDOW, drain};
-use crate::ring::Hostile;
+use crate::ring::{At, Hostile, Rx};
 use crate::sheets;
 use crate::state::{Announced, Offer, Sending, Sink};
 use crate::wire::{Header, INLINE, Kind, decode};
@@ -29,14 +29,16 @@ impl Shm {
     /// Takes what is in the ring of sender number `slot`. Returns whether there was anything.
     #[inline]
     pub(crate) fn drain_ring(&mut self, queues: &mut Queues, slot: usize) -> bool {
-        if !self.ring_ready(slot) {
-            return false;
-        }
         let peer = self.inward[slot];
         let lane = self.ports[peer].inward;
+        let mut moved = false;
         for _ in 0..TURN {
             let number = self.ports[peer].rx.next();
-            let header = match self.take_message(queues, peer, lane, number) {
+            let Some(at) = Rx::find(&lane, number) else {
+                break;
+            };
+            moved = true;
+            let header = match self.take_message(queues, peer, lane, at) {
                 Ok(header) => header,
                 Err(Hostile) => {
                     self.suspect(peer);
@@ -44,6 +46,7 @@ impl Shm {
                 }
             };
             let port = &self.ports[peer];
+            port.hear(at);
             let returned = match header.len <= INLINE {
                 true => port.rx.consume(&lane, number),
                 false => port.rx.consume_lines(&lane, number, header.lines()),
@@ -51,11 +54,8 @@ impl Shm {
             if returned {
                 port.bell.get().ring();
             }
-            if !port.rx.ready(&lane) {
-                break;
-            }
         }
-        true
+        moved
     }
 
     /// Whether a message is in the ring of sender number `slot`.
@@ -72,18 +72,18 @@ impl Shm {
         queues: &mut Queues,
         peer: u32,
         lane: Lane<{ sheets::ALL }>,
-        number: u32,
+        at: At,
     ) -> Result<Header, Hostile> {
-        let header = lane.read_header(number)?;
+        let header = lane.read_header(at)?;
         if header.kind == Kind::Eager {
             if header.len > INLINE {
                 self.ports[peer].prefetch_lines(header.lines());
             }
-            self.take_eager(queues, peer, lane, number, &header);
+            self.take_eager(queues, peer, lane, at, &header);
         } else if header.kind == Kind::Sheet {
-            self.take_sheet(queues, peer, lane, number, &header)?;
+            self.take_sheet(queues, peer, lane, at, &header)?;
         } else {
-            self.take_other(queues, peer, lane, number, &header)?;
+            self.take_other(queues, peer, lane, at, &header)?;
         }
         Ok(header)
     }
@@ -94,30 +94,30 @@ impl Shm {
         queues: &mut Queues,
         peer: u32,
         lane: Lane<{ sheets::ALL }>,
-        number: u32,
+        at: At,
         header: &Header,
     ) {
         let (source, context) = (Endpoint(peer), Context(header.context));
         let len = header.len as u64;
         if let Some(post) = queues.posted.take_at_once(source, context, header.tag, len) {
             match header.len <= INLINE {
-                true => lane.read_inline(number, post.buf(), header.len),
+                true => lane.read_inline(at, post.buf(), header.len),
                 false => lane.read_lines(header.lines(), post.buf(), header.len),
             }
             post.finish(header.tag, len);
             return;
         }
         let Some(receive) = queues.posted.take(source, context, header.tag) else {
-            return keep(queues, peer, header, lane.payload(number, header), None);
+            return keep(queues, peer, header, lane.payload(at, header), None);
         };
         let capacity = receive.data.len();
         if header.len <= INLINE
             && let Some((buf, _)) = receive.data.contiguous()
         {
-            lane.read_inline(number, buf, header.len.min(capacity as usize));
+            lane.read_inline(at, buf, header.len.min(capacity as usize));
         } else {
             let mut writer = receive.data.writer();
-            drain(lane.payload(number, header), &mut writer);
+            drain(lane.payload(at, header), &mut writer);
         }
         queues
             .done
@@ -131,10 +131,10 @@ impl Shm {
         queues: &mut Queues,
         peer: u32,
         lane: Lane<{ sheets::ALL }>,
-        number: u32,
+        at: At,
         header: &Header,
     ) -> Result<(), Hostile> {
-        let sheet = self.ports[peer].sheet_of(number)?;
+        let sheet = self.ports[peer].sheet_of(at)?;
         let (source, context) = (Endpoint(peer), Context(header.context));
         let len = sheet.len() as u64;
         if let Some(post) = queues.posted.take_at_once(source, context, header.tag, len) {
@@ -157,10 +157,10 @@ impl Shm {
         queues: &mut Queues,
         peer: u32,
         lane: Lane<{ sheets::ALL }>,
-        number: u32,
+        at: At,
         header: &Header,
     ) -> Result<(), Hostile> {
-        let payload = lane.payload(number, header);
+        let payload = lane.payload(at, header);
         if header.kind == Kind::Synchronous {
             return self.take_synchronous(queues, peer, payload, header);
         }

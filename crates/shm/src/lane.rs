@@ -1,6 +1,6 @@
 //! The memory of one direction between two processes: a ring of cells and a pipe of chunks.
 //!
-//! A lane is one page of ring, the lines for payload that does not fit into a cell, then the credit words, the headers of the chunks, the words of a split copy and those of the
+//! A lane is one page of ring and a line for its box, the lines for payload that does not fit into a cell, then the credit words, the headers of the chunks, the words of a split copy and those of the
 //! common pipes, each on lines of its own; the chunks lie elsewhere in the segment. All `unsafe` of the data path is here.
 //!
 //! Invariants: a lane's pointers stay valid while its segment lives; the protocol gives each byte to
@@ -17,7 +17,7 @@ use crate::chunking;
 use crate::common::{AREAS, Turn};
 use crate::lines;
 use crate::lines::Span;
-use crate::ring::{CELL, CELLS, Hostile, RingMemory, cell};
+use crate::ring::{At, CELL, CELLS, Hostile, RingMemory};
 use crate::sheets::{self, Sheet};
 use crate::split::Words;
 use crate::wire::{HEADER, Header, INLINE, Kind, pack, unpack};
@@ -44,12 +44,16 @@ pub(crate) const COMMON_PIPE: usize = 1 << 20;
 const _: () = assert!(CHUNKS as usize * (CHUNK + PLAY) <= PIPE);
 
 const RING: usize = CELLS as usize * CELL;
-/// The lines for payload, behind it.
-const LINES: usize = RING;
+/// The lines for payload, behind it and its box.
+const LINES: usize = RING + 2 * CELL;
 /// The words of a header, behind the sequence word.
 const KIND_LENGTH_AND_LINE: usize = 1;
 const TAG: usize = 2;
 const CONTEXT: usize = 3;
+/// The word behind a message in the box.
+const CONSUMED: usize = CELL - 4;
+/// Longest message in the box.
+pub(crate) const BOXED: usize = CONSUMED - HEADER;
 const CREDIT: usize = LINES + lines::LINES as usize * CELL;
 const LINES_RETURNED: usize = CREDIT + 4;
 const DRAINED: usize = CREDIT + 2 * CELL;
@@ -183,67 +187,109 @@ impl<const ROOM: usize> Lane<ROOM> {
         unsafe { &*self.ring.add(offset).cast::<AtomicU32>() }
     }
 
-    /// The sequence word of the cell of the message numbered `number`.
+    /// Where a cell is.
     #[inline(always)]
-    pub fn sequence_word(&self, number: u32) -> &AtomicU32 {
-        self.word(cell(number) as usize * CELL)
+    fn cell(&self, at: At) -> *mut u8 {
+        // SAFETY: inside the ring, or its box behind it.
+        unsafe { self.ring.add(at.bytes()) }
     }
 
-    /// Writes the header of the message numbered `number`, all but the sequence word.
+    /// The sequence word of a cell.
     #[inline(always)]
-    pub fn write_header(&self, number: u32, header: &Header) {
-        let at = cell(number) as usize * CELL;
-        // SAFETY: inside the ring, aligned to a line; the cell is ours until it is published.
-        unsafe { write_words(self.ring.add(at).cast(), header) }
+    pub fn sequence_word(&self, at: At) -> &AtomicU32 {
+        self.word(at.bytes())
     }
 
-    /// Reads the header of the message numbered `number`, once.
+    /// Writes the header of a message, all but the sequence word.
     #[inline(always)]
-    pub fn read_header(&self, number: u32) -> Result<Header, Hostile> {
-        let (kind, len, line) = unpack(self.header_word(number, KIND_LENGTH_AND_LINE))?;
+    pub fn write_header(&self, at: At, header: &Header) {
+        // SAFETY: a cell, aligned to a line, which is ours until it is published.
+        unsafe { write_words(self.cell(at).cast(), header) }
+    }
+
+    /// Writes behind a message in the box, of at most [`BOXED`] bytes, how far this process has consumed.
+    #[inline(always)]
+    pub fn tell_consumed(&self, consumed: u32) {
+        // SAFETY: inside the box, aligned; ours until it is published.
+        unsafe {
+            let word = self.cell(At::BOX).add(CONSUMED).cast::<u32>();
+            word.write_volatile(consumed);
+        }
+    }
+
+    /// What the peer says of that, behind a message in the box, read once.
+    #[inline(always)]
+    pub fn told_consumed(&self) -> u32 {
+        // SAFETY: inside the box, aligned; published to us.
+        unsafe {
+            let word = self.cell(At::BOX).add(CONSUMED).cast::<u32>();
+            word.read_volatile()
+        }
+    }
+
+    /// Reads the header of a message, once.
+    #[inline(always)]
+    pub fn read_header(&self, at: At) -> Result<Header, Hostile> {
+        let (kind, len, line) = unpack(self.header_word(at, KIND_LENGTH_AND_LINE))?;
         Ok(Header {
             kind,
             len,
             line,
-            tag: self.header_word(number, TAG) as i32,
-            context: self.header_word(number, CONTEXT),
+            tag: self.header_word(at, TAG) as i32,
+            context: self.header_word(at, CONTEXT),
         })
     }
 
-    /// Tag and length of the message numbered `number`, if it is in this context, has such a tag, and is an eager one of at most
+    /// Tag and length of a message, if it is in this context, has such a tag, and is an eager one of at most
     /// `INLINE` bytes, as one comparison tells: its kind is 0. Each word is read once, and looked at before the next.
     #[inline(always)]
-    pub fn read_inline_header(
-        &self,
-        number: u32,
-        context: u32,
-        wanted: TagSel,
-    ) -> Option<(i32, usize)> {
+    pub fn read_inline_header(&self, at: At, context: u32, wanted: TagSel) -> Option<(i32, usize)> {
         const { assert!(pack(Kind::Eager, INLINE, 0) == INLINE as u32) };
-        if self.header_word(number, CONTEXT) != context {
+        if self.header_word(at, CONTEXT) != context {
             return None;
         }
-        let tag = self.header_word(number, TAG) as i32;
+        let tag = self.header_word(at, TAG) as i32;
         if matches!(wanted, TagSel::Exact(wanted) if wanted != tag) {
             return None;
         }
-        let len = self.header_word(number, KIND_LENGTH_AND_LINE) as usize;
+        let len = self.header_word(at, KIND_LENGTH_AND_LINE) as usize;
         (len <= INLINE).then_some((tag, len))
     }
 
-    /// A word of the header of the message numbered `number`, read once.
+    /// A word of a message's header, read once.
     #[inline(always)]
-    fn header_word(&self, number: u32, word: usize) -> u32 {
+    fn header_word(&self, at: At, word: usize) -> u32 {
         debug_assert!(word < HEADER / 4);
-        let at = cell(number) as usize * CELL;
-        // SAFETY: inside the ring, aligned to a line; published to us.
-        unsafe { self.ring.add(at).cast::<u32>().add(word).read_volatile() }
+        // SAFETY: inside a cell, aligned to a line; published to us.
+        unsafe { self.cell(at).cast::<u32>().add(word).read_volatile() }
     }
 
-    /// A whole message of at most `INLINE` bytes, which it publishes.
+    /// A whole message of at most `INLINE` bytes in a cell of the ring, which it publishes.
     #[inline(always)]
     pub fn send_inline(&self, number: u32, context: u32, tag: i32, from: UserBuf, len: usize) {
         assert!(len <= INLINE);
+        self.send_at(At::of(number), number, (context, tag), from, len);
+    }
+
+    /// The same in the box, of at most [`BOXED`] bytes. This process has consumed all messages below number `consumed`.
+    #[inline(always)]
+    pub fn send_boxed(
+        &self,
+        number: u32,
+        consumed: u32,
+        (context, tag): (u32, i32),
+        from: UserBuf,
+        len: usize,
+    ) {
+        assert!(len <= BOXED);
+        self.tell_consumed(consumed);
+        self.send_at(At::BOX, number, (context, tag), from, len);
+    }
+
+    /// The same at a place where they fit.
+    #[inline(always)]
+    fn send_at(&self, at: At, number: u32, address: (u32, i32), from: UserBuf, len: usize) {
+        let (context, tag) = address;
         let header = Header {
             kind: Kind::Eager,
             len,
@@ -251,12 +297,11 @@ impl<const ROOM: usize> Lane<ROOM> {
             tag,
             context,
         };
-        let at = cell(number) as usize * CELL;
-        // SAFETY: inside the ring, aligned to a line; the cell is ours until it is published, and `len` bytes fit; the maker of
+        // SAFETY: a cell, aligned to a line, which is ours until it is published, and `len` bytes fit; the maker of
         // `from` vouched for it, and no caller's buffer lies in a ring. The sequence word comes first, and is only ever accessed as an
         // atomic.
         unsafe {
-            let to = sys::copy::opaque(self.ring.add(at));
+            let to = sys::copy::opaque(self.cell(at));
             write_words(to.cast(), &header);
             sys::copy::copy_few(to.add(HEADER), from.as_mut_ptr(), len);
             (*to.cast::<AtomicU32>()).store(number, Ordering::Release);
@@ -265,7 +310,7 @@ impl<const ROOM: usize> Lane<ROOM> {
 
     /// Writes all of a message that lies in a sheet, but for the sequence word.
     #[inline]
-    pub fn write_sheet(&self, number: u32, (context, tag): (u32, i32), sheet: Sheet) {
+    pub fn write_sheet(&self, at: At, (context, tag): (u32, i32), sheet: Sheet) {
         let header = Header {
             kind: Kind::Sheet,
             len: size_of::<u64>(),
@@ -273,28 +318,26 @@ impl<const ROOM: usize> Lane<ROOM> {
             tag,
             context,
         };
-        let at = cell(number) as usize * CELL;
-        // SAFETY: inside the ring, aligned to a line; the cell is ours until it is published.
+        // SAFETY: a cell, aligned to a line, which is ours until it is published.
         unsafe {
-            write_words(self.ring.add(at).cast(), &header);
-            let word = self.ring.add(at + HEADER).cast::<u64>();
+            write_words(self.cell(at).cast(), &header);
+            let word = self.cell(at).add(HEADER).cast::<u64>();
             word.write_volatile(sheet.word());
         }
     }
 
-    /// Where the message numbered `number` lies, which says that it lies in a sheet; read once.
+    /// Where a message lies that says that it lies in a sheet; read once.
     #[inline]
-    pub fn sheet_of(&self, number: u32) -> Result<Sheet, Hostile> {
-        let at = cell(number) as usize * CELL + HEADER;
-        // SAFETY: inside the ring, aligned; published to us.
-        Sheet::of(unsafe { self.ring.add(at).cast::<u64>().read_volatile() })
+    pub fn sheet_of(&self, at: At) -> Result<Sheet, Hostile> {
+        // SAFETY: inside a cell, aligned; published to us.
+        Sheet::of(unsafe { self.cell(at).add(HEADER).cast::<u64>().read_volatile() })
     }
 
     /// Writes all of a message of more than `INLINE` and at most `EAGER` bytes, which lies in `span`, but for the sequence word.
     #[inline]
     pub fn send_lines(
         &mut self,
-        number: u32,
+        at: At,
         (context, tag): (u32, i32),
         span: Span,
         from: UserBuf,
@@ -307,11 +350,11 @@ impl<const ROOM: usize> Lane<ROOM> {
             tag,
             context,
         };
-        self.write_header(number, &header);
         self.own_payload(span);
         let to = self.lines_mut(span, len);
         // SAFETY: the maker of `from` vouched for `len` bytes; no caller's buffer lies in a lane.
         unsafe { sys::copy::copy(to.as_mut_ptr(), from.as_mut_ptr(), len) }
+        self.write_header(at, &header);
     }
 
     /// Copies the payload of a message out that lies in `span`.
@@ -324,12 +367,11 @@ impl<const ROOM: usize> Lane<ROOM> {
 
     /// Copies the payload of a one-cell message out.
     #[inline(always)]
-    pub fn read_inline(&self, number: u32, to: UserBuf, len: usize) {
+    pub fn read_inline(&self, at: At, to: UserBuf, len: usize) {
         assert!(len <= INLINE);
-        let at = cell(number) as usize * CELL;
         // SAFETY: inside the cell; the maker of `to` vouched for it, and no caller's buffer lies in
         // a ring.
-        unsafe { sys::copy::copy_few(to.as_mut_ptr(), self.ring.add(at).add(HEADER), len) }
+        unsafe { sys::copy::copy_few(to.as_mut_ptr(), self.cell(at).add(HEADER), len) }
     }
 
     /// Where the first `len` bytes in `span` lie.
@@ -357,22 +399,20 @@ impl<const ROOM: usize> Lane<ROOM> {
 
     /// The payload of a message of at most `INLINE` bytes that is being written.
     #[inline]
-    pub fn inline_mut(&mut self, number: u32, len: usize) -> &mut [u8] {
+    pub fn inline_mut(&mut self, at: At, len: usize) -> &mut [u8] {
         assert!(len <= INLINE);
-        let at = cell(number) as usize * CELL + HEADER;
         // SAFETY: inside the cell, which is ours until published.
-        unsafe { std::slice::from_raw_parts_mut(self.ring.add(at), len) }
+        unsafe { std::slice::from_raw_parts_mut(self.cell(at).add(HEADER), len) }
     }
 
-    /// The payload of the message numbered `number`, which was published to us with this header.
+    /// The payload of a message that was published to us with this header.
     #[inline]
-    pub fn payload(&self, number: u32, header: &Header) -> &[u8] {
+    pub fn payload(&self, at: At, header: &Header) -> &[u8] {
         if header.len > INLINE {
             return self.lines(header.lines(), header.len);
         }
-        let at = cell(number) as usize * CELL + HEADER;
         // SAFETY: inside the cell; ours until it is consumed.
-        unsafe { std::slice::from_raw_parts(self.ring.add(at), header.len) }
+        unsafe { std::slice::from_raw_parts(self.cell(at).add(HEADER), header.len) }
     }
 
     /// Asks for the lines of a message. They are as far away as its cell was: asked for
@@ -449,10 +489,10 @@ impl<const ROOM: usize> Lane<ROOM> {
         );
     }
 
-    /// Asks for the cell of the message numbered `number`, to be written.
+    /// Asks for a cell, to be written.
     #[inline]
-    pub fn own_cell(&self, number: u32) {
-        sys::copy::own(self.ring.wrapping_add(cell(number) as usize * CELL), CELL);
+    pub fn own_cell(&self, at: At) {
+        sys::copy::own(self.cell(at), CELL);
     }
 
     fn chunk_header(chunk: u32) -> usize {
@@ -616,14 +656,13 @@ pub(crate) fn drain(from: &[u8], to: &mut layout::Writer) {
 
 impl<const ROOM: usize> RingMemory for Lane<ROOM> {
     #[inline(always)]
-    fn sequence(&self, cell: u32) -> u32 {
-        self.word(cell as usize * CELL).load(Ordering::Acquire)
+    fn sequence(&self, at: At) -> u32 {
+        self.word(at.bytes()).load(Ordering::Acquire)
     }
 
     #[inline(always)]
-    fn set_sequence(&self, cell: u32, number: u32) {
-        self.word(cell as usize * CELL)
-            .store(number, Ordering::Release);
+    fn set_sequence(&self, at: At, number: u32) {
+        self.word(at.bytes()).store(number, Ordering::Release);
     }
 
     #[inline(always)]

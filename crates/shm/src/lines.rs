@@ -154,14 +154,15 @@ impl Lines {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::ring::At;
 
     struct Returned(Cell<u32>);
 
     impl RingMemory for Returned {
-        fn sequence(&self, _: u32) -> u32 {
+        fn sequence(&self, _: At) -> u32 {
             0
         }
-        fn set_sequence(&self, _: u32, _: u32) {}
+        fn set_sequence(&self, _: At, _: u32) {}
         fn credit(&self) -> u32 {
             0
         }

@@ -7,7 +7,7 @@ use mtmi::{Context, Queues};
 
 use crate::Shm;
 use crate::lane::fill;
-use crate::ring::RingMemory;
+use crate::ring::{At, RingMemory};
 use crate::send::Started;
 use crate::state::Queued;
 use crate::wire::{Header, INLINE, Kind, WORDS, Words, encode};
@@ -48,7 +48,7 @@ impl Shm {
     #[inline]
     fn publish(&mut self, to: u32) {
         let out = &self.ports[to];
-        out.tx.publish(&out.lane);
+        out.tx.publish(&out.lane, At::of(out.tx.next()));
         out.bell.get().ring();
     }
 
@@ -61,10 +61,10 @@ impl Shm {
         data: &Data,
     ) {
         let len = front.len() + data.len() as usize;
-        let (number, mut lane) = (self.ports[to].tx.next(), self.ports[to].lane);
+        let (at, mut lane) = (At::of(self.ports[to].tx.next()), self.ports[to].lane);
         let span = (len > INLINE).then(|| self.ports[to].take_lines(len));
         lane.write_header(
-            number,
+            at,
             &Header {
                 kind,
                 len,
@@ -78,7 +78,7 @@ impl Shm {
                 lane.own_payload(span);
                 lane.lines_mut(span, len)
             }
-            None => lane.inline_mut(number, len),
+            None => lane.inline_mut(at, len),
         };
         let (head, rest) = payload.split_at_mut(front.len());
         if !front.is_empty() {
@@ -104,9 +104,9 @@ impl Shm {
         (kind, context, tag): (Kind, Context, i32),
         words: Words,
     ) {
-        let (number, mut lane) = (self.ports[to].tx.next(), self.ports[to].lane);
+        let (at, mut lane) = (At::of(self.ports[to].tx.next()), self.ports[to].lane);
         lane.write_header(
-            number,
+            at,
             &Header {
                 kind,
                 len: WORDS,
@@ -115,10 +115,9 @@ impl Shm {
                 context: context.0,
             },
         );
-        lane.inline_mut(number, WORDS)
-            .copy_from_slice(&encode(words));
+        lane.inline_mut(at, WORDS).copy_from_slice(&encode(words));
         let out = &self.ports[to];
-        out.tx.publish(&out.lane);
+        out.tx.publish(&out.lane, at);
     }
 
     /// Sends a control message, now or behind what is queued.

@@ -9,7 +9,7 @@ use loom::thread;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use crate::lines::{LINES, Lines, Span};
-use crate::ring::{CELLS, RingMemory, Rx, Tx, cell};
+use crate::ring::{At, CELL, CELLS, RingMemory, Rx, Tx};
 
 /// A ring, its payload (one word per cell and line), and a doorbell.
 struct Memory {
@@ -24,11 +24,11 @@ struct Memory {
 }
 
 impl RingMemory for Memory {
-    fn sequence(&self, cell: u32) -> u32 {
-        self.sequence[cell as usize].load(Acquire)
+    fn sequence(&self, at: At) -> u32 {
+        self.sequence[at.bytes() / CELL].load(Acquire)
     }
-    fn set_sequence(&self, cell: u32, number: u32) {
-        self.sequence[cell as usize].store(number, Release);
+    fn set_sequence(&self, at: At, number: u32) {
+        self.sequence[at.bytes() / CELL].store(number, Release);
     }
     fn credit(&self) -> u32 {
         self.credit.load(Acquire)
@@ -52,8 +52,8 @@ fn bytes(lines: u32) -> usize {
 impl Memory {
     fn new() -> Arc<Memory> {
         Arc::new(Memory {
-            sequence: (0..CELLS).map(|_| AtomicU32::new(0)).collect(),
-            cells: (0..CELLS).map(|_| UnsafeCell::new((0, 0))).collect(),
+            sequence: (0..=CELLS).map(|_| AtomicU32::new(0)).collect(),
+            cells: (0..=CELLS).map(|_| UnsafeCell::new((0, 0))).collect(),
             lines: (0..LINES).map(|_| UnsafeCell::new(0)).collect(),
             credit: AtomicU32::new(0),
             returned: AtomicU32::new(0),
@@ -78,19 +78,20 @@ impl Memory {
             self.lines[(span.first() + i) as usize].with_mut(|p| unsafe { *p = value + i });
         }
         // SAFETY: so is the cell.
-        self.cells[cell(tx.next()) as usize].with_mut(|p| unsafe { *p = (span.first(), value) });
-        tx.publish(self);
+        let at = tx.place();
+        self.cells[at.bytes() / CELL].with_mut(|p| unsafe { *p = (span.first(), value) });
+        tx.publish(self, at);
         self.ring(1);
         true
     }
 
     /// Takes a message of so many lines, if there is one.
     fn receive(&self, rx: &Rx, lines: u32, value: u32) -> bool {
-        if !rx.ready(self) {
+        let Some(at) = Rx::find(self, rx.next()) else {
             return false;
-        }
+        };
         // SAFETY: the cell is the consumer's until it gives it back; loom checks that.
-        let (first, tag) = self.cells[cell(rx.next()) as usize].with(|p| unsafe { *p });
+        let (first, tag) = self.cells[at.bytes() / CELL].with(|p| unsafe { *p });
         assert_eq!(tag, value);
         for i in 0..lines {
             // SAFETY: so are the lines.
@@ -160,6 +161,76 @@ fn transfer(lengths: &'static [u32]) {
         }
         producer.join().unwrap();
         assert!(!rx.ready(&*memory));
+    });
+}
+
+/// Two rings and what is told in their boxes.
+struct Both([Arc<Memory>; 2], [UnsafeCell<u32>; 2]);
+
+impl Both {
+    /// Sends through one of them, in its box if that is known to be free.
+    fn send(&self, way: usize, tx: &Tx, rx: &Rx, value: u32) {
+        let memory = &self.0[way];
+        if tx.is_full() {
+            tx.refresh(&**memory).unwrap();
+        }
+        let at = tx.place();
+        if at.is_box() {
+            // SAFETY: the box is the producer's until published; loom checks exactly that.
+            self.1[way].with_mut(|p| unsafe { *p = rx.next() });
+        }
+        // SAFETY: so is the cell.
+        memory.cells[at.bytes() / CELL].with_mut(|p| unsafe { *p = (0, value) });
+        tx.publish(&**memory, at);
+    }
+
+    /// Waits for the next message of the other.
+    fn receive(&self, way: usize, tx: &Tx, rx: &Rx, value: u32) {
+        let memory = &self.0[way];
+        let at = loop {
+            match Rx::find(&**memory, rx.next()) {
+                Some(at) => break at,
+                None => thread::yield_now(),
+            }
+        };
+        // SAFETY: the cell is the consumer's until it gives it back; loom checks that.
+        let (_, got) = memory.cells[at.bytes() / CELL].with(|p| unsafe { *p });
+        assert_eq!(got, value);
+        if at.is_box() {
+            // SAFETY: so is the word behind it.
+            let told = self.1[way].with(|p| unsafe { *p });
+            tx.hear(&*self.0[1 - way], told);
+        }
+        rx.consume(&**memory, rx.next());
+    }
+}
+
+/// Two processes that answer each other, and one sends twice at times: the boxes go to and fro.
+#[test]
+fn loom_boxes() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = model.preemption_bound.or(Some(PREEMPTIONS));
+    model.check(|| {
+        let rings = [Memory::new(), Memory::new()];
+        let both = Arc::new(Both(rings, [UnsafeCell::new(0), UnsafeCell::new(0)]));
+        let other = {
+            let both = both.clone();
+            thread::spawn(move || {
+                let (tx, rx) = (Tx::new(), Rx::new());
+                for i in 0..2 {
+                    both.receive(0, &tx, &rx, 2 * i);
+                    both.send(1, &tx, &rx, i);
+                    both.receive(0, &tx, &rx, 2 * i + 1);
+                }
+            })
+        };
+        let (tx, rx) = (Tx::new(), Rx::new());
+        for i in 0..2 {
+            both.send(0, &tx, &rx, 2 * i);
+            both.send(0, &tx, &rx, 2 * i + 1);
+            both.receive(1, &tx, &rx, i);
+        }
+        other.join().unwrap();
     });
 }
 

@@ -43,6 +43,9 @@ impl Shm {
             bytes: total,
             outcome: Outcome::Done,
         };
+        if mode != SendMode::Synchronous && self.send_sheet(to.0, (context, tag), &data) {
+            return Submit::Complete(completion);
+        }
         if mode != SendMode::Synchronous && total <= EAGER as u64 {
             if total <= INLINE as u64
                 && let Some((buf, _)) = data.contiguous()
@@ -56,9 +59,6 @@ impl Shm {
                 self.push_data(to.0, (Kind::Eager, context, tag), &[], &data);
                 return Submit::Complete(completion);
             }
-        }
-        if mode != SendMode::Synchronous && self.send_sheet(to.0, (context, tag), &data) {
-            return Submit::Complete(completion);
         }
         if self.peers.get(to.index()).is_none_or(|p| p.failed) {
             completion.bytes = 0;
@@ -95,7 +95,7 @@ impl Shm {
     #[inline]
     fn send_sheet(&self, to: u32, address: (Context, i32), data: &Data) -> bool {
         let total = data.len();
-        if total <= EAGER as u64 || total > Port::LONGEST as u64 {
+        if total <= INLINE as u64 || total > Port::LONGEST as u64 {
             return false;
         }
         let (Some((buf, _)), Some(port)) = (data.contiguous(), self.ports.all().get(to as usize))
@@ -117,15 +117,15 @@ impl Shm {
         if total <= INLINE as u64 || total > WINDOW as u64 || !peer.queue.is_empty() {
             return false;
         }
+        if self.send_sheet(to, address, &message.data) {
+            return true;
+        }
         if total <= EAGER as u64 {
             let room = self.room(to, total as usize);
             if room {
                 self.push_data(to, (Kind::Eager, address.0, address.1), &[], &message.data);
             }
             return room;
-        }
-        if self.send_sheet(to, address, &message.data) {
-            return true;
         }
         self.introduce(to, total);
         if !self.room(to, WORDS)

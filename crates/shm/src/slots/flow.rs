@@ -161,11 +161,7 @@ impl Shm {
             return None;
         };
         choose(&mut pipes.space, &mut pipes.common);
-        let part = (
-            flow.bytes - flow.reader.position(),
-            flow.chunk,
-            flow.target,
-        );
+        let part = (flow.bytes - flow.reader.position(), flow.chunk, flow.target);
         let ways = (&pipes.space, &mut pipes.common);
         let mut filled = fill_next(pipes.out, ways, &mut flow.reader, part);
         if filled.is_none() {

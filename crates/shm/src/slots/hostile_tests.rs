@@ -116,7 +116,10 @@ fn lie(r: &mut Random, liar: &mut Shm) {
                 words.set_copied(r.below(4) as u32, r.word() as u32, false);
                 words.begin(r.below(4) as u32);
                 pipes.out.turn(r.below(2) as usize).begin(r.below(4) as u32);
-                pipes.inward.turn(r.below(2) as usize).begin(r.below(4) as u32);
+                pipes
+                    .inward
+                    .turn(r.below(2) as usize)
+                    .begin(r.below(4) as u32);
             }
         }
         _ => {
