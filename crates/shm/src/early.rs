@@ -106,10 +106,7 @@ impl Shm {
         }
         self.give_back(from, next);
         let port = &self.ports[from];
-        port.hear(at);
-        if port.rx.consume(&lane, number) {
-            port.bell.get().ring();
-        }
+        port.consume(at, number);
         Some((header.tag, total))
     }
 

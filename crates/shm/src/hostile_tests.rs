@@ -130,9 +130,6 @@ fn act(r: &mut Random, segment: &Segment, lane: &mut Lane, next: &mut u32, chunk
             for (to, from) in lane.inline_mut(at, 32).iter_mut().zip(words) {
                 *to = from;
             }
-            if at.is_box() {
-                lane.tell_consumed(r.word() as u32);
-            }
             lane.set_sequence(at, *next);
             *next = next.wrapping_add(STEP);
         }

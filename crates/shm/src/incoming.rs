@@ -46,13 +46,9 @@ impl Shm {
                 }
             };
             let port = &self.ports[peer];
-            port.hear(at);
-            let returned = match header.len <= INLINE {
-                true => port.rx.consume(&lane, number),
-                false => port.rx.consume_lines(&lane, number, header.lines()),
-            };
-            if returned {
-                port.bell.get().ring();
+            match header.len <= INLINE {
+                true => port.consume(at, number),
+                false => port.consume_lines(number, header.lines()),
             }
         }
         moved

@@ -50,10 +50,6 @@ const LINES: usize = RING + 2 * CELL;
 const KIND_LENGTH_AND_LINE: usize = 1;
 const TAG: usize = 2;
 const CONTEXT: usize = 3;
-/// The word behind a message in the box.
-const CONSUMED: usize = CELL - 4;
-/// Longest message in the box.
-pub(crate) const BOXED: usize = CONSUMED - HEADER;
 const CREDIT: usize = LINES + lines::LINES as usize * CELL;
 const LINES_RETURNED: usize = CREDIT + 4;
 const DRAINED: usize = CREDIT + 2 * CELL;
@@ -207,26 +203,6 @@ impl<const ROOM: usize> Lane<ROOM> {
         unsafe { write_words(self.cell(at).cast(), header) }
     }
 
-    /// Writes behind a message in the box, of at most [`BOXED`] bytes, how far this process has consumed.
-    #[inline(always)]
-    pub fn tell_consumed(&self, consumed: u32) {
-        // SAFETY: inside the box, aligned; ours until it is published.
-        unsafe {
-            let word = self.cell(At::BOX).add(CONSUMED).cast::<u32>();
-            word.write_volatile(consumed);
-        }
-    }
-
-    /// What the peer says of that, behind a message in the box, read once.
-    #[inline(always)]
-    pub fn told_consumed(&self) -> u32 {
-        // SAFETY: inside the box, aligned; published to us.
-        unsafe {
-            let word = self.cell(At::BOX).add(CONSUMED).cast::<u32>();
-            word.read_volatile()
-        }
-    }
-
     /// Reads the header of a message, once.
     #[inline(always)]
     pub fn read_header(&self, at: At) -> Result<Header, Hostile> {
@@ -264,32 +240,17 @@ impl<const ROOM: usize> Lane<ROOM> {
         unsafe { self.cell(at).cast::<u32>().add(word).read_volatile() }
     }
 
-    /// A whole message of at most `INLINE` bytes in a cell of the ring, which it publishes.
+    /// A whole message of at most `INLINE` bytes, which it publishes.
     #[inline(always)]
-    pub fn send_inline(&self, number: u32, context: u32, tag: i32, from: UserBuf, len: usize) {
-        assert!(len <= INLINE);
-        self.send_at(At::of(number), number, (context, tag), from, len);
-    }
-
-    /// The same in the box, of at most [`BOXED`] bytes. This process has consumed all messages below number `consumed`.
-    #[inline(always)]
-    pub fn send_boxed(
+    pub fn send_inline(
         &self,
+        at: At,
         number: u32,
-        consumed: u32,
         (context, tag): (u32, i32),
         from: UserBuf,
         len: usize,
     ) {
-        assert!(len <= BOXED);
-        self.tell_consumed(consumed);
-        self.send_at(At::BOX, number, (context, tag), from, len);
-    }
-
-    /// The same at a place where they fit.
-    #[inline(always)]
-    fn send_at(&self, at: At, number: u32, address: (u32, i32), from: UserBuf, len: usize) {
-        let (context, tag) = address;
+        assert!(len <= INLINE);
         let header = Header {
             kind: Kind::Eager,
             len,

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use boundary::UserBuf;
 use mtmi::{Context, Endpoint, TagSel};
 
-use crate::lane::{BOXED, Lane, WINDOW};
+use crate::lane::{Lane, WINDOW};
 use crate::lines::{Lines, Span, lines};
 use crate::ring::{At, Hostile, Rx, Tx};
 use crate::segment::{BellRef, Segment};
@@ -73,13 +73,18 @@ impl Port {
     /// Longest message of which it may be known when it was announced that it comes at once.
     pub const LONGEST_COMING: usize = WINDOW;
 
-    /// Of the sheets `owned` are this process's at first.
-    pub(crate) fn new(lane: Lane, inward: Lane<{ sheets::ALL }>, bell: BellRef, owned: u8) -> Port {
+    /// Of the sheets `owned` are this process's at first, and it may write to its box first or not.
+    pub(crate) fn new(
+        lane: Lane,
+        inward: Lane<{ sheets::ALL }>,
+        bell: BellRef,
+        (owned, boxed): (u8, bool),
+    ) -> Port {
         Port {
             lane,
             bell,
             inward,
-            tx: Tx::new(),
+            tx: Tx::new(boxed),
             rx: Rx::new(),
             lines: Lines::new(),
             looks: Cell::new(0),
@@ -145,27 +150,28 @@ impl Port {
         }
         self.inward.fill_sheet(sheet, buf);
         self.sheets.give(sheet);
-        let (lane, at) = (self.lane, self.place());
+        let (lane, at) = (self.lane, self.tx.place());
         lane.write_sheet(at, (context.0, tag), sheet);
         self.tx.publish(&lane, at);
         Some(self.bell.get().ring_last())
     }
 
-    /// Where the next message, for which there is room and which leaves the last word of its cell alone, is to be written.
-    #[inline]
-    fn place(&self) -> At {
-        let at = self.tx.place();
+    /// Gives the next message back, which lay there and was read.
+    #[inline(always)]
+    pub(crate) fn consume(&self, at: At, number: u32) {
         if at.is_box() {
-            self.lane.tell_consumed(self.rx.next());
+            self.tx.have_box();
         }
-        at
+        if self.rx.consume(&self.inward, number) {
+            self.bell.get().ring();
+        }
     }
 
-    /// Takes up what a message tells beside itself that is not consumed yet.
-    #[inline(always)]
-    pub(crate) fn hear(&self, at: At) {
-        if at.is_box() {
-            self.tx.hear(&self.lane, self.inward.told_consumed());
+    /// The same of one that lay in lines.
+    #[inline]
+    pub(crate) fn consume_lines(&self, number: u32, span: Span) {
+        if self.rx.consume_lines(&self.inward, number, span) {
+            self.bell.get().ring();
         }
     }
 
@@ -252,10 +258,7 @@ impl Port {
             return None;
         }
         lane.read_inline(at, to, bytes);
-        self.hear(at);
-        if self.rx.consume(&lane, number) {
-            self.bell.get().ring();
-        }
+        self.consume(at, number);
         Some(AtOnce { tag, bytes })
     }
 
@@ -279,7 +282,7 @@ impl Port {
             return None;
         }
         let bytes = match header.kind {
-            Kind::Eager if header.len > INLINE => self.take_lines_out(at, &header, to, capacity),
+            Kind::Eager if header.len > INLINE => self.take_lines_out(&header, to, capacity),
             Kind::Sheet => self.take_sheet_out(at, to, capacity),
             _ => None,
         }?;
@@ -305,22 +308,13 @@ impl Port {
 
     /// Takes the next message, which has this header and lines of its own, if it fits: its length.
     #[inline]
-    fn take_lines_out(
-        &self,
-        at: At,
-        header: &Header,
-        to: UserBuf,
-        capacity: usize,
-    ) -> Option<usize> {
+    fn take_lines_out(&self, header: &Header, to: UserBuf, capacity: usize) -> Option<usize> {
         let (lane, number, span) = (self.inward, self.rx.next(), header.lines());
         if header.len > capacity {
             return None;
         }
         lane.read_lines(span, to, header.len);
-        self.hear(at);
-        if self.rx.consume_lines(&lane, number, span) {
-            self.bell.get().ring();
-        }
+        self.consume_lines(number, span);
         Some(header.len)
     }
 
@@ -335,10 +329,7 @@ impl Port {
         }
         lane.read_sheet(sheet, to);
         self.sheets.keep(sheet);
-        self.hear(at);
-        if self.rx.consume(&lane, number) {
-            self.bell.get().ring();
-        }
+        self.consume(at, number);
         Some(sheet.len())
     }
 
@@ -401,11 +392,8 @@ impl Room<'_> {
         let port = self.0;
         // A copy: what is written to the ring can't change it, as far as the compiler knows.
         let (lane, number) = (port.lane, port.tx.next());
-        match port.tx.place().is_box() && len <= BOXED {
-            true => lane.send_boxed(number, port.rx.next(), (context.0, tag), buf, len),
-            false => lane.send_inline(number, context.0, tag, buf, len),
-        }
-        port.tx.published();
+        lane.send_inline(port.tx.place(), number, (context.0, tag), buf, len);
+        port.tx.published(number);
         port.bell.get().ring_last()
     }
 }

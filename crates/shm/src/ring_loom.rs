@@ -144,7 +144,7 @@ fn transfer(lengths: &'static [u32]) {
         let producer = {
             let memory = memory.clone();
             thread::spawn(move || {
-                let tx = (Tx::new(), Lines::new());
+                let tx = (Tx::new(true), Lines::new());
                 for (i, &lines) in lengths.iter().enumerate() {
                     while !memory.send(&tx, lines, 10 * i as u32) {
                         let seen = tx.0.credit_seen();
@@ -164,22 +164,18 @@ fn transfer(lengths: &'static [u32]) {
     });
 }
 
-/// Two rings and what is told in their boxes.
-struct Both([Arc<Memory>; 2], [UnsafeCell<u32>; 2]);
+/// Two rings.
+struct Both([Arc<Memory>; 2]);
 
 impl Both {
-    /// Sends through one of them, in its box if that is known to be free.
-    fn send(&self, way: usize, tx: &Tx, rx: &Rx, value: u32) {
+    /// Sends through one of them, in its box if that is this side's.
+    fn send(&self, way: usize, tx: &Tx, value: u32) {
         let memory = &self.0[way];
         if tx.is_full() {
             tx.refresh(&**memory).unwrap();
         }
         let at = tx.place();
-        if at.is_box() {
-            // SAFETY: the box is the producer's until published; loom checks exactly that.
-            self.1[way].with_mut(|p| unsafe { *p = rx.next() });
-        }
-        // SAFETY: so is the cell.
+        // SAFETY: the cell is the producer's until published; loom checks exactly that.
         memory.cells[at.bytes() / CELL].with_mut(|p| unsafe { *p = (0, value) });
         tx.publish(&**memory, at);
     }
@@ -197,9 +193,7 @@ impl Both {
         let (_, got) = memory.cells[at.bytes() / CELL].with(|p| unsafe { *p });
         assert_eq!(got, value);
         if at.is_box() {
-            // SAFETY: so is the word behind it.
-            let told = self.1[way].with(|p| unsafe { *p });
-            tx.hear(&*self.0[1 - way], told);
+            tx.have_box();
         }
         rx.consume(&**memory, rx.next());
     }
@@ -212,22 +206,22 @@ fn loom_boxes() {
     model.preemption_bound = model.preemption_bound.or(Some(PREEMPTIONS));
     model.check(|| {
         let rings = [Memory::new(), Memory::new()];
-        let both = Arc::new(Both(rings, [UnsafeCell::new(0), UnsafeCell::new(0)]));
+        let both = Arc::new(Both(rings));
         let other = {
             let both = both.clone();
             thread::spawn(move || {
-                let (tx, rx) = (Tx::new(), Rx::new());
+                let (tx, rx) = (Tx::new(false), Rx::new());
                 for i in 0..2 {
                     both.receive(0, &tx, &rx, 2 * i);
-                    both.send(1, &tx, &rx, i);
+                    both.send(1, &tx, i);
                     both.receive(0, &tx, &rx, 2 * i + 1);
                 }
             })
         };
-        let (tx, rx) = (Tx::new(), Rx::new());
+        let (tx, rx) = (Tx::new(true), Rx::new());
         for i in 0..2 {
-            both.send(0, &tx, &rx, 2 * i);
-            both.send(0, &tx, &rx, 2 * i + 1);
+            both.send(0, &tx, 2 * i);
+            both.send(0, &tx, 2 * i + 1);
             both.receive(1, &tx, &rx, i);
         }
         other.join().unwrap();

@@ -237,7 +237,7 @@ impl Shm {
                 true if local > slot => Sheets::OTHER,
                 _ => Sheets::NONE,
             };
-            Port::new(there, back, segment.bell_ref(slot), owned)
+            Port::new(there, back, segment.bell_ref(slot), (owned, local < slot))
         });
         let ports = Rc::new(Ports::new(ports, segment.clone()));
         let common = |slot| {

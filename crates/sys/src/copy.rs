@@ -83,6 +83,16 @@ pub fn opaque<T>(mut pointer: *mut T) -> *mut T {
     pointer
 }
 
+/// The same word, of which the compiler doesn't know that it is the same.
+#[inline(always)]
+pub fn opaque_word(word: u32) -> u32 {
+    // As the whole register, which has a form that is the same on all processors.
+    let mut wide = u64::from(word);
+    // SAFETY: no instruction.
+    unsafe { asm!("/* {} */", inout(reg) wide, options(nomem, nostack, preserves_flags)) };
+    wide as u32
+}
+
 /// Copies `src` to `dst`, of equal length.
 ///
 /// # Panics
