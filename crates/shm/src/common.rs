@@ -11,7 +11,7 @@
 //! Invariants: between beginning a section and the peer's reading of its end the common pipe is one process's to write; what of its sections
 //! is still unread its [`Space`](crate::space::Space) knows. Of a peer that counts otherwise only the messages to and from it suffer.
 //!
-//! Who calls it: [`pipe`](crate::pipe) and [`early`](crate::early).
+//! Who calls it: [`pipe`](crate::pipe) and [`early`](crate::early), and the slots' streams, which have pipes of their own.
 
 #[cfg(not(all(test, loom)))]
 use std::sync::atomic::AtomicU32;

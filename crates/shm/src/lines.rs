@@ -1,4 +1,4 @@
-//! The lines of a ring: where the payload lies of messages that do not fit into a cell.
+//! The lines of a ring: where the payload lies of messages that do not fit into a cell and have no [sheet](crate::sheets).
 //!
 //! There are [`LINES`] of them for each ring, so that a producer may be well ahead of its consumer: streams of messages of 1 and 2 KiB take 53 and 87 ns
 //! for each so, in place of 189 and 382 where three of 1 KiB filled a ring (between near cores of an EPYC of the fifth generation). A message takes consecutive ones, and begins at the first if there are too

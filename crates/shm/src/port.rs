@@ -378,8 +378,7 @@ impl Port {
     }
 }
 
-/// A free cell to a peer.
-#[derive(Clone, Copy)]
+/// A free cell to a peer, for one message.
 pub struct Room<'a>(&'a Port);
 
 impl Room<'_> {

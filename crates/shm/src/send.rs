@@ -106,7 +106,7 @@ impl Shm {
             .is_some()
     }
 
-    /// Sends a message that needs no entry: one in standard mode that goes into the ring or the pipe as a whole.
+    /// Sends a message that needs no entry: one in standard mode that goes into the ring, a sheet or the pipe as a whole.
     pub(crate) fn send_whole(&mut self, message: &Outgoing) -> bool {
         let (to, total) = (message.to.0, message.data.len());
         let address = (message.context, message.tag);

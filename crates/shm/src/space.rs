@@ -112,11 +112,6 @@ impl Space {
         Ok(())
     }
 
-    /// The same from what may be old, or wrong: then it says nothing.
-    pub fn hear(&mut self, drained: u32) {
-        let _ = self.refresh(drained);
-    }
-
     /// Whether no chunk is out, as far as we know.
     pub fn is_clear(&self) -> bool {
         self.produced == self.drained

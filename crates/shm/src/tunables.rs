@@ -12,7 +12,7 @@ pub fn tunables() -> [Tunable; 15] {
             "shm.ring.cells",
             ring::CELLS as u64,
             "cache lines",
-            "one page for each direction of a pair",
+            "one page for each direction of a pair, and a line beside it",
         ),
         tunable(
             "shm.ring.lines",

@@ -104,6 +104,7 @@ impl Shm {
             return false;
         };
         let [about, place] = header.words(number);
+        debug_assert_eq!(header.len as u64, part.0, "what fits into a chunk is one");
         self.land(slot, landing, [about, place, consumed.into()]);
         if let Some(pipes) = &mut self.slots.links[slot.peer.index()].pipes {
             publish(lane, &mut pipes.space, header);
@@ -126,7 +127,7 @@ impl Shm {
         let (_, receive, side) = table.pairs[slot.peer.index()].taking(slot.index)?;
         let target = target(table.name, slot.index);
         let header = ChunkHeader::of_words([about, place], pipes.consumed, target)?;
-        pipes.space.hear(drained as u32);
+        pipes.hear(drained as u32);
         let capacity = receive.memory.len();
         if header.len as u64 != landing.sent.min(capacity) {
             return None;

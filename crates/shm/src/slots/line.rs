@@ -59,7 +59,7 @@ pub(crate) enum Way {
     Inline,
     /// They are in the receive's memory.
     Direct,
-    /// Through the pipe.
+    /// Through the pipe; `payload` tells of the chunk, if it is one, and of what its sender has taken.
     Pipe,
     /// Both sides copy them; `payload` has where they lie, and the number of the copy.
     Split,

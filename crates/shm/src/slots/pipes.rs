@@ -53,10 +53,19 @@ impl Pipes {
         })
     }
 
-    /// Takes up what the peer has given back.
+    /// Takes up what the peer has given back, after which there may be room again.
     #[inline]
     pub fn refresh(&mut self) -> Result<(), Hostile> {
+        self.blocked = false;
         self.space.refresh(self.out.drained())
+    }
+
+    /// The same from what may be old, or wrong: then it says nothing.
+    #[inline]
+    pub fn hear(&mut self, drained: u32) {
+        if self.space.refresh(drained).is_ok() {
+            self.blocked = false;
+        }
     }
 }
 
