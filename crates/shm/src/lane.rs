@@ -44,7 +44,7 @@ pub(crate) const COMMON_PIPE: usize = 1 << 20;
 const _: () = assert!(CHUNKS as usize * (CHUNK + PLAY) <= PIPE);
 
 const RING: usize = CELLS as usize * CELL;
-/// The lines for payload, behind it and its box.
+/// The lines for payload, behind it and its box, which has the pair of lines for itself that some processors fetch together.
 const LINES: usize = RING + 2 * CELL;
 /// The words of a header, behind the sequence word.
 const KIND_LENGTH_AND_LINE: usize = 1;

@@ -438,11 +438,8 @@ mod tests {
     /// Whatever the traffic is, and whenever in a round credit comes: behind a round in which cells are emptied nothing is there that is older.
     #[test]
     fn nothing_gets_old() {
-        for (answers, shift) in [false, true]
-            .into_iter()
-            .zip(0..)
-            .chain((0..CELLS).map(|i| (true, i)))
-        {
+        let shifts = (0..CELLS).map(|shift| (true, shift));
+        for (answers, shift) in shifts.chain([(false, 0)]) {
             let (start, first) = (before_quiet(3).wrapping_add(shift * STEP), before_quiet(0));
             let mut both = Both::new(start);
             // As old as it can be: of the last such round, and the one behind it.
