@@ -6,7 +6,7 @@ use std::time::Instant;
 use boundary::UserBuf;
 use mtmi::slot::SlotTable;
 use mtmi::{Context, Cookie, Endpoint, Fabric, Limits, Outgoing, Queues, Receive, Submit, TagSel};
-use shm::{Ports, Shm, SlotPorts, Stretch};
+use shm::{Foreign, Ports, Shm, SlotPorts, Stretch};
 use tcp::Tcp;
 
 use crate::map::JobMap;
@@ -64,6 +64,11 @@ impl Fabrics {
     /// A stretch of the common memory of a process of this machine.
     pub fn common(&self, of: Endpoint, at: usize, bytes: usize) -> Option<Stretch> {
         self.shm.common(of, at, bytes)
+    }
+
+    /// A process of this machine that says that it has this number, if that is so and its memory may be looked at.
+    pub fn process(&mut self, of: Endpoint, pid: i32) -> Option<Foreign> {
+        self.shm.process(of, pid)
     }
 
     /// Has every send go the ordinary way, before which the caller can look who is dead. To be called before anything is sent.

@@ -164,7 +164,7 @@ impl Shm {
             serve(config, exchange)?
         } else {
             exchange.barrier()?;
-            join(config, &exchange.get(&config.key)?)?
+            join(config, place as u32, &exchange.get(&config.key)?)?
         };
         let local = place as u32;
         segment.bell(local).open();
@@ -206,7 +206,8 @@ fn serve(
     exchange: &mut dyn Exchange,
 ) -> Result<(Segment, io::Result<Sparse>), InitError> {
     let failed = |e| InitError::System("listening for the node's ranks", e);
-    let (fd, segment) = create(config)?;
+    let (fd, mut segment) = create(config)?;
+    segment.mark(&fd, 0);
     let slots = slot_file(config.members.len() as u32);
     let more = slots.as_ref().ok().map(Sparse::fd);
     let (name, secret) = (format!("yamabiko-{}", random()?), random()?);
@@ -265,7 +266,11 @@ fn equal(a: &str, b: &str) -> bool {
 }
 
 /// Another rank: fetches the segment from its holder.
-fn join(config: &Config, address: &str) -> Result<(Segment, io::Result<Sparse>), InitError> {
+fn join(
+    config: &Config,
+    place: u32,
+    address: &str,
+) -> Result<(Segment, io::Result<Sparse>), InitError> {
     let holder = config.members[0];
     let wrong = |what| InitError::Protocol { holder, what };
     let failed = |error| InitError::Fetch { holder, error };
@@ -303,8 +308,9 @@ fn join(config: &Config, address: &str) -> Result<(Segment, io::Result<Sparse>),
         });
     }
     let fd = got.fd.ok_or_else(|| wrong("passed no descriptor"))?;
-    let segment =
-        Segment::open(fd, config.members.len() as u32, &config.version).map_err(failed)?;
+    let mut segment =
+        Segment::open(&fd, config.members.len() as u32, &config.version).map_err(failed)?;
+    segment.mark(fd, place);
     let got = socket
         .receive(&mut packet, config.deadline)
         .map_err(failed)?;
@@ -325,7 +331,7 @@ mod tests {
             members: vec![2, 5],
             ..Config::new(5, 6)
         };
-        let error = join(&config, address).err();
+        let error = join(&config, 1, address).err();
         error.map_or_else(String::new, |e| e.to_string())
     }
 

@@ -1,6 +1,8 @@
 //! Both sides of messages that are lent, in one process, step by step. A process may read itself, unless it is confined: then there is
 //! nothing to test.
 
+use std::time::{Duration, Instant};
+
 use boundary::UserBuf;
 use layout::Data;
 use mtmi::{
@@ -92,8 +94,10 @@ fn run(a: &mut Rank, b: &mut Rank) {
 
 /// Two ranks, of which rank 0 may lend to rank 1; with a processor each, if they are to help each other.
 fn two(choice: Choice, help: bool) -> Option<(Rank, Rank)> {
-    let (fd, first) = Segment::create(2, "test").unwrap();
-    let second = Segment::open(&fd, 2, "test").unwrap();
+    let (fd, mut first) = Segment::create(2, "test").unwrap();
+    let mut second = Segment::open(&fd, 2, "test").unwrap();
+    first.mark(&fd, 0);
+    second.mark(&fd, 1);
     let rank = |segment, local: u32, memory| {
         let mut shm = Shm::new(
             segment,
@@ -126,10 +130,9 @@ fn two(choice: Choice, help: bool) -> Option<(Rank, Rank)> {
 
 /// Whether a process may read its own memory that way.
 fn reads_itself() -> bool {
-    let (word, mut found) = (0x5eed_u64, [0; 8]);
+    let word = 0x5eed;
     let at = (&raw const word).expose_provenance() as u64;
-    let read = Foreign::new(std::process::id() as i32).read(at, UserBuf::of_array(&mut found), 8);
-    read.is_ok() && u64::from_ne_bytes(found) == word
+    Foreign::new(std::process::id() as i32).has(at, word)
 }
 
 fn check(a: &Rank, b: &Rank, bytes: usize) {
@@ -368,6 +371,50 @@ fn by_default_both_ways_are_tried() {
         b.done.clear();
     }
     assert!(ways[0] >= 4 && ways[1] >= 4, "{ways:?}");
+}
+
+/// Where the program of a process begins, and with what: every process has such a word, which so is no proof that it is a peer. `None`: it is not there yet.
+fn known_word(pid: u32) -> Option<(u64, u64)> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    let at = u64::from_str_radix(maps.split('-').next()?, 16).ok()?;
+    let mut found = [0; 8];
+    let read = Foreign::new(pid as i32).read(at, UserBuf::of_array(&mut found), 8);
+    (read.is_ok() && found.starts_with(b"\x7fELF")).then(|| (at, u64::from_ne_bytes(found)))
+}
+
+#[test]
+fn who_says_that_it_is_another_process_is_not_believed() {
+    if !reads_itself() {
+        return;
+    }
+    let mut child = std::process::Command::new("sleep")
+        .arg("60")
+        .spawn()
+        .unwrap();
+    let (fd, mut segment) = Segment::create(2, "test").unwrap();
+    segment.mark(&fd, 1);
+    let slots = Err(std::io::ErrorKind::OutOfMemory.into());
+    let mut shm = Shm::new(segment, slots, 0, vec![0, 1], 2);
+    shm.choose(Choice::Direct);
+    let soon = Instant::now() + Duration::from_secs(10);
+    let found = loop {
+        match known_word(child.id()) {
+            None if Instant::now() < soon => std::thread::sleep(Duration::from_millis(1)),
+            found => break found,
+        }
+    };
+    if let Some((at, word)) = found {
+        shm.take_introduction(1, [child.id().into(), at, word, 0]);
+    }
+    let believed = shm.may_lend(1);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(found.is_some() && !believed);
+    // It is the number that was wrong.
+    let me = std::process::id();
+    let (at, word) = known_word(me).unwrap();
+    shm.take_introduction(1, [me.into(), at, word, 0]);
+    assert!(shm.may_lend(1));
 }
 
 #[test]

@@ -1,8 +1,15 @@
 //! Memory of a process of this machine that it shares with nobody, read and written where it lies.
+//!
+//! Which process that is its peer only says; so before anything is copied it is looked for the [mark](sys::mark) of that rank on it. A peer that ends and whose
+//! number goes to another process at once is not guarded against: the system's numbers come round in the thousands or millions, and nothing is copied
+//! for a peer that is known to have failed.
 
 use std::io;
 
 use boundary::UserBuf;
+use mtmi::Endpoint;
+
+use crate::Shm;
 
 /// A process whose memory may be read and written, as far as the system allows it.
 #[derive(Clone, Copy, Debug)]
@@ -12,8 +19,15 @@ pub struct Foreign {
 
 impl Foreign {
     /// The process of this number, as this process's namespace counts.
-    pub fn new(pid: i32) -> Foreign {
+    pub(crate) fn new(pid: i32) -> Foreign {
         Foreign { pid }
+    }
+
+    /// Whether its memory can be read: this word is found there.
+    pub fn has(&self, at: u64, word: u64) -> bool {
+        let mut found = [0; 8];
+        let read = self.read(at, UserBuf::of_array(&mut found), 8);
+        read.is_ok() && u64::from_ne_bytes(found) == word
     }
 
     /// Copies `bytes` bytes from its address `from`.
@@ -32,5 +46,18 @@ impl Foreign {
     pub(crate) fn write(&self, to: u64, from: UserBuf, bytes: usize) -> io::Result<()> {
         // SAFETY: the maker of `from` promised readable memory; the process itself asked to be written to there.
         unsafe { sys::foreign::write(self.pid, to, from.as_mut_ptr(), bytes) }
+    }
+}
+
+impl Shm {
+    /// The process `of`, which says that it has this number. `None`: that can't be seen, or it is not so.
+    pub fn process(&mut self, of: Endpoint, pid: i32) -> Option<Foreign> {
+        let member = self.members.binary_search(&of.0).ok()? as u32;
+        let known = &mut self.peers[of.0 as usize].process;
+        if known.is_none_or(|process| process.pid != pid) {
+            let is_it = self.segment.is_process_of(member, pid);
+            *known = is_it.then(|| Foreign::new(pid));
+        }
+        *known
     }
 }

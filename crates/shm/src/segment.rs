@@ -14,6 +14,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sys::doorbell::Doorbell;
+use sys::mark::{FileId, Mark};
 use sys::memfd::{Mapping, create_sealed, open_sealed};
 
 use crate::common::AREAS;
@@ -141,6 +142,10 @@ impl SendersRef {
 pub(crate) struct Segment {
     mapping: Mapping,
     map: Map,
+    /// Which file it is,
+    file: FileId,
+    /// and the page of it by which others know this process: the one that is as many as its rank.
+    mark: Option<Mark>,
 }
 
 impl Segment {
@@ -148,7 +153,7 @@ impl Segment {
     pub fn create(ranks: u32, version: &str) -> io::Result<(OwnedFd, Segment)> {
         let map = Map::new(ranks);
         let (fd, mapping) = create_sealed("yamabiko", map.total)?;
-        let segment = Segment { mapping, map };
+        let segment = Segment::new(&fd, mapping, map)?;
         let mut name = [0; VERSION];
         let n = version.len().min(VERSION - 1);
         name[..n].copy_from_slice(&version.as_bytes()[..n]);
@@ -164,8 +169,8 @@ impl Segment {
     /// Maps the segment that another rank made.
     pub fn open(fd: impl AsFd, ranks: u32, version: &str) -> io::Result<Segment> {
         let map = Map::new(ranks);
-        let mapping = open_sealed(fd, map.total)?;
-        let segment = Segment { mapping, map };
+        let mapping = open_sealed(&fd, map.total)?;
+        let segment = Segment::new(fd, mapping, map)?;
         let mut name = [0; VERSION];
         segment.mapping.read(16, &mut name);
         let end = name.iter().position(|&b| b == 0).unwrap_or(VERSION);
@@ -182,6 +187,25 @@ impl Segment {
             ));
         }
         Ok(segment)
+    }
+
+    fn new(fd: impl AsFd, mapping: Mapping, map: Map) -> io::Result<Segment> {
+        Ok(Segment {
+            mapping,
+            map,
+            file: FileId::of(fd)?,
+            mark: None,
+        })
+    }
+
+    /// Marks this process as that of a rank. Where that fails it is none whose memory others copy from or to.
+    pub fn mark(&mut self, fd: impl AsFd, rank: u32) {
+        self.mark = Mark::set(fd, rank.into()).ok();
+    }
+
+    /// Whether the process of that number is a rank's.
+    pub fn is_process_of(&self, rank: u32, pid: i32) -> bool {
+        Mark::is_on(pid, self.file, rank.into())
     }
 
     fn word(&self, offset: usize) -> &AtomicU64 {

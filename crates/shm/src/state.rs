@@ -11,6 +11,7 @@ use mtmi::{Completion, Context, Cookie, Endpoint, Names, Outcome, Patience, Send
 use crate::chunking;
 use crate::common::Common;
 use crate::direct::{Choice, Direct, Token};
+use crate::foreign::Foreign;
 use crate::lane::Lane;
 use crate::mapped::Copies;
 use crate::places::{Mover, Spread};
@@ -83,6 +84,8 @@ pub(crate) struct Peer {
     pub due: u64,
     /// Messages that are copied where they lie.
     pub copies: Copies,
+    /// The process that it is, once that was seen.
+    pub process: Option<Foreign>,
     /// What is known about reading each other's memory.
     pub direct: Direct,
     /// The lane from the peer.
@@ -258,6 +261,7 @@ impl Shm {
                 consumed: 0,
                 due: 0,
                 copies: Copies::default(),
+                process: None,
                 direct: Direct::default(),
                 inward: segment.lane(place(from).unwrap_or(local), local),
                 slot: place(from).unwrap_or(local),
@@ -283,7 +287,7 @@ impl Shm {
             spread: Spread::new(local),
             settled: false,
             slots: SlotState::new(area),
-            choice: Choice::default(),
+            choice: Choice::Pipe,
             token: Token::new(),
             me: members[local as usize],
             local,

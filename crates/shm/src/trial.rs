@@ -13,7 +13,7 @@ pub(crate) const SETTLED: u32 = 1000;
 /// Messages after which a round ends in which too few could be measured.
 const LONGEST: u32 = 64;
 /// Classes of lengths: each holds twice the lengths of the one before, and the last all that are longer.
-pub(crate) const CLASSES: usize = 8;
+pub(crate) const CLASSES: usize = 9;
 
 /// A way from sender to receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

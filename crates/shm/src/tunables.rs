@@ -48,7 +48,7 @@ pub fn tunables() -> [Tunable; 15] {
             "shm.pipe.common_bytes",
             lane::COMMON_PIPE as u64,
             "bytes",
-            "measured, on an EPYC: of each of two pipes that both directions share; more than most messages, so that their lines are the peer's. Unused on other processors",
+            "measured, on an EPYC: of each of two pipes that both directions share; more than most messages, so that their lines are the peer's",
         ),
         tunable(
             "shm.pipe.chunk_min",

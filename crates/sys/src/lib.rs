@@ -4,6 +4,7 @@
 //! * [`lock`]: the one coarse lock, free of cost until threads are asked for, and [`door`], the shortest way in;
 //! * [`doorbell`]: what a waiting process sleeps on, in memory shared with its peers;
 //! * [`memfd`], [`sparse`] and [`unix`]: sealed shared memory, and the sockets that pass it on;
+//! * [`foreign`]: the kernel copies between processes, and [`mark`]: how they know each other before that;
 //! * [`copy`], [`clock`], [`cpus`], [`memory`], [`random`], [`process`], [`say`], [`thread`]: small necessities.
 //!
 //! Everything works as an ordinary user, without `/dev/shm` and on a read-only root. Nothing here
@@ -19,6 +20,7 @@ pub mod doorbell;
 pub mod foreign;
 pub mod knock;
 pub mod lock;
+pub mod mark;
 pub mod memfd;
 pub mod memory;
 pub mod process;

@@ -13,7 +13,6 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
-use boundary::UserBuf;
 use cad::together::RANKS_MAX;
 use fabrics::{Foreign, Stretch};
 use mtmi::Endpoint;
@@ -166,13 +165,6 @@ impl Offer {
             token: word(4),
         }
     }
-
-    /// Whether its token is found there.
-    fn is_true(&self) -> bool {
-        let mut token = [0; 8];
-        let read = Foreign::new(self.pid).read(self.at, UserBuf::of_array(&mut token), 8);
-        read.is_ok() && u64::from_le_bytes(token) == self.token
-    }
 }
 
 /// The place and the highest round that follow from the members' offers, if any place is free at all.
@@ -230,6 +222,16 @@ impl Engine {
         self.transport(|m| m.fabric().common(Endpoint(member), at, PLACE))
     }
 
+    /// The members' processes, if the memory of all can be read.
+    fn processes(&self, comm: &Comm, offers: &[Offer]) -> Option<Box<[Foreign]>> {
+        let members = comm.group.members().iter().zip(offers);
+        let process = |(&member, offer): (&u32, &Offer)| {
+            let found = self.transport(|m| m.fabric().process(Endpoint(member), offer.pid));
+            found.filter(|process| process.has(offer.at, offer.token))
+        };
+        members.map(process).collect()
+    }
+
     fn agree(&self, name: &'static str, comm: &Rc<Comm>) -> Result<Option<Together>> {
         let places = self.places.clone();
         // Two agreements at a time might choose the same: to the second nothing is free.
@@ -246,7 +248,7 @@ impl Engine {
         let places = self.places.clone();
         let mut memory = own_memory(8)?;
         let token = sys::clock::cycles() ^ u64::from(std::process::id()) << 32;
-        memory.buf().write(&token.to_le_bytes());
+        memory.buf().write(&token.to_ne_bytes());
         let mine = Offer {
             free,
             highest: places.highest.get(),
@@ -267,13 +269,14 @@ impl Engine {
         places.saw(highest);
         // All members are asked, and none reads a token after its process has heard from all.
         let pays = sys::copy::hand_over() == HandOver::Asked;
-        let readable = pays && offers.iter().all(Offer::is_true);
+        let processes = if pays {
+            self.processes(comm, &offers)
+        } else {
+            None
+        };
         let mut all = vec![0; comm.size() as usize];
-        self.internal_allgather_in(name, comm, &[u8::from(readable)], &mut all)?;
-        let foreign = all.iter().all(|&readable| readable == 1).then(|| {
-            let pids = offers.iter().map(|offer| Foreign::new(offer.pid));
-            pids.collect()
-        });
+        self.internal_allgather_in(name, comm, &[u8::from(processes.is_some())], &mut all)?;
+        let foreign = processes.filter(|_| all.iter().all(|&readable| readable == 1));
         let members = comm.group.members().iter();
         let members: Option<Box<[Stretch]>> = members.map(|&m| self.stretch_of(m, place)).collect();
         Ok(members.map(|members| Together {
@@ -316,7 +319,6 @@ mod tests {
         let there = Offer::from_bytes(&offer(1 << 63, 5).to_bytes());
         assert_eq!((there.free, there.highest, there.pid), (1 << 63, 5, -7));
         assert_eq!((there.at, there.token), (3 << 40, u64::MAX - 5));
-        assert!(!there.is_true());
     }
 
     #[test]
