@@ -2,7 +2,7 @@
 //! does it.
 //!
 //! Measured on a Xeon of the fifth generation with 2 ranks on processors that don't share a cache, unless it says otherwise. On processors that
-//! hand lines over fast by themselves (`sys::copy::HandOver`) nothing is read where it lies: on an EPYC of the fifth generation an allreduce of
+//! hand lines over fast by themselves nothing is read where it lies (`shm::Choice`): on an EPYC of the fifth generation an allreduce of
 //! 64 KiB takes 5.1 us so in place of 12, of 1 MiB 82 in place of 128; reductions of 8 KiB 0.7 in place of 2.
 
 use std::ops::Range;
@@ -15,6 +15,10 @@ pub const CHUNK: usize = 32 << 10;
 pub const CHUNK_MIN: u64 = 4 << 10;
 /// From so many bytes on the block of one of two ranks is read where it lies (8 KiB from each: 1.7 us, through common memory 2.4),
 pub const BLOCK_OF_TWO: u64 = 8 << 10;
+/// and from so many on it is written to where the other wants it (512 KiB: 58 us in place of 67, 8 MiB: 1600 in place of 1860; 256 KiB: 26 and 25);
+pub const BLOCK_GIVEN: u64 = 512 << 10;
+/// the block that one of two has for the other, which both copy (32 KiB: 4.6 us in place of 5.3, 256 KiB: 16 in place of 19, 8 MiB: 430 in place of 700),
+pub const BLOCK_OF_ONE: u64 = 32 << 10;
 /// and a block that is for one rank of more (of four on two processors, 32 KiB for each: 24 us against 26, 64 KiB: 33 against 51; 8 KiB: 14
 /// against 8). What is for all ranks of more than two is written once and read by many: that is better in common memory at any
 /// length.
@@ -25,5 +29,7 @@ pub const VECTOR_OF_TWO: u64 = 64 << 10;
 pub const VECTOR: u64 = 1 << 20;
 /// The same of a vector of two ranks that one of them combines, up to where it is better if both copy at once (64 KiB: 7.1 us against 11).
 pub const PAIR: Range<u64> = 8 << 10..512 << 10;
+/// From so many bytes on both combine a part of such a vector (64 KiB: 7.8 us in place of 8.9, 256 KiB: 23 in place of 30; 32 KiB: 5.4 and 5.3).
+pub const PAIR_HELPED: u64 = 64 << 10;
 /// From so many bytes of more than two ranks together on, each combines a part of the vector for all, which takes a second round.
 pub const PARTED: usize = 16 << 10;

@@ -66,6 +66,11 @@ impl Fabrics {
         self.shm.common(of, at, bytes)
     }
 
+    /// Whether the kernel is to copy between processes of this machine, where that is faster.
+    pub fn copies_between(&self) -> bool {
+        self.shm.copies_between()
+    }
+
     /// A process of this machine that says that it has this number, if that is so and its memory may be looked at.
     pub fn process(&mut self, of: Endpoint, pid: i32) -> Option<Foreign> {
         self.shm.process(of, pid)

@@ -10,6 +10,7 @@ use boundary::UserBuf;
 use mtmi::Endpoint;
 
 use crate::Shm;
+use crate::direct::Choice;
 
 /// A process whose memory may be read and written, as far as the system allows it.
 #[derive(Clone, Copy, Debug)]
@@ -43,13 +44,18 @@ impl Foreign {
     ///
     /// # Errors
     /// What the system says.
-    pub(crate) fn write(&self, to: u64, from: UserBuf, bytes: usize) -> io::Result<()> {
+    pub fn write(&self, to: u64, from: UserBuf, bytes: usize) -> io::Result<()> {
         // SAFETY: the maker of `from` promised readable memory; the process itself asked to be written to there.
         unsafe { sys::foreign::write(self.pid, to, from.as_mut_ptr(), bytes) }
     }
 }
 
 impl Shm {
+    /// Whether the kernel is to copy between processes, where that is faster.
+    pub fn copies_between(&self) -> bool {
+        self.choice != Choice::Pipe
+    }
+
     /// The process `of`, which says that it has this number. `None`: that can't be seen, or it is not so.
     pub fn process(&mut self, of: Endpoint, pid: i32) -> Option<Foreign> {
         let member = self.members.binary_search(&of.0).ok()? as u32;

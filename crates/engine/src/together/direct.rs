@@ -1,18 +1,22 @@
 //! Long data, read by the kernel from where they lie in the other process's memory: one copy in place of two.
 //!
-//! A round says where data lie; who has read them says so, and whoever showed some waits for that before its call is over, as its buffer
-//! then is the program's again. Between processors that don't share a cache 64 KiB from each of two ranks take 6.7 us so, and 12.4 through
+//! A round says where data lie, and where others may write; who is through with that says so, and whoever showed something waits for that before its call is over, as its
+//! buffer then is the program's again. Where one of two ranks has what the other needs, both have the kernel copy, each a part. Between processors that don't share a cache 64 KiB from each of two ranks take 6.7 us so, and 12.4 through
 //! common memory, whose lines have to be fetched from the reader before they are written.
 //!
 //! Data that have gaps are packed first, so whoever shows some shows bytes that lie side by side.
 
 use boundary::{AlignedBuf, UserBuf};
-use cad::together::{BLOCK_FOR_ONE, BLOCK_OF_TWO, PAIR, VECTOR, VECTOR_OF_TWO};
+use cad::together::{
+    BLOCK_FOR_ONE, BLOCK_GIVEN, BLOCK_OF_ONE, BLOCK_OF_TWO, PAIR, PAIR_HELPED, VECTOR,
+    VECTOR_OF_TWO,
+};
 use cad::{allgather, alltoall};
 use fabrics::Foreign;
 use layout::{Data, transfer};
 use types::{Result, consts, fault};
 
+use super::moves::{Chunks, OwnBlock};
 use super::reductions::{Span, Vector};
 use super::rounds::{Round, Way};
 use crate::internal::own_memory;
@@ -21,12 +25,18 @@ use crate::internal::own_memory;
 /// 128 KiB: 142).
 const PIECE: usize = 128 << 10;
 
-/// Bytes that say where data lie: three words.
-const SHOWN: usize = 24;
+/// Eighths of the vector of two ranks that the one combines which is not the root: it reads as much as the root does for a part, and writes it too.
+const HELPED: usize = 3;
+/// Bytes that say where data lie: four words.
+const SHOWN: usize = 32;
+/// What both copy is cut between pages.
+const CUT: u64 = 4096;
 
-/// Data to be read by others.
+/// Data to be read by others, and memory to be written by another.
 pub(super) struct Shown {
     at: UserBuf,
+    /// Where as many bytes as lie there may be written.
+    to: Option<UserBuf>,
     /// Bytes from a block to the next, and of each.
     stride: i64,
     bytes: u64,
@@ -44,9 +54,19 @@ impl Shown {
     fn bytes(at: UserBuf, bytes: u64) -> Shown {
         Shown {
             at,
+            to: None,
             stride: 0,
             bytes,
             _memory: None,
+        }
+    }
+
+    /// A place for these data, if they lie side by side there.
+    fn place(data: &Data) -> Shown {
+        let run = data.contiguous().map(|(at, _)| at);
+        Shown {
+            to: run,
+            ..Shown::bytes(run.unwrap_or(UserBuf::NULL), data.len())
         }
     }
 
@@ -57,6 +77,7 @@ impl Shown {
             (Some((at, bytes)), None) if number < 2 => Ok(Shown::bytes(at, bytes)),
             (Some((at, bytes)), Some((next, _))) => Ok(Shown {
                 at,
+                to: None,
                 bytes,
                 stride: next.addr().wrapping_sub(at.addr()) as i64,
                 _memory: None,
@@ -76,6 +97,7 @@ impl Shown {
         }
         Ok(Shown {
             at,
+            to: None,
             stride: bytes as i64,
             bytes,
             _memory: Some(memory),
@@ -91,6 +113,8 @@ struct There<'a> {
     rank: usize,
     at: u64,
     stride: u64,
+    /// Where it may be written, if anywhere.
+    to: Option<u64>,
 }
 
 impl There<'_> {
@@ -99,6 +123,12 @@ impl There<'_> {
         let at = self.at.wrapping_add(self.stride.wrapping_mul(block as u64));
         let read = self.process.read(at.wrapping_add(from), to, bytes);
         read.map_err(|e| self.fault(&e))
+    }
+
+    /// Writes bytes behind the first `skipped` of where `to` says.
+    fn write(&self, to: u64, skipped: u64, from: UserBuf, bytes: usize) -> Result<()> {
+        let written = self.process.write(to.wrapping_add(skipped), from, bytes);
+        written.map_err(|e| self.fault(&e))
     }
 
     #[cold]
@@ -114,7 +144,7 @@ impl There<'_> {
             // Its buffer is the program's again.
             return self.way.unsound();
         }
-        let text = format!("the buffer of rank {} can't be read: {error}", self.rank);
+        let text = format!("the buffer of rank {} can't be reached: {error}", self.rank);
         fault(consts::ERR_OTHER, text)
     }
 }
@@ -145,6 +175,11 @@ impl<'a> Way<'a> {
         self.is_from(bytes, VECTOR_OF_TWO, VECTOR)
     }
 
+    /// the block that one of two has for the other,
+    pub fn copies_block(&self, bytes: u64) -> bool {
+        self.is_from(bytes, BLOCK_OF_ONE, u64::MAX)
+    }
+
     /// or the vector of one of two, which the other combines with its own.
     pub fn reads_other(&self, bytes: u64) -> bool {
         bytes < PAIR.end && self.is_from(bytes, PAIR.start, u64::MAX)
@@ -153,7 +188,8 @@ impl<'a> Way<'a> {
     /// Says where data lie.
     fn show(&self, round: Round, shown: &Shown) -> Result<()> {
         let page = self.page(round, SHOWN)?;
-        page.write_words(&[shown.at.addr() as u64, shown.stride as u64, shown.bytes]);
+        let to = shown.to.map_or(0, |to| to.addr() as u64);
+        page.write_words(&[shown.at.addr() as u64, shown.stride as u64, shown.bytes, to]);
         page.publish();
         Ok(())
     }
@@ -172,7 +208,38 @@ impl<'a> Way<'a> {
             rank,
             at: theirs.word(0),
             stride: theirs.word(1),
+            to: Some(theirs.word(3)).filter(|&to| to != 0),
         })
+    }
+
+    /// The rank of the other one of two.
+    fn other(&self) -> usize {
+        1 - self.place.rank()
+    }
+
+    /// A broadcast of two ranks.
+    pub fn bcast_direct(&self, data: &Data, at_root: bool) -> Result<()> {
+        let round = self.place.begin(1);
+        let shown = match at_root {
+            true => Shown::one(data)?,
+            false => Shown::place(data),
+        };
+        self.show(round, &shown)?;
+        let copied = self.copy_part(round, &shown, data, at_root);
+        self.close_all(round, copied)
+    }
+
+    /// Of a broadcast's data the other rank reads the first half, and the root writes the second, if it can.
+    fn copy_part(&self, round: Round, shown: &Shown, data: &Data, at_root: bool) -> Result<()> {
+        let there = self.there(self.other(), round, data.len())?;
+        let half = (data.len() / 2).next_multiple_of(CUT).min(data.len());
+        let rest = (data.len() - half) as usize;
+        match (at_root, there.to, shown.to) {
+            (true, Some(to), _) => there.write(to, half, shown.at.offset(half as i64), rest),
+            (true, None, _) => Ok(()),
+            (false, _, Some(to)) => there.read(0, 0, to, half as usize),
+            (false, _, None) => self.fetch(&there, 0, data),
+        }
     }
 
     /// Reads a block of another's to `to`.
@@ -234,12 +301,63 @@ impl<'a> Way<'a> {
         Ok(())
     }
 
-    pub fn allgather_direct(&self, p: &allgather::Params, mine: &Data) -> Result<()> {
+    /// An allgather of two ranks.
+    pub fn allgather_direct(
+        &self,
+        p: &allgather::Params,
+        mine: &Data,
+        own: Option<&OwnBlock>,
+    ) -> Result<()> {
+        if mine.len() >= BLOCK_GIVEN {
+            return self.allgather_given(p, mine, own);
+        }
+        if let Some(own) = own {
+            own.copy_all();
+        }
         let round = self.place.begin(1);
         let shown = Shown::one(mine)?;
         self.show(round, &shown)?;
         let read = self.fetch_all(round, 0, |rank| self.block_in(&p.recv, rank));
         self.close_all(round, read)
+    }
+
+    /// The same, and each writes its block to the other piece by piece, while it copies it for itself: so it is fetched once for both.
+    fn allgather_given(
+        &self,
+        p: &allgather::Params,
+        mine: &Data,
+        own: Option<&OwnBlock>,
+    ) -> Result<()> {
+        let round = self.place.begin(1);
+        let theirs = self.block_in(&p.recv, self.other());
+        let place = theirs.as_ref().and_then(Data::contiguous);
+        let shown = Shown {
+            to: place.map(|(to, _)| to),
+            ..Shown::one(mine)?
+        };
+        self.show(round, &shown)?;
+        let moved = self.give_block(round, &shown, own).and_then(|there| {
+            match theirs.filter(|_| shown.to.is_none()) {
+                Some(to) => self.fetch(&there, 0, &to),
+                None => Ok(()),
+            }
+        });
+        self.close_all(round, moved)
+    }
+
+    /// Copies what is shown to this process's own block, and to where the other one of two wants it.
+    fn give_block(&self, round: Round, shown: &Shown, own: Option<&OwnBlock>) -> Result<There<'a>> {
+        let there = self.there(self.other(), round, shown.bytes)?;
+        let chunks = Chunks::new(shown.bytes, PIECE, 1);
+        for (start, bytes) in (0..chunks.number()).map(|i| chunks.part(i)) {
+            if let Some(own) = own {
+                own.copy((start, bytes));
+            }
+            if let Some(to) = there.to {
+                there.write(to, start, shown.at.offset(start as i64), bytes)?;
+            }
+        }
+        Ok(there)
     }
 
     pub fn alltoall_direct(&self, p: &alltoall::Params) -> Result<()> {
@@ -257,22 +375,34 @@ impl<'a> Way<'a> {
 
     /// Combines what all have of a part, which others have shown in a round, to `to`.
     fn combine_direct(&self, v: &Vector, round: Round, span: Span, to: UserBuf) -> Result<()> {
-        let mut scratch = self.scratch(2 * PIECE)?;
+        self.by_piece(v, span, |piece, scratch| {
+            let to = to.offset((piece.low - span.low) as i64);
+            self.combine_piece(v, round, piece, to, scratch)
+        })
+    }
+
+    /// Calls `step` with pieces of a part, in order, and memory for three of them.
+    fn by_piece(
+        &self,
+        v: &Vector,
+        span: Span,
+        step: impl Fn(Span, UserBuf) -> Result<()>,
+    ) -> Result<()> {
+        let mut scratch = self.scratch(3 * PIECE)?;
         let each = PIECE / v.element * v.element;
-        let mut combined = Ok(());
+        let mut done = Ok(());
         let mut low = span.low;
-        while low < span.high && combined.is_ok() {
+        while low < span.high && done.is_ok() {
             let piece = Span {
                 low,
                 high: span.high.min(low + each),
                 ..span
             };
-            let to = to.offset((low - span.low) as i64);
-            combined = self.combine_piece(v, round, piece, to, scratch.buf());
+            done = step(piece, scratch.buf());
             low = piece.high;
         }
         self.place.scratch.set(scratch);
-        combined
+        done
     }
 
     fn combine_piece(
@@ -326,6 +456,9 @@ impl<'a> Way<'a> {
 
     /// A reduction of two ranks.
     pub fn reduce_direct(&self, v: &Vector, at_root: bool) -> Result<()> {
+        if v.bytes() >= PAIR_HELPED {
+            return self.reduce_by_both(v, at_root);
+        }
         let round = self.place.begin(1);
         if at_root {
             let combined = self.combine_direct(v, round, v.whole(), v.to);
@@ -334,6 +467,39 @@ impl<'a> Way<'a> {
         }
         self.show(round, &Shown::bytes(v.from, v.bytes()))?;
         self.close_all(round, Ok(()))
+    }
+
+    /// The same, and the one that is not the root combines the first part, and writes it to the root's memory.
+    fn reduce_by_both(&self, v: &Vector, at_root: bool) -> Result<()> {
+        let round = self.place.begin(1);
+        let shown = Shown {
+            to: at_root.then_some(v.to),
+            ..Shown::bytes(v.from, v.bytes())
+        };
+        self.show(round, &shown)?;
+        let whole = v.whole();
+        let cut = whole.len() / 8 * HELPED / v.element * v.element;
+        let combined = match at_root {
+            true => {
+                let rest = Span { low: cut, ..whole };
+                self.combine_direct(v, round, rest, rest.of(v.to))
+            }
+            false => self.combine_for_root(v, round, Span { high: cut, ..whole }),
+        };
+        self.close_all(round, combined)
+    }
+
+    /// Combines a part, and writes it to where the other one of two has it.
+    fn combine_for_root(&self, v: &Vector, round: Round, span: Span) -> Result<()> {
+        let there = self.there(self.other(), round, v.bytes())?;
+        let Some(to) = there.to else {
+            return Err(there.fault(&std::io::ErrorKind::AddrNotAvailable.into()));
+        };
+        self.by_piece(v, span, |piece, scratch| {
+            let combined = scratch.offset(2 * PIECE as i64);
+            self.combine_piece(v, round, piece, combined, scratch)?;
+            there.write(to, piece.low as u64, combined, piece.len())
+        })
     }
 
     /// Reads the parts of the result that others have shown.

@@ -60,7 +60,7 @@ const COPIED_BY_CHUNK: u64 = 1 << 20;
 
 /// A process's own block, on its way from the send buffer to the receive buffer. It is copied when a chunk is out: then the others have
 /// something to read meanwhile (8 KiB of each of two take 0.40 us so, and 0.47 if that comes first).
-struct OwnBlock {
+pub(super) struct OwnBlock {
     from: Data,
     to: Data,
     /// Where both lie, if they go chunk by chunk.
@@ -78,7 +78,7 @@ impl OwnBlock {
     }
 
     /// Copies what is due when `bytes` bytes from `start` on are out.
-    fn copy(&self, (start, bytes): (u64, usize)) {
+    pub fn copy(&self, (start, bytes): (u64, usize)) {
         match self.by_chunk {
             Some((from, to)) => to
                 .offset(start as i64)
@@ -88,7 +88,7 @@ impl OwnBlock {
         }
     }
 
-    fn copy_all(&self) {
+    pub fn copy_all(&self) {
         transfer(&self.from, &self.to);
     }
 }
@@ -132,6 +132,9 @@ impl Way<'_> {
         let Some(data) = self.received(p.count) else {
             return Ok(());
         };
+        if self.copies_block(data.len()) {
+            return self.bcast_direct(&data, p.team.rank == p.root);
+        }
         let chunks = Chunks::piped(data.len(), CHUNK, 1);
         let first = self.place.begin(chunks.number());
         for chunk in 0..chunks.number() {
@@ -285,8 +288,7 @@ impl Way<'_> {
         };
         let own = own.map(|to| OwnBlock::new(&mine, to));
         if self.reads_blocks(bytes) {
-            own.iter().for_each(OwnBlock::copy_all);
-            return self.allgather_direct(p, &mine);
+            return self.allgather_direct(p, &mine, own.as_ref());
         }
         let chunks = Chunks::new(bytes, CHUNK, 1);
         let put = |chunk, round| {

@@ -16,7 +16,6 @@ use std::rc::Rc;
 use cad::together::RANKS_MAX;
 use fabrics::{Foreign, Stretch};
 use mtmi::Endpoint;
-use sys::copy::HandOver;
 use types::Result;
 
 use super::{PLACE, PLACES, READ, Together};
@@ -268,7 +267,7 @@ impl Engine {
         places.taken.set(places.taken.get() | 1 << place);
         places.saw(highest);
         // All members are asked, and none reads a token after its process has heard from all.
-        let pays = sys::copy::hand_over() == HandOver::Asked;
+        let pays = self.transport(|m| m.fabric().copies_between());
         let processes = if pays {
             self.processes(comm, &offers)
         } else {
