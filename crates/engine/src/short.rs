@@ -246,7 +246,7 @@ impl Short {
                 true => self.send_to(port, m, ready),
                 false => None,
             },
-            n if n <= Port::LONGEST && port.has_sheet() => {
+            n if n <= Port::LONGEST && port.has_sheet_for(n) => {
                 port.send_sheet(match_bits, m.buf, m.bytes(), ready)
             }
             n if n <= Port::LINES_MOST => port.send_lines(match_bits, m.buf, m.bytes(), ready),

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use boundary::UserBuf;
 use mtmi::{Context, Endpoint, TagSel};
 
+use crate::chunking;
 use crate::lane::{Lane, WINDOW};
 use crate::lines::{Lines, Span, lines};
 use crate::ring::{At, Hostile, Rx, Tx};
@@ -175,10 +176,10 @@ impl Port {
         }
     }
 
-    /// Whether a sheet is this process's.
+    /// Whether a sheet is this process's, and a message of `len` bytes is one for that.
     #[inline(always)]
-    pub fn has_sheet(&self) -> bool {
-        self.sheets.has_any()
+    pub fn has_sheet_for(&self, len: usize) -> bool {
+        self.sheets.has_any() && len >= chunking::here().sheet_min
     }
 
     /// Whether a message of `len` bytes is known to fit.

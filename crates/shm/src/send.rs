@@ -102,8 +102,8 @@ impl Shm {
         else {
             return false;
         };
-        port.send_sheet(address, buf, total as usize, || true)
-            .is_some()
+        let len = total as usize;
+        port.has_sheet_for(len) && port.send_sheet(address, buf, len, || true).is_some()
     }
 
     /// Sends a message that needs no entry: one in standard mode that goes into the ring, a sheet or the pipe as a whole.

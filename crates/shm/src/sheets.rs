@@ -6,8 +6,8 @@
 //! in a [common pipe](crate::common). Who has no sheet left, as it sends and is not answered, goes the ordinary way, by [lines](crate::lines) or a pipe, which waits for none.
 //!
 //! Between near cores of an EPYC messages of 4, 8 and 12 KiB to and fro take 0.23, 0.28 and 0.36 us so, in place of 0.26, 0.34 and 0.38 by way of a common pipe; between cores further apart
-//! 8 KiB take 0.91 in place of 1.15. Messages of 64 and 256 bytes, 1 and 2 KiB take 0.082, 0.10, 0.13 and 0.17 in place of 0.117, 0.13, 0.25 and 0.40 by lines. From 16 KiB on it pays that both sides copy at once. On a Xeon messages of
-//! 2 KiB take 0.62 in place of 0.67. Where [chunks](crate::chunking) don't go through common pipes nobody has a sheet.
+//! 8 KiB take 0.91 in place of 1.15. Messages of 64 and 256 bytes, 1 and 2 KiB take 0.082, 0.10, 0.13 and 0.17 in place of 0.117, 0.13, 0.25 and 0.40 by lines. From 16 KiB on it pays that both sides copy at once. On a Xeon shorter ones than
+//! 1.5 KiB go by lines. Where [chunks](crate::chunking) don't go through common pipes nobody has a sheet.
 //!
 //! Invariants: a [`Sheet`] lies in the sheets' memory. A peer that names a sheet which is not its own is found out.
 //!
