@@ -27,7 +27,7 @@ impl Counter {
 }
 
 /// All of them.
-pub(crate) const COUNTERS: [Counter; 7] = [
+pub(crate) const COUNTERS: [Counter; 8] = [
     Counter {
         name: "yamabiko_collectives_inline",
         text: "non-blocking and persistent collectives that this process ran in its MPI calls",
@@ -63,6 +63,12 @@ pub(crate) const COUNTERS: [Counter; 7] = [
         text: "reductions of the ring that the handler of a signal did",
         class: consts::T_PVAR_CLASS_COUNTER,
         read: |e| e.kernel.counts().in_signals,
+    },
+    Counter {
+        name: "yamabiko_collectives_copied",
+        text: "blocking collectives whose data the kernel copied from one process's own memory to another's",
+        class: consts::T_PVAR_CLASS_COUNTER,
+        read: |e| e.places.copied(),
     },
     Counter {
         name: "yamabiko_softirq_ended",

@@ -2,7 +2,7 @@
 //!
 //! No message, no graph, no request: a collective is one *round* or several, and in a round a process publishes at most once and reads what
 //! others have published. So a barrier is a line written and the others' lines read, and where ranks share processors each needs one turn
-//! of a processor for it. Longer data go in chunks, a round each; long ones are read where they lie, if the system allows it ([`direct`]).
+//! of a processor for it. Longer data go in chunks, a round each; long ones the kernel copies from one program's buffer to another's, if the system allows it ([`direct`]).
 //!
 //! # Memory
 //! A communicator has a *place* in the common memory of its members, the same at all ([`places`]). In it lie
@@ -10,7 +10,7 @@
 //! [`INLINE`] bytes beside it; [`BODIES`] bodies for longer data; [`EXCHANGED`] more for those of exchanges, in which all write and all read; and a
 //! word that says up to which round this process has read all it needs. Rounds use heads and bodies in turn.
 //!
-//! All of that is written by its own process only, but the bodies for exchanges. Those change hands: whoever writes one has read what stands in
+//! All of that is written by its own process only, but the bodies for exchanges, and where a program's buffer is written by another process its own has said so in a round. Those change hands: whoever writes one has read what stands in
 //! it. Whose turn it is follows from the number of the round.
 //!
 //! # Invariants
@@ -54,6 +54,9 @@ const HEADS: u64 = 16;
 const READ: usize = HEADS as usize * APART;
 /// Where the word stands that says whether this member has given the place up.
 const GIVEN_UP: usize = READ + 8;
+/// Where the word stands that says in which round this member last failed to have the kernel copy what it was to: twice the round's number, and one
+/// more if the collective can be done all over again.
+const FAILED: usize = READ + 16;
 /// Bytes beside a head's word: the rest of two lines.
 const INLINE: usize = APART - 8;
 /// Bytes of a body.
@@ -82,8 +85,10 @@ const _: () = assert!(BODY < 1 << LENGTH_BITS);
 pub(crate) struct Together {
     /// The members' memory, by rank.
     members: Box<[Stretch]>,
-    /// Their other memory, if all may read it.
+    /// Their other memory, if all may read and write it,
     foreign: Option<Box<[Foreign]>>,
+    /// and none has failed to yet.
+    direct: Cell<bool>,
     me: usize,
     /// The last round that was begun.
     last: Cell<u64>,

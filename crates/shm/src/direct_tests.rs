@@ -16,6 +16,7 @@ use crate::foreign::Foreign;
 use crate::lane::WINDOW;
 use crate::places::Mover;
 use crate::segment::Segment;
+use crate::split::SPLIT;
 
 const SENT: Cookie = Cookie(1);
 const RECEIVED: Cookie = Cookie(2);
@@ -148,7 +149,7 @@ fn lent(rank: &mut Rank) -> bool {
 
 #[test]
 fn both_sides_copy() {
-    for bytes in [SHORTEST as usize, 65_537, LONG] {
+    for bytes in [SHORTEST as usize, SPLIT as usize, 65_537, LONG] {
         for help in [true, false] {
             let Some((mut a, mut b)) = two(Choice::Direct, help) else {
                 return;

@@ -31,6 +31,12 @@ impl Foreign {
         read.is_ok() && u64::from_ne_bytes(found) == word
     }
 
+    /// Whether its memory can be read and written: this word is found there, and put there again, at which nobody else may look or write meanwhile but in this way.
+    pub fn is_open(&self, at: u64, word: u64) -> bool {
+        let mut same = word.to_ne_bytes();
+        self.has(at, word) && self.write(at, UserBuf::of_array(&mut same), 8).is_ok()
+    }
+
     /// Copies `bytes` bytes from its address `from`.
     ///
     /// # Errors
@@ -60,10 +66,10 @@ impl Shm {
     pub fn process(&mut self, of: Endpoint, pid: i32) -> Option<Foreign> {
         let member = self.members.binary_search(&of.0).ok()? as u32;
         let known = &mut self.peers[of.0 as usize].process;
-        if known.is_none_or(|process| process.pid != pid) {
-            let is_it = self.segment.is_process_of(member, pid);
-            *known = is_it.then(|| Foreign::new(pid));
+        // Also that it is not, as whoever asks often would look often.
+        if known.is_none_or(|(asked, _)| asked != pid) {
+            *known = Some((pid, self.segment.is_process_of(member, pid)));
         }
-        *known
+        known.filter(|&(_, is_it)| is_it).map(|_| Foreign::new(pid))
     }
 }

@@ -10,8 +10,8 @@
 //!   the rest waits until the receiver has matched the message and asks for it. So whatever is in a
 //!   pipe can be drained at once (unmatched data go to the heap, at most that much per
 //!   message) and no message holds up another.
-//! * From 32 KiB on, where the system lets the processes and it has been measured to take less time than the pipe: lent in the ring, and copied
-//!   by the kernel from one process's own memory to the other's, which both sides have it do (`direct`).
+//! * From 16 KiB on, where the system lets the processes and it has been measured to take less time than the pipe: lent in the ring, and copied
+//!   by the kernel from one process's own memory to the other's, which from 32 KiB on both sides have it do (`direct`).
 //! * More than a pipe holds, out of mapped memory: offered in the ring, and copied where it lies: by the receiver, or by both sides
 //!   if it goes to mapped memory too (`mapped`).
 //!

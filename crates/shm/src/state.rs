@@ -11,7 +11,6 @@ use mtmi::{Completion, Context, Cookie, Endpoint, Names, Outcome, Patience, Send
 use crate::chunking;
 use crate::common::Common;
 use crate::direct::{Choice, Direct, Token};
-use crate::foreign::Foreign;
 use crate::lane::Lane;
 use crate::mapped::Copies;
 use crate::places::{Mover, Spread};
@@ -84,8 +83,8 @@ pub(crate) struct Peer {
     pub due: u64,
     /// Messages that are copied where they lie.
     pub copies: Copies,
-    /// The process that it is, once that was seen.
-    pub process: Option<Foreign>,
+    /// The number that a process was last said to have, and whether it is the peer.
+    pub process: Option<(i32, bool)>,
     /// What is known about reading each other's memory.
     pub direct: Direct,
     /// The lane from the peer.

@@ -12,7 +12,10 @@ use std::ptr::{self, NonNull};
 use rustix::fs::{fstat, major, minor};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-const PAGE: u64 = 4096;
+/// Bytes of a page of this machine.
+fn page_bytes() -> usize {
+    rustix::param::page_size()
+}
 
 /// Which file it is, among all that are open anywhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,7 +55,7 @@ impl Mark {
     /// # Errors
     /// What the system says.
     pub fn set(file: impl AsFd, page: u64) -> io::Result<Mark> {
-        let (len, offset) = (PAGE as usize, page * PAGE);
+        let (len, offset) = (page_bytes(), page * page_bytes() as u64);
         let none = ProtFlags::empty();
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
         let at = unsafe { mmap(ptr::null_mut(), len, none, MapFlags::SHARED, file, offset) }?;
@@ -74,7 +77,7 @@ impl Mark {
 impl Drop for Mark {
     fn drop(&mut self) {
         // SAFETY: mapped by `set`; nobody uses the address.
-        let _ = unsafe { munmap(self.0.as_ptr(), PAGE as usize) };
+        let _ = unsafe { munmap(self.0.as_ptr(), page_bytes()) };
     }
 }
 
@@ -102,8 +105,8 @@ fn parse(line: &[u8]) -> Option<Pages> {
             minor: u32::from_str_radix(device.1, 16).ok()?,
             inode: inode.parse().ok()?,
         },
-        first: offset / PAGE,
-        number: hex(to)?.checked_sub(hex(from)?)? / PAGE,
+        first: offset / page_bytes() as u64,
+        number: hex(to)?.checked_sub(hex(from)?)? / page_bytes() as u64,
     })
 }
 
@@ -153,8 +156,14 @@ mod tests {
             minor: 0x1f,
             inode: 1041,
         };
+        let (page, from) = (page_bytes() as u64, 0x7f10_0000);
+        let line = format!(
+            "{from:x}-{:x} ---s {:08x} 00:1f 1041      /memfd:yamabiko (deleted)",
+            from + 2 * page,
+            3 * page
+        );
         assert_eq!(
-            parse(b"7f10a000-7f10c000 ---s 00003000 00:1f 1041      /memfd:yamabiko (deleted)"),
+            parse(line.as_bytes()),
             Some(Pages {
                 file,
                 first: 3,

@@ -1,10 +1,14 @@
-//! Long data, read by the kernel from where they lie in the other process's memory: one copy in place of two.
+//! Long data, copied by the kernel between the programs' buffers: one copy in place of two.
 //!
 //! A round says where data lie, and where others may write; who is through with that says so, and whoever showed something waits for that before its call is over, as its
 //! buffer then is the program's again. Where one of two ranks has what the other needs, both have the kernel copy, each a part. Between processors that don't share a cache 64 KiB from each of two ranks take 6.7 us so, and 12.4 through
 //! common memory, whose lines have to be fetched from the reader before they are written.
 //!
-//! Data that have gaps are packed first, so whoever shows some shows bytes that lie side by side.
+//! Data that have gaps are packed first, so whoever shows some shows bytes that lie side by side. Only a broadcast's go by common memory, which needs no memory for all of
+//! them.
+//!
+//! The system may refuse at any time what it allowed when the members agreed. Who is through with a round so also says whether it has failed ([`Way::close_all`]). Then
+//! all do the collective again by common memory, unless something was overwritten that it needs, which is an error at all of them; and the kernel copies no more for them.
 
 use boundary::{AlignedBuf, UserBuf};
 use cad::together::{
@@ -29,7 +33,7 @@ const PIECE: usize = 128 << 10;
 const HELPED: usize = 3;
 /// Bytes that say where data lie: four words.
 const SHOWN: usize = 32;
-/// What both copy is cut between pages.
+/// What both copy is cut where a multiple of so many bytes ends: a page, if it begins with one.
 const CUT: u64 = 4096;
 
 /// Data to be read by others, and memory to be written by another.
@@ -157,7 +161,7 @@ impl<'a> Way<'a> {
         } else {
             of_more
         };
-        bytes >= from && self.place.foreign.is_some()
+        bytes >= from && self.place.is_direct()
     }
 
     /// Whether so goes a block that is for all,
@@ -217,28 +221,42 @@ impl<'a> Way<'a> {
         1 - self.place.rank()
     }
 
-    /// A broadcast of two ranks.
-    pub fn bcast_direct(&self, data: &Data, at_root: bool) -> Result<()> {
+    /// A broadcast of two ranks. False: it is to be done by common memory.
+    pub fn bcast_direct(&self, data: &Data, at_root: bool) -> Result<bool> {
         let round = self.place.begin(1);
-        let shown = match at_root {
-            true => Shown::one(data)?,
-            false => Shown::place(data),
+        let place = Shown::place(data);
+        let shown = Shown {
+            to: place.to.filter(|_| !at_root),
+            ..place
         };
         self.show(round, &shown)?;
-        let copied = self.copy_part(round, &shown, data, at_root);
-        self.close_all(round, copied)
+        // Gaps at the root: nobody copies, so nobody waits for that.
+        if at_root && shown.at == UserBuf::NULL {
+            return Ok(false);
+        }
+        let there = self.there(self.other(), round, data.len());
+        if !at_root && there.as_ref().is_ok_and(|there| there.at == 0) {
+            return Ok(false);
+        }
+        let copied = there.and_then(|there| self.copy_part(&there, &shown, data, at_root));
+        self.close_all(round, copied, true)
     }
 
     /// Of a broadcast's data the other rank reads the first half, and the root writes the second, if it can.
-    fn copy_part(&self, round: Round, shown: &Shown, data: &Data, at_root: bool) -> Result<()> {
-        let there = self.there(self.other(), round, data.len())?;
+    fn copy_part(
+        &self,
+        there: &There<'_>,
+        shown: &Shown,
+        data: &Data,
+        at_root: bool,
+    ) -> Result<()> {
         let half = (data.len() / 2).next_multiple_of(CUT).min(data.len());
         let rest = (data.len() - half) as usize;
         match (at_root, there.to, shown.to) {
             (true, Some(to), _) => there.write(to, half, shown.at.offset(half as i64), rest),
             (true, None, _) => Ok(()),
             (false, _, Some(to)) => there.read(0, 0, to, half as usize),
-            (false, _, None) => self.fetch(&there, 0, data),
+            (false, _, None) => self.fetch(there, 0, data),
         }
     }
 
@@ -278,11 +296,39 @@ impl<'a> Way<'a> {
         }
     }
 
-    /// Says that this process has read what was shown in a round, whatever came of it, and waits until all others have.
-    fn close_all(&self, round: Round, read: Result<()>) -> Result<()> {
-        self.place.say_read(round);
+    /// Says that this process is through with what was shown in a round, and what came of it, and waits until all others are. `again`: nothing was overwritten that is
+    /// needed to do it again. False: all have to, by common memory.
+    fn close_all(&self, round: Round, copied: Result<()>, again: bool) -> Result<bool> {
+        let place = self.place;
+        if copied.is_err() {
+            place.say_failed(round, again);
+        }
+        place.say_read(round);
         let others = self.wait_for_readers(round);
-        read.and(others)
+        if place.spoilt.get() || others.is_err() {
+            return copied.and(others).map(|()| true);
+        }
+        let Some(again) = place.failed(round) else {
+            self.engine.places.count_copied();
+            return copied.map(|()| true);
+        };
+        place.direct.set(false);
+        match (again, copied) {
+            (true, _) => Ok(false),
+            (false, Err(fault)) => Err(fault),
+            (false, Ok(())) => {
+                let text = "another rank could not reach a buffer that it was to read or write";
+                Err(fault(consts::ERR_OTHER, text))
+            }
+        }
+    }
+
+    /// What is shown of data of so many bytes: nothing, if there was no memory to pack them into.
+    fn or_nothing(shown: Result<Shown>, bytes: u64) -> (Shown, Result<()>) {
+        match shown {
+            Ok(shown) => (shown, Ok(())),
+            Err(fault) => (Shown::bytes(UserBuf::NULL, bytes), Err(fault)),
+        }
     }
 
     /// Reads the blocks of all others.
@@ -301,13 +347,13 @@ impl<'a> Way<'a> {
         Ok(())
     }
 
-    /// An allgather of two ranks.
+    /// An allgather of two ranks. False: it is to be done by common memory.
     pub fn allgather_direct(
         &self,
         p: &allgather::Params,
         mine: &Data,
         own: Option<&OwnBlock>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         if mine.len() >= BLOCK_GIVEN {
             return self.allgather_given(p, mine, own);
         }
@@ -315,10 +361,11 @@ impl<'a> Way<'a> {
             own.copy_all();
         }
         let round = self.place.begin(1);
-        let shown = Shown::one(mine)?;
+        let (shown, packed) = Self::or_nothing(Shown::one(mine), mine.len());
         self.show(round, &shown)?;
-        let read = self.fetch_all(round, 0, |rank| self.block_in(&p.recv, rank));
-        self.close_all(round, read)
+        let to = |rank| self.block_in(&p.recv, rank);
+        let read = packed.and_then(|()| self.fetch_all(round, 0, to));
+        self.close_all(round, read, true)
     }
 
     /// The same, and each writes its block to the other piece by piece, while it copies it for itself: so it is fetched once for both.
@@ -327,22 +374,22 @@ impl<'a> Way<'a> {
         p: &allgather::Params,
         mine: &Data,
         own: Option<&OwnBlock>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let round = self.place.begin(1);
         let theirs = self.block_in(&p.recv, self.other());
         let place = theirs.as_ref().and_then(Data::contiguous);
+        let (shown, packed) = Self::or_nothing(Shown::one(mine), mine.len());
         let shown = Shown {
             to: place.map(|(to, _)| to),
-            ..Shown::one(mine)?
+            ..shown
         };
         self.show(round, &shown)?;
-        let moved = self.give_block(round, &shown, own).and_then(|there| {
-            match theirs.filter(|_| shown.to.is_none()) {
-                Some(to) => self.fetch(&there, 0, &to),
-                None => Ok(()),
-            }
+        let given = packed.and_then(|()| self.give_block(round, &shown, own));
+        let moved = given.and_then(|there| match theirs.filter(|_| shown.to.is_none()) {
+            Some(to) => self.fetch(&there, 0, &to),
+            None => Ok(()),
         });
-        self.close_all(round, moved)
+        self.close_all(round, moved, true)
     }
 
     /// Copies what is shown to this process's own block, and to where the other one of two wants it.
@@ -360,17 +407,19 @@ impl<'a> Way<'a> {
         Ok(there)
     }
 
-    pub fn alltoall_direct(&self, p: &alltoall::Params) -> Result<()> {
+    /// False: it is to be done by common memory.
+    pub fn alltoall_direct(&self, p: &alltoall::Params, bytes: u64) -> Result<bool> {
         let (round, size) = (self.place.begin(1), self.place.size());
         // In place others still read what this process would overwrite.
         let shown = match p.in_place {
-            true => Shown::packed(size, |rank| self.block_in(&p.recv, rank))?,
-            false => Shown::blocks(size, |rank| self.block_out(&p.send, rank))?,
+            true => Shown::packed(size, |rank| self.block_in(&p.recv, rank)),
+            false => Shown::blocks(size, |rank| self.block_out(&p.send, rank)),
         };
+        let (shown, packed) = Self::or_nothing(shown, bytes);
         self.show(round, &shown)?;
-        let to = |rank| self.block_in(&p.recv, rank);
-        let read = self.fetch_all(round, self.place.rank(), to);
-        self.close_all(round, read)
+        let (to, me) = (|rank| self.block_in(&p.recv, rank), self.place.rank());
+        let read = packed.and_then(|()| self.fetch_all(round, me, to));
+        self.close_all(round, read, !p.in_place)
     }
 
     /// Combines what all have of a part, which others have shown in a round, to `to`.
@@ -442,7 +491,8 @@ impl<'a> Way<'a> {
         Ok(())
     }
 
-    pub fn allreduce_direct(&self, v: &Vector) -> Result<()> {
+    /// False: it is to be done by common memory.
+    pub fn allreduce_direct(&self, v: &Vector) -> Result<bool> {
         let round = self.place.begin(2);
         let mine = self.part_of(v, v.whole(), self.place.rank());
         self.show(round, &Shown::bytes(v.from, v.bytes()))?;
@@ -451,50 +501,61 @@ impl<'a> Way<'a> {
         self.show(round + 1, &Shown::bytes(v.to, v.bytes()))?;
         self.all(round + 1, SHOWN)?;
         let read = combined.and_then(|()| self.fetch_parts(v, round + 1));
-        self.close_all(round + 1, read)
+        self.close_all(round + 1, read, !v.in_place)
     }
 
-    /// A reduction of two ranks.
-    pub fn reduce_direct(&self, v: &Vector, at_root: bool) -> Result<()> {
+    /// A reduction of two ranks. False: it is to be done by common memory.
+    pub fn reduce_direct(&self, v: &Vector, at_root: bool) -> Result<bool> {
         if v.bytes() >= PAIR_HELPED {
             return self.reduce_by_both(v, at_root);
         }
         let round = self.place.begin(1);
-        if at_root {
-            let combined = self.combine_direct(v, round, v.whole(), v.to);
-            self.place.say_read(round);
-            return combined;
-        }
-        self.show(round, &Shown::bytes(v.from, v.bytes()))?;
-        self.close_all(round, Ok(()))
+        let combined = match at_root {
+            true => self.combine_direct(v, round, v.whole(), v.to),
+            false => self.show(round, &Shown::bytes(v.from, v.bytes())),
+        };
+        self.close_all(round, combined, !v.in_place)
     }
 
-    /// The same, and the one that is not the root combines the first part, and writes it to the root's memory.
-    fn reduce_by_both(&self, v: &Vector, at_root: bool) -> Result<()> {
+    /// The same, and the one that is not the root combines the first part, and writes it to the root's memory; unless that has its operand there, which it needs if this
+    /// fails.
+    fn reduce_by_both(&self, v: &Vector, at_root: bool) -> Result<bool> {
         let round = self.place.begin(1);
+        let whole = v.whole();
+        let cut = whole.len() / 8 * HELPED / v.element * v.element;
         let shown = Shown {
-            to: at_root.then_some(v.to),
+            to: (at_root && !v.in_place).then_some(v.to),
+            // It is the same at both, if the elements are.
+            stride: cut as i64,
             ..Shown::bytes(v.from, v.bytes())
         };
         self.show(round, &shown)?;
-        let whole = v.whole();
-        let cut = whole.len() / 8 * HELPED / v.element * v.element;
-        let combined = match at_root {
-            true => {
-                let rest = Span { low: cut, ..whole };
-                self.combine_direct(v, round, rest, rest.of(v.to))
+        let there = self.there(self.other(), round, v.bytes());
+        let combined = there.and_then(|there| match (at_root, shown.to, there.to) {
+            _ if there.stride != cut as u64 => {
+                Err(self.mismatch(there.rank, there.stride, cut as u64))
             }
-            false => self.combine_for_root(v, round, Span { high: cut, ..whole }),
-        };
-        self.close_all(round, combined)
+            (true, Some(to), _) => {
+                let rest = Span { low: cut, ..whole };
+                self.combine_direct(v, round, rest, rest.of(to))
+            }
+            (true, None, _) => self.combine_direct(v, round, whole, v.to),
+            (false, _, Some(to)) => {
+                self.combine_for_root(v, round, (&there, to), Span { high: cut, ..whole })
+            }
+            (false, _, None) => Ok(()),
+        });
+        self.close_all(round, combined, !v.in_place)
     }
 
     /// Combines a part, and writes it to where the other one of two has it.
-    fn combine_for_root(&self, v: &Vector, round: Round, span: Span) -> Result<()> {
-        let there = self.there(self.other(), round, v.bytes())?;
-        let Some(to) = there.to else {
-            return Err(there.fault(&std::io::ErrorKind::AddrNotAvailable.into()));
-        };
+    fn combine_for_root(
+        &self,
+        v: &Vector,
+        round: Round,
+        (there, to): (&There<'_>, u64),
+        span: Span,
+    ) -> Result<()> {
         self.by_piece(v, span, |piece, scratch| {
             let combined = scratch.offset(2 * PIECE as i64);
             self.combine_piece(v, round, piece, combined, scratch)?;

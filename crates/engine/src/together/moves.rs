@@ -132,14 +132,15 @@ impl Way<'_> {
         let Some(data) = self.received(p.count) else {
             return Ok(());
         };
-        if self.copies_block(data.len()) {
-            return self.bcast_direct(&data, p.team.rank == p.root);
+        let (direct, at_root) = (self.copies_block(data.len()), p.team.rank == p.root);
+        if direct && self.bcast_direct(&data, at_root)? {
+            return Ok(());
         }
         let chunks = Chunks::piped(data.len(), CHUNK, 1);
         let first = self.place.begin(chunks.number());
         for chunk in 0..chunks.number() {
             let (round, (from, bytes)) = (first + chunk, chunks.part(chunk));
-            if p.team.rank == p.root {
+            if at_root {
                 let page = self.page(round, bytes)?;
                 page.write(&data, from, bytes);
                 page.publish_only();
@@ -287,8 +288,8 @@ impl Way<'_> {
             false => self.block_in(&p.recv, me),
         };
         let own = own.map(|to| OwnBlock::new(&mine, to));
-        if self.reads_blocks(bytes) {
-            return self.allgather_direct(p, &mine, own.as_ref());
+        if self.reads_blocks(bytes) && self.allgather_direct(p, &mine, own.as_ref())? {
+            return Ok(());
         }
         let chunks = Chunks::new(bytes, CHUNK, 1);
         let put = |chunk, round| {
@@ -322,7 +323,9 @@ impl Way<'_> {
         }
         if self.reads_own_blocks(bytes) {
             own.iter().for_each(OwnBlock::copy_all);
-            return self.alltoall_direct(p);
+            if self.alltoall_direct(p, bytes)? {
+                return Ok(());
+            }
         }
         let chunks = Chunks::exchanged(bytes, size - 1);
         let put = |chunk, round| {

@@ -43,6 +43,8 @@ pub(crate) struct Places {
     highest: Cell<u64>,
     /// Whether a thread of this process is about to agree on one.
     agreeing: Cell<bool>,
+    /// Collectives in which the kernel copied.
+    copied: Cell<u64>,
 }
 
 /// A place that was given up.
@@ -60,6 +62,15 @@ impl Retired {
 }
 
 impl Places {
+    pub(super) fn count_copied(&self) {
+        self.copied.set(self.copied.get() + 1);
+    }
+
+    /// How many collectives there were in which the kernel copied.
+    pub(crate) fn copied(&self) -> u64 {
+        self.copied.get()
+    }
+
     /// A bit for each place that is free.
     fn free(&self) -> u64 {
         let mut taken = self.taken.get();
@@ -125,7 +136,7 @@ struct Offer {
     /// The places that are free at it, and the highest round that it has seen.
     free: u64,
     highest: u64,
-    /// A proof that its memory can be read: its number, and where in its memory a token lies.
+    /// A proof that its memory can be reached: its number, and where in its memory a token lies.
     pid: i32,
     at: u64,
     token: u64,
@@ -221,12 +232,12 @@ impl Engine {
         self.transport(|m| m.fabric().common(Endpoint(member), at, PLACE))
     }
 
-    /// The members' processes, if the memory of all can be read.
+    /// The members' processes, if the memory of all can be read and written.
     fn processes(&self, comm: &Comm, offers: &[Offer]) -> Option<Box<[Foreign]>> {
         let members = comm.group.members().iter().zip(offers);
         let process = |(&member, offer): (&u32, &Offer)| {
             let found = self.transport(|m| m.fabric().process(Endpoint(member), offer.pid));
-            found.filter(|process| process.has(offer.at, offer.token))
+            found.filter(|process| process.is_open(offer.at, offer.token))
         };
         members.map(process).collect()
     }
@@ -266,7 +277,7 @@ impl Engine {
         };
         places.taken.set(places.taken.get() | 1 << place);
         places.saw(highest);
-        // All members are asked, and none reads a token after its process has heard from all.
+        // All members are asked, and none touches a token after its process has heard from all.
         let pays = self.transport(|m| m.fabric().copies_between());
         let processes = if pays {
             self.processes(comm, &offers)
@@ -281,6 +292,7 @@ impl Engine {
         Ok(members.map(|members| Together {
             members,
             foreign,
+            direct: Cell::new(true),
             me: comm.rank as usize,
             last: Cell::new(highest),
             read: Cell::new(highest),

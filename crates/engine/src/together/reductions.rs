@@ -57,7 +57,7 @@ pub(super) struct Vector<'a> {
     /// This process's operand,
     pub from: UserBuf,
     /// and whether the result overwrites it.
-    in_place: bool,
+    pub in_place: bool,
     pub to: UserBuf,
     chunks: Chunks,
 }
@@ -203,8 +203,8 @@ impl<'a> Way<'a> {
         let Some(v) = self.vector(p.count, p.in_place) else {
             return Ok(());
         };
-        if self.reads_vectors(v.chunks.bytes()) {
-            return self.allreduce_direct(&v);
+        if self.reads_vectors(v.chunks.bytes()) && self.allreduce_direct(&v)? {
+            return Ok(());
         }
         if self.is_parted(Span::whole(v.chunks.part(0))) {
             return self.allreduce_parted(&v);
@@ -271,8 +271,8 @@ impl<'a> Way<'a> {
             return Ok(());
         };
         let at_root = p.team.rank == p.root;
-        if self.reads_other(v.chunks.bytes()) {
-            return self.reduce_direct(&v, at_root);
+        if self.reads_other(v.chunks.bytes()) && self.reduce_direct(&v, at_root)? {
+            return Ok(());
         }
         if self.is_parted(Span::whole(v.chunks.part(0))) {
             return self.reduce_parted(&v, at_root);

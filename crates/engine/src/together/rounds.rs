@@ -9,8 +9,8 @@ use types::{Result, consts, fault};
 
 use super::reductions::Combine;
 use super::{
-    APART, BODIES, BODY, EXCHANGED, EXCHANGED_FROM, GIVEN_UP, HEADS, INLINE, LENGTH_BITS, PAGE,
-    READ, Together,
+    APART, BODIES, BODY, EXCHANGED, EXCHANGED_FROM, FAILED, GIVEN_UP, HEADS, INLINE, LENGTH_BITS,
+    PAGE, READ, Together,
 };
 use crate::coll::Planned;
 use crate::state::Engine;
@@ -172,6 +172,26 @@ impl Together {
     pub(super) fn say_read(&self, round: Round) {
         self.own().store(READ, round.number);
         self.ring_others();
+    }
+
+    /// Says that this process has failed in a round, before it says that it is through with it. `again`: the collective can be done all over again.
+    pub(super) fn say_failed(&self, round: Round, again: bool) {
+        self.own()
+            .store(FAILED, round.number << 1 | u64::from(again));
+    }
+
+    /// Whether the collective can be done all over again, if any member has failed in this round, with which all are through.
+    pub(super) fn failed(&self, round: Round) -> Option<bool> {
+        let words = self.members.iter().map(|member| member.load(FAILED));
+        let of_round = words.filter(|word| word >> 1 == round.number);
+        of_round
+            .map(|word| word & 1 == 1)
+            .reduce(|all, one| all && one)
+    }
+
+    /// Whether the kernel copies for all members.
+    pub(super) fn is_direct(&self) -> bool {
+        self.foreign.is_some() && self.direct.get()
     }
 
     /// All members are known to be through with the rounds up to this: they have published a later one in which everybody reads from
