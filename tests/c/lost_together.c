@@ -39,6 +39,8 @@ int main(int argc, char **argv)
         OK(once(which, MPI_COMM_WORLD, out, in));
         OK(MPI_Barrier(survivors));
     }
+    /* A root may be through before its data have arrived. */
+    OK(MPI_Barrier(MPI_COMM_WORLD));
     if (t_rank == t_size - 1) {
         t_sleep_ms(50);
         raise(SIGKILL);

@@ -107,6 +107,16 @@ impl Direct {
     pub fn refuse(&mut self) {
         self.memory = self.memory.map(|_| Foreign::new(i32::MAX));
     }
+
+    /// The peer's memory, if it is known.
+    pub fn memory(&self) -> Option<Foreign> {
+        self.memory
+    }
+
+    /// It has been tried, and this is the peer's memory.
+    pub fn believe(&mut self, memory: Foreign) {
+        (self.introduced, self.open, self.memory) = (true, true, Some(memory));
+    }
 }
 
 /// Data that another process has, as this one gets at them.
@@ -158,6 +168,11 @@ pub(crate) fn cut(bytes: u64) -> Cut {
         bytes,
         chunk: half.clamp(PAGE, CHUNK),
     }
+}
+
+/// Cycles since a count of them.
+pub(crate) fn cycles_since(since: u64) -> u64 {
+    sys::clock::cycles().saturating_sub(since)
 }
 
 /// The class of a length, from `SHORTEST` on.
@@ -228,7 +243,7 @@ impl Shm {
     }
 
     /// Says which classes of lengths a peer should lend.
-    fn wish(&self, peer: u32, classes: u32) {
+    pub(crate) fn wish(&self, peer: u32, classes: u32) {
         self.peers[peer as usize].inward.set_wishes(classes);
     }
 
@@ -310,23 +325,28 @@ impl Shm {
     /// A long message has ended.
     #[inline]
     pub(crate) fn learn(&mut self, message: &Announced) {
-        let direct = &mut self.peers[message.from as usize].direct;
-        let Some(trials) = &mut direct.trials else {
+        if !self.peers[message.from as usize].direct.is_measured() {
             return;
-        };
+        }
         let way = match message.offer {
             _ if message.total < SHORTEST => return,
             Some(Offer::Mapped(_)) => return,
             Some(Offer::Own(_)) => Way::Direct,
             None => Way::Pipe,
         };
+        let took = message.since.map(cycles_since);
+        self.learn_of(message.from, message.total, way, took);
+    }
+
+    /// The same, which has taken so many cycles, if they were counted.
+    pub(crate) fn learn_of(&mut self, from: u32, bytes: u64, way: Way, took: Option<u64>) {
+        let Some(trials) = &mut self.peers[from as usize].direct.trials else {
+            return;
+        };
         // Cycles of 16 KiB: lengths of a class differ.
-        let cost = message.since.map(|since| {
-            let cycles = sys::clock::cycles().saturating_sub(since);
-            (cycles << 14) / message.total
-        });
-        let classes = trials.note(class(message.total), way, cost);
-        self.wish(message.from, classes);
+        let cost = took.map(|cycles| (cycles.min(u64::MAX >> 14) << 14) / bytes.max(1));
+        let classes = trials.note(class(bytes), way, cost);
+        self.wish(from, classes);
     }
 }
 

@@ -98,6 +98,7 @@ fn act(r: &mut Random, segment: &Segment, lane: &mut Lane, next: &mut u32, chunk
                 Kind::SlotStream,
                 Kind::SlotWithdraw,
                 Kind::SlotReturned,
+                Kind::SlotAgain,
                 Kind::Offer,
                 Kind::Join,
                 Kind::Lend,
@@ -106,7 +107,7 @@ fn act(r: &mut Random, segment: &Segment, lane: &mut Lane, next: &mut u32, chunk
                 Kind::Introduced,
                 Kind::Sheet,
             ];
-            let kind = kinds[r.below(18) as usize];
+            let kind = kinds[r.below(19) as usize];
             let len = match r.below(6) {
                 0 => r.below(0x1_0000) as usize,
                 1 => r.below(2049) as usize,

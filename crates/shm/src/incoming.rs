@@ -189,6 +189,7 @@ impl Shm {
             }
             Kind::SlotWithdraw => self.take_slot_withdraw(peer, words),
             Kind::SlotReturned => self.take_slot_returned(peer, words),
+            Kind::SlotAgain => self.take_slot_again(peer, words[0], words[1]),
             Kind::Eager | Kind::Synchronous | Kind::Sheet => Err(Hostile),
         }
     }

@@ -157,7 +157,7 @@ impl Shm {
     }
 
     /// `len` bytes of a peer's.
-    fn there(&mut self, peer: u32, offer: Offer, len: u64) -> Option<There> {
+    pub(crate) fn there(&mut self, peer: u32, offer: Offer, len: u64) -> Option<There> {
         match offer {
             Offer::Mapped(offset) => self.window(peer, offset, len).map(There::Window),
             Offer::Own(at) => self.own_memory(peer, at),

@@ -12,7 +12,9 @@
 //! * Up to 24 bytes ride in the landing.
 //! * Into mapped memory the sender stores directly; from 32 KiB on, if its own memory is mapped too, both sides copy
 //!   (`split`).
-//! * Everything else streams through a pipe of the pair, as long messages do ([`flow`]). So it does where a mapping is refused.
+//! * From 16 KiB on, between memory without gaps, the kernel copies where that is measured to be faster: both sides have it do so (`split`), as for messages
+//!   that are [lent](crate::direct).
+//! * Everything else streams through a pipe of the pair, as long messages do ([`flow`]). So it does where a mapping or a copy is refused.
 //!
 //! Who posts, delivers or takes up to 24 bytes may do it without the fabric ([`port`]).
 //!
@@ -33,6 +35,8 @@ mod fabric;
 mod flow;
 #[cfg(all(test, not(loom)))]
 mod hostile_tests;
+#[cfg(all(test, not(loom)))]
+mod lent_tests;
 mod line;
 #[cfg(all(test, loom))]
 mod line_loom;

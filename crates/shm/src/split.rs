@@ -161,21 +161,6 @@ pub(crate) fn cut(bytes: u64) -> Cut {
     }
 }
 
-/// Where chunk `i` of `bytes` bytes between mapped buffers lies.
-pub(crate) fn range(i: u32, bytes: u64) -> (usize, usize) {
-    cut(bytes).range(i)
-}
-
-/// How many there are.
-pub(crate) fn chunks(bytes: u64) -> u32 {
-    cut(bytes).chunks()
-}
-
-/// Whether so many bytes can be split.
-pub(crate) fn can_split(bytes: u64) -> bool {
-    cut(bytes).fits()
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -208,9 +193,9 @@ mod tests {
     fn the_last_chunk_is_short() {
         for whole in [SPLIT, 1 << 20] {
             let bytes = whole + 5;
-            let all = chunks(bytes);
-            assert_eq!(range(all - 1, bytes), (whole as usize, 5));
-            assert_eq!(range(0, bytes), (0, chunk(bytes) as usize));
+            let cut = cut(bytes);
+            assert_eq!(cut.range(cut.chunks() - 1), (whole as usize, 5));
+            assert_eq!(cut.range(0), (0, chunk(bytes) as usize));
         }
     }
 }

@@ -45,6 +45,8 @@ pub(crate) enum Kind {
     SlotWithdraw,
     /// Agrees to that.
     SlotReturned,
+    /// Asks for a delivery to a slot as a stream, which the kernel would not copy.
+    SlotAgain,
     /// Announces a message whose data lie in mapped memory.
     Offer,
     /// Asks the sender of such a message to copy its part.
@@ -101,13 +103,14 @@ pub(crate) fn unpack(word: u32) -> Result<(Kind, usize, u32), Hostile> {
         8 => Kind::SlotStream,
         9 => Kind::SlotWithdraw,
         10 => Kind::SlotReturned,
-        11 => Kind::Offer,
-        12 => Kind::Join,
-        13 => Kind::Lend,
-        14 => Kind::Help,
-        15 => Kind::Introduce,
-        16 => Kind::Introduced,
-        17 => Kind::Sheet,
+        11 => Kind::SlotAgain,
+        12 => Kind::Offer,
+        13 => Kind::Join,
+        14 => Kind::Lend,
+        15 => Kind::Help,
+        16 => Kind::Introduce,
+        17 => Kind::Introduced,
+        18 => Kind::Sheet,
         _ => return Err(Hostile),
     };
     let (len, line) = ((word & 0xffff) as usize, word >> LINE);
@@ -158,7 +161,7 @@ mod tests {
         }
         assert_eq!(pack(Kind::Eager, 5, 0), 5);
         assert_eq!(unpack(pack(Kind::Eager, EAGER + 1, 0)), Err(Hostile));
-        assert_eq!(unpack(18 << KIND), Err(Hostile));
+        assert_eq!(unpack(19 << KIND), Err(Hostile));
         assert_eq!(
             decode(&encode([1, 2, 3, u64::MAX])),
             Ok([1, 2, 3, u64::MAX])

@@ -1,7 +1,8 @@
 //! Stage `fmpl`: the programs of `tests/fmpl` over shared memory, over the network and over both.
 //!
 //! Most are linked with libfmpl alone, which finds the MPI library by itself; `mixed`, `table` and `threads` are MPI programs, built
-//! for both ABIs; `fortran` needs a Fortran compiler, which is installed where it is missing. In `lost` and `forsaken` ranks die.
+//! for both ABIs; `fortran` needs a Fortran compiler, which is installed where it is missing. In `lost` and `forsaken` ranks die; to `forbidden` the kernel's copies
+//! are refused midway.
 
 use super::ground::{Ground, Over};
 use super::job::Job;
@@ -16,7 +17,14 @@ const ALONE: [&str; 4] = ["p2p", "short", "stash", "coll"];
 /// MPI programs.
 const WITH_MPI: [&str; 3] = ["mixed", "table", "threads"];
 /// Those that run in ways of their own.
-const APART: [&str; 3] = ["lost", "forsaken", "refused"];
+const APART: [&str; 4] = ["lost", "forsaken", "refused", "forbidden"];
+/// What `forbidden` is refused, and from which rank on: midway through what the kernel copies.
+const FORBIDDEN: [(&str, &str); 4] = [
+    ("write", "0"),
+    ("write", "1"),
+    ("read", "1"),
+    ("memory", "0"),
+];
 /// The collectives that a rank dies in, and whether those are tried by messages as well.
 const LOST: [(&str, bool); 8] = [
     ("barrier", true),
@@ -78,6 +86,7 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
         for ranks in [2, 3] {
             one(options, tally, &ground, &bin, "refused", &[], ranks);
         }
+        copied(options, tally, &ground, &bin);
         deaths(options, tally, &ground, &bin);
     }
     for ranks in [1, 4] {
@@ -138,6 +147,33 @@ fn one(
             .passes(&[format!("ok {said}")])
             .map(|_| ())
     });
+}
+
+/// Runs those whose long messages the kernel is to copy, whatever is faster here; over the network nothing is.
+fn copied(options: &Options, tally: &mut Tally, ground: &Ground, bin: &Path) {
+    if ground.over != Over::Shm {
+        return;
+    }
+    let mut test = |program: &str, args: &[&str], ranks: u32| {
+        let name = format!("copied {program}");
+        judge(options, tally, ground, (&name, args, ranks), |job| {
+            job.args(["-genv", "YAMABIKO_COPY", "direct"])
+                .args(ground.start(ranks))
+                .args([bin.join(program)])
+                .args(args.iter().copied())
+                .limit_s(90)
+                .passes(&[format!("ok {program}")])
+                .map(|_| ())
+        });
+    };
+    for ranks in [2, 3] {
+        for program in ["p2p", "coll"] {
+            test(program, &[], ranks);
+        }
+        for (what, from) in FORBIDDEN {
+            test("forbidden", &[what, from], ranks);
+        }
+    }
 }
 
 /// Runs the programs in which ranks die.

@@ -285,6 +285,7 @@ impl Shm {
             let idle = link.flows.is_empty()
                 && link.split.is_none()
                 && link.sink.is_none()
+                && link.split_in.is_empty()
                 && link.announced.is_empty();
             if idle {
                 link.busy = false;

@@ -3,7 +3,7 @@
 use layout::Data;
 use mtmi::slot::{Delivery, Slot, SlotError};
 
-use super::line::{Header, INLINE, LONGEST, Landing, Payload, Way};
+use super::line::{ARENA, Header, INLINE, LONGEST, Landing, NOWHERE, OWN, Payload, Way};
 use super::receive::place;
 use super::table::{Lines, Pair};
 use crate::Shm;
@@ -103,13 +103,16 @@ impl Shm {
         let sent = data.len().min(LONGEST);
         let bytes = sent.min(header.length);
         let Some(to) = self.mapped_target(slot.peer.0, header, bytes)? else {
-            return self.begin_flow(slot, data, bytes, immediate);
+            return match self.lend(slot, data, (header, bytes), immediate) {
+                Some(delivery) => Ok(delivery),
+                None => self.begin_flow(slot, data, bytes, immediate),
+            };
         };
         if bytes >= SPLIT
             && let Some((from, _)) = data.contiguous()
             && let Some(offset) = self.slots.arena.find(from, bytes)
             && let Some(delivery) =
-                self.begin_split(slot, (from, to), (bytes, offset), (sent, immediate))
+                self.share_mapped(slot, (from, to), (bytes, offset), (sent, immediate))
         {
             return Ok(delivery);
         }
@@ -144,8 +147,8 @@ impl Shm {
         };
         let end = header.offset.checked_add(header.length);
         match header.segment {
-            0 => Ok(None),
-            1 if end.is_some_and(|end| end <= area.arena_bytes()) => {
+            NOWHERE | OWN => Ok(None),
+            ARENA if end.is_some_and(|end| end <= area.arena_bytes()) => {
                 let rank = self.peers[peer as usize].slot;
                 let windows = &mut self.slots.links[peer as usize].windows;
                 Ok(windows.find(area, rank, header.offset, bytes))

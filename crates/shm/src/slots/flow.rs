@@ -8,7 +8,8 @@
 //! a look at the chunk's header, and answers without one at what was given back.
 
 use layout::{Data, Reader};
-use mtmi::slot::{Delivery, Landed, Slot, SlotError};
+use mtmi::Endpoint;
+use mtmi::slot::{Delivery, Landed, Slot, SlotError, SlotTable};
 
 use super::line::{LONGEST, Landing, Payload, Way};
 use super::receive::{outcome, place};
@@ -18,6 +19,7 @@ use crate::chunking;
 use crate::lane::{ChunkHeader, drain};
 use crate::pipe::{choose, fill_next, publish};
 use crate::ring::Hostile;
+use crate::trial;
 use crate::wire::Kind;
 
 /// Chunks moved for one peer before others get their turn.
@@ -51,6 +53,8 @@ impl Shm {
             sent: data.len().min(LONGEST),
             immediate,
         };
+        let since = self.begins(bytes);
+        self.introduce(peer, bytes);
         let (mut reader, chunk) = (data.reader(), chunking::here().chunk(bytes));
         let part = (bytes, chunk, target);
         if bytes <= chunk && self.deliver_whole(slot, landing, &mut reader, part) {
@@ -69,7 +73,7 @@ impl Shm {
         // Chunks may be seen as soon as they are published, so the landing has to be there; but the receiver, which looks
         // for it, should find both.
         let filled = if alone { self.fill_chunk(peer) } else { None };
-        self.land(slot, landing, [0; 3]);
+        self.land(slot, landing, [0, 0, since]);
         if let Some(header) = filled {
             self.publish_chunk(peer, header);
             self.pump_flows(peer);
@@ -78,11 +82,60 @@ impl Shm {
             return Ok(Delivery::Done { bytes });
         }
         self.deliver_later(slot);
-        let pair = self.slots.pair(slot.table.0, peer);
-        let side = pair.and_then(|p| p.sides.get(slot.index as usize));
-        let generation = side.map_or(0, |s| u64::from(s.consumed.get()));
-        self.control(peer, Kind::SlotStream, [target, generation, 0, 0]);
+        self.announce_stream(peer, place(slot), target);
         Ok(Delivery::Pending)
+    }
+
+    /// Has a peer look at a slot of its own accord: what comes there is not over.
+    pub(super) fn announce_stream(&mut self, peer: u32, place: Place, target: u64) {
+        let generation = self.consumed(peer, place);
+        self.control(peer, Kind::SlotStream, [target, generation, 0, 0]);
+    }
+
+    /// The generation of the receive that a slot's last delivery went to.
+    fn consumed(&mut self, peer: u32, place: Place) -> u64 {
+        let pair = self.slots.pair(place.table, peer);
+        let side = pair.and_then(|p| p.sides.get(place.index as usize));
+        side.map_or(0, |s| s.consumed.get().into())
+    }
+
+    /// What a peer calls a slot.
+    pub(super) fn target_of(&self, place: Place) -> Option<u64> {
+        let table = self.slots.tables.get(place.table as usize)?.as_ref()?;
+        Some(target(table.name, place.index))
+    }
+
+    /// The receiver of data that were lent asks for them as a stream: the system has refused a copy to it, or to this process.
+    pub(crate) fn take_slot_again(
+        &mut self,
+        peer: u32,
+        target: u64,
+        generation: u64,
+    ) -> Result<(), Hostile> {
+        let link = self.slots.links.get(peer as usize).ok_or(Hostile)?;
+        let split = link.split.as_ref().ok_or(Hostile)?;
+        let (place, bytes) = (split.place, split.cut.bytes);
+        let data = split.lent.clone().ok_or(Hostile)?;
+        if self.target_of(place) != Some(target) || self.consumed(peer, place) != generation {
+            return Err(Hostile);
+        }
+        if self.outward_pipes(peer).is_err() {
+            // There is no memory for them.
+            self.suspect(peer);
+            return Ok(());
+        }
+        let link = &mut self.slots.links[peer as usize];
+        link.split = None;
+        link.flows.push_back(Flow {
+            place,
+            target,
+            reader: data.reader(),
+            bytes,
+            chunk: chunking::here().chunk(bytes),
+        });
+        self.slots.mark_busy(peer);
+        self.announce_stream(peer, place, target);
+        Ok(())
     }
 
     /// Delivers what fits into one chunk, if there is room for it and no stream is under way. False: nothing was delivered.
@@ -127,11 +180,11 @@ impl Shm {
         let (_, receive, side) = table.pairs[slot.peer.index()].taking(slot.index)?;
         let target = target(table.name, slot.index);
         let header = ChunkHeader::of_words([about, place], pipes.consumed, target)?;
-        pipes.hear(drained as u32);
         let capacity = receive.memory.len();
         if header.len as u64 != landing.sent.min(capacity) {
             return None;
         }
+        pipes.hear(drained as u32);
         let mut to = receive.memory.writer();
         receive.end(side);
         let (common, lane) = (&mut pipes.common, pipes.inward);
@@ -239,13 +292,18 @@ impl Shm {
         let pair = self.slots.pair(table, peer).ok_or(Hostile)?;
         let (theirs, receive, side) = pair.taking(index).ok_or(Hostile)?;
         let line = theirs.ok_or(Hostile)?.line(index);
-        if receive.state != Receiving::Posted || !line.has_landed(side.generation.get()) {
+        if !line.has_landed(side.generation.get()) {
             return Err(Hostile);
         }
         let landing = line.landing()?;
+        let since = match (receive.state, landing.way) {
+            (Receiving::Posted, Way::Pipe) => line.payload()[2],
+            (Receiving::Again, Way::Lent) => 0,
+            _ => return Err(Hostile),
+        };
         let capacity = receive.memory.len();
         let bytes = landing.sent.min(capacity);
-        if landing.way != Way::Pipe || bytes == 0 {
+        if bytes == 0 {
             return Err(Hostile);
         }
         receive.state = Receiving::Streams;
@@ -256,6 +314,7 @@ impl Shm {
             bytes,
             arrived: 0,
             landed: outcome(landing, capacity),
+            since,
         };
         self.slots.links[peer as usize].sink = Some(sink);
         self.slots.mark_busy(peer);
@@ -279,8 +338,10 @@ impl Shm {
         lane.set_drained(pipes.consumed);
         if sink.arrived == sink.bytes {
             let (place, landed) = (sink.place, sink.landed);
+            let (bytes, since) = (sink.bytes, sink.since);
             link.sink = None;
             link.announced.retain(|a| *a != place);
+            self.measured(peer, bytes, trial::Way::Pipe, since);
             self.end_receive(place, peer, landed);
         }
         self.ports[peer].bell.get().ring();
@@ -298,7 +359,10 @@ impl Shm {
             return;
         };
         // It may be over by now.
-        let open = matches!(receive.state, Receiving::Posted | Receiving::Streams);
+        let open = matches!(
+            receive.state,
+            Receiving::Posted | Receiving::Streams | Receiving::Splits | Receiving::Again
+        );
         if !open || u64::from(side.generation.get()) != generation {
             return;
         }
@@ -307,5 +371,11 @@ impl Shm {
             announced.push(place);
         }
         self.slots.mark_busy(peer);
+        // Data that were lent may have to be asked for.
+        self.settle(Slot {
+            table: SlotTable(table),
+            peer: Endpoint(peer),
+            index,
+        });
     }
 }

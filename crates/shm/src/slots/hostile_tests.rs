@@ -9,6 +9,8 @@ use super::line::{Header, INLINE, LONGEST, Landing, Way};
 use super::table::Receiving;
 use super::tests::ends;
 use crate::Shm;
+use crate::direct::Choice;
+use crate::foreign::Foreign;
 use crate::lane::{ChunkHeader, Whose};
 use crate::split::SPLIT;
 use crate::wire::Kind;
@@ -44,7 +46,7 @@ impl Random {
     }
 
     fn way(&mut self) -> Way {
-        [Way::Inline, Way::Direct, Way::Pipe, Way::Split][self.below(4) as usize]
+        [Way::Inline, Way::Direct, Way::Pipe, Way::Split, Way::Lent][self.below(5) as usize]
     }
 }
 
@@ -88,11 +90,16 @@ fn lie(r: &mut Random, liar: &mut Shm) {
             line.land(generation, landing, [r.word(), r.word(), r.word()]);
         }
         4 => {
-            let kinds = [Kind::SlotStream, Kind::SlotWithdraw, Kind::SlotReturned];
+            let kinds = [
+                Kind::SlotStream,
+                Kind::SlotAgain,
+                Kind::SlotWithdraw,
+                Kind::SlotReturned,
+            ];
             let about = [r.word() & 0xf, r.below(6), r.below(8), 0];
             let streams = [7 << 32 | r.below(6), r.below(8), 0, 0];
-            match kinds[r.below(3) as usize] {
-                Kind::SlotStream => liar.control(0, Kind::SlotStream, streams),
+            match kinds[r.below(4) as usize] {
+                kind @ (Kind::SlotStream | Kind::SlotAgain) => liar.control(0, kind, streams),
                 kind => liar.control(0, kind, about),
             }
         }
@@ -185,6 +192,13 @@ fn attack(seed: u64) {
     // The liar has lines and mapped memory as others do.
     let theirs = liar.alloc_mapped(1 << 20).unwrap();
     let _ = liar.post(slot(0, 0), &Data::bytes(theirs, 1 << 20));
+    if seed.is_multiple_of(2) {
+        // What the kernel is to copy it refuses.
+        let fabric = shm.fabric();
+        fabric.choose(Choice::Direct);
+        fabric.peers[1].direct.believe(Foreign::new(i32::MAX));
+        liar.wish(0, u32::MAX);
+    }
     let ports = shm.fabric().slot_ports(SlotTable(0), COUNT).unwrap();
     let port = &ports.of(0..2).unwrap()[1];
     for _ in 0..120 {
@@ -340,7 +354,7 @@ fn headers_are_checked() {
     liar.post(slot(0, 0), &data).unwrap();
     assert_eq!(victim.offered(slot(1, 0)), Some(100_000));
     let outside = [
-        (2, 0, 100_000),
+        (3, 0, 100_000),
         (u32::MAX, 0, 100_000),
         (1, u64::MAX - 5, 100_000),
         (1, 1 << 26, 100_000),

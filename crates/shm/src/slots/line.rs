@@ -41,12 +41,19 @@ const _: () = assert!(size_of::<Line>() == 64);
 // SAFETY: atomic integers of which every bit pattern is valid. (The model's are not, but it maps none.)
 unsafe impl sys::memfd::Shared for Line {}
 
+/// Segment of memory that has gaps, or is too short for anybody to copy there.
+pub(crate) const NOWHERE: u32 = 0;
+/// Segment of mapped memory: the receiver's arena.
+pub(crate) const ARENA: u32 = 1;
+/// Segment of all other memory of the receiver's, which only the kernel reaches.
+pub(crate) const OWN: u32 = 2;
+
 /// Where a receive's memory is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Header {
-    /// Zero: not in mapped memory. One: in the receiver's arena.
+    /// One of the above.
     pub segment: u32,
-    /// Bytes from the start of the arena.
+    /// Bytes from the start of the arena; of its own memory the receiver's address, which means nothing to anybody but the kernel.
     pub offset: u64,
     /// Bytes that it takes.
     pub length: u64,
@@ -59,10 +66,12 @@ pub(crate) enum Way {
     Inline,
     /// They are in the receive's memory.
     Direct,
-    /// Through the pipe; `payload` tells of the chunk, if it is one, and of what its sender has taken.
+    /// Through the pipe; `payload` tells of the chunk, if it is one, and of what its sender has taken. Otherwise it says when the stream began.
     Pipe,
     /// Both sides copy them; `payload` has where they lie, and the number of the copy.
     Split,
+    /// Both sides have the kernel copy them; `payload` has where they lie, the number of the copy, and when it began.
+    Lent,
 }
 
 impl Way {
@@ -225,6 +234,7 @@ impl Line {
             2 => Way::Direct,
             3 => Way::Pipe,
             4 => Way::Split,
+            5 => Way::Lent,
             _ => return Err(Hostile),
         };
         Ok(Landing {

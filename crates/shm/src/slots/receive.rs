@@ -3,9 +3,10 @@
 use layout::Data;
 use mtmi::slot::{Landed, Slot, SlotError};
 
-use super::line::{Header, INLINE, Landing, Payload, Way};
+use super::line::{ARENA, Header, INLINE, Landing, NOWHERE, OWN, Payload, Way};
 use super::table::{Lines, Pair, Place, Receiving};
 use crate::Shm;
+use crate::direct;
 use crate::ring::Hostile;
 
 /// What a receive of `capacity` bytes is told of a message.
@@ -142,8 +143,8 @@ impl Shm {
     ) -> Result<(), SlotError> {
         let length = memory.len();
         let (segment, offset) = match length > INLINE as u64 {
-            true => self.mapped_at(memory),
-            false => (0, 0),
+            true => self.lies_at(memory),
+            false => (NOWHERE, 0),
         };
         let header = Header {
             segment,
@@ -166,7 +167,7 @@ impl Shm {
         }
         receive.memory = memory.clone();
         receive.prepared = !post;
-        receive.mapped = header.segment != 0;
+        receive.segment = header.segment;
         let line = mine.line(slot.index);
         line.set_header(header);
         if post {
@@ -176,12 +177,17 @@ impl Shm {
         Ok(())
     }
 
-    /// Segment and offset of mapped memory for a header; zeros for other memory.
+    /// Segment and offset of memory for a header.
     #[inline(never)]
-    fn mapped_at(&self, memory: &Data) -> (u32, u64) {
-        let run = memory.contiguous();
-        let offset = run.and_then(|(buf, len)| self.slots.arena.find(buf, len));
-        offset.map_or((0, 0), |offset| (1, offset))
+    fn lies_at(&self, memory: &Data) -> (u32, u64) {
+        let Some((buf, len)) = memory.contiguous() else {
+            return (NOWHERE, 0);
+        };
+        match self.slots.arena.find(buf, len) {
+            Some(offset) => (ARENA, offset),
+            None if len >= direct::SHORTEST && self.copies_between() => (OWN, buf.addr() as u64),
+            None => (NOWHERE, 0),
+        }
     }
 
     /// Offers the receive that was prepared in a slot.
@@ -246,7 +252,7 @@ impl Shm {
                 receive.end(side);
                 outcome(landing, capacity)
             }
-            Ok(landing) if landing.way == Way::Direct && receive.mapped => {
+            Ok(landing) if landing.way == Way::Direct && receive.segment == ARENA => {
                 receive.end(side);
                 outcome(landing, capacity)
             }
@@ -307,7 +313,9 @@ impl Shm {
         self.slots
             .receive(place, peer)
             .is_none_or(|(r, _)| match r.state {
-                Receiving::Posted | Receiving::Streams | Receiving::Splits => failed,
+                Receiving::Posted | Receiving::Streams | Receiving::Splits | Receiving::Again => {
+                    failed
+                }
                 Receiving::Idle | Receiving::Ended | Receiving::Returned => true,
             })
     }
@@ -337,10 +345,10 @@ impl Shm {
                 let found = ended.iter().position(|e| e.0 == place);
                 return found.map_or(Landed::PeerFailed, |i| ended.swap_remove(i).1);
             }
-            Receiving::Posted | Receiving::Streams | Receiving::Splits if failed => {
-                Landed::PeerFailed
+            _ if failed => Landed::PeerFailed,
+            Receiving::Posted | Receiving::Streams | Receiving::Splits | Receiving::Again => {
+                return Landed::NotYet;
             }
-            Receiving::Posted | Receiving::Streams | Receiving::Splits => return Landed::NotYet,
         };
         receive.end(side);
         landed
@@ -359,7 +367,7 @@ impl Shm {
             return Ok(());
         };
         match state {
-            Receiving::Streams => self.drain_flows(peer).map(|_| ()),
+            Receiving::Streams | Receiving::Again => self.drain_flows(peer).map(|_| ()),
             Receiving::Splits => self.help_split(place, peer),
             Receiving::Posted => {
                 self.find_theirs(place.table, peer);
@@ -390,13 +398,17 @@ impl Shm {
                 let bytes = bytes.get(..n).ok_or(Hostile)?;
                 receive.memory.writer().write(bytes);
             }
-            Way::Direct if receive.mapped => {}
+            Way::Direct if receive.segment == ARENA => {}
             Way::Pipe => return self.drain_flows(peer).map(|_| ()),
-            Way::Split if receive.mapped => {
+            Way::Split if receive.segment == ARENA => {
                 let payload = line.payload();
                 return self.join_split(place, peer, landing, payload);
             }
-            Way::Direct | Way::Split => return Err(Hostile),
+            Way::Lent if receive.segment == OWN => {
+                let payload = line.payload();
+                return self.join_split(place, peer, landing, payload);
+            }
+            Way::Direct | Way::Split | Way::Lent => return Err(Hostile),
         }
         self.end_receive(place, peer, outcome(landing, capacity));
         Ok(())

@@ -12,9 +12,11 @@ use sys::memfd::Mapping;
 pub(super) use super::area::Entry;
 use super::area::{Area, Directory};
 use super::arena::{Arena, Windows};
-use super::line::Line;
+use super::line::{Line, NOWHERE};
 use super::pipes::Pipes;
 use super::port::{Posted, Side, SlotPorts};
+use crate::split::Cut;
+use crate::state::Offer;
 
 /// Slots of one process.
 pub(crate) struct SlotState {
@@ -162,8 +164,8 @@ pub(crate) struct Receive {
     pub state: Receiving,
     /// Whether `memory` stays bound.
     pub prepared: bool,
-    /// Whether the sender was told where `memory` is mapped.
-    pub mapped: bool,
+    /// In which segment the sender was told that `memory` is.
+    pub segment: u32,
     /// Whether it was asked back.
     pub asked: bool,
 }
@@ -177,6 +179,8 @@ pub(crate) enum Receiving {
     Streams,
     /// Both sides copy.
     Splits,
+    /// The sender was asked for a stream after all.
+    Again,
     /// It is over; what came of it is in `Link::ended`.
     Ended,
     /// The sender agreed that it is taken back.
@@ -188,7 +192,7 @@ impl Receive {
         memory: Data::EMPTY,
         state: Receiving::Idle,
         prepared: false,
-        mapped: false,
+        segment: NOWHERE,
         asked: false,
     };
 
@@ -288,25 +292,35 @@ pub(crate) struct Sink {
     pub bytes: u64,
     pub arrived: u64,
     pub landed: Landed,
+    /// When it began, if it is to be measured.
+    pub since: u64,
 }
 
 /// A split copy that this process began.
 pub(crate) struct SplitOut {
     pub place: Place,
     pub number: u32,
-    pub bytes: u64,
+    pub cut: Cut,
+    /// The data, if they are lent: they may have to be streamed.
+    pub lent: Option<Data>,
+    /// Whether the system refused this process a copy.
+    pub failed: bool,
 }
 
 /// A split copy that the peer began.
 pub(crate) struct SplitIn {
     pub place: Place,
     pub number: u32,
-    /// Bytes to be copied, and where they lie in the peer's arena.
-    pub bytes: u64,
-    pub offset: u64,
+    pub cut: Cut,
+    /// Where the peer's data lie.
+    pub from: Offer,
     /// Chunks that this side copied.
     pub copied: u32,
+    /// Whether the system refused this process a copy.
+    pub failed: bool,
     pub landed: Landed,
+    /// When it began, if it is to be measured.
+    pub since: u64,
 }
 
 /// A receive that is asked back: which, and of which generation.

@@ -1,0 +1,238 @@
+//! Deliveries that the kernel copies, between two ends in one process, whose sender so has done everything before the receiver looks. What happens when both are at
+//! it the C programs see. A process may read and write itself, unless it is confined: then there is nothing to test.
+
+use boundary::UserBuf;
+use layout::Data;
+use mtmi::slot::{Delivery, Landed, Slot, SlotTable, Slots};
+use mtmi::{Endpoint, Matched, Transport};
+use sys::sparse::Sparse;
+
+use crate::Shm;
+use crate::direct::{Choice, SHORTEST};
+use crate::segment::Segment;
+use crate::slots::Area;
+use crate::split::SPLIT;
+
+const LONG: usize = 3_000_001;
+const SLOTS: u32 = 4;
+
+/// Two ends that know each other, their slots open.
+struct Ends {
+    a: Matched<Shm>,
+    b: Matched<Shm>,
+    from: Vec<u8>,
+    to: Vec<u8>,
+}
+
+fn slot(peer: u32, index: u32) -> Slot {
+    Slot {
+        table: SlotTable(0),
+        peer: Endpoint(peer),
+        index,
+    }
+}
+
+fn shm(segment: Segment, file: Sparse, local: u32, choice: Choice) -> Matched<Shm> {
+    let mut shm = Shm::new(segment, Area::new(file, 2, local), local, vec![0, 1], 2);
+    shm.choose(choice);
+    Matched::new(shm)
+}
+
+impl Ends {
+    /// `None`: they can't read and write each other's memory.
+    fn new(choice: Choice) -> Option<Ends> {
+        let (fd, mut first) = Segment::create(2, "test").unwrap();
+        let mut second = Segment::open(&fd, 2, "test").unwrap();
+        first.mark(&fd, 0);
+        second.mark(&fd, 1);
+        let file = Sparse::create("test", 1 << 28).unwrap();
+        let copy = Sparse::open(file.fd().try_clone_to_owned().unwrap()).unwrap();
+        let mut ends = Ends {
+            a: shm(first, file, 0, choice),
+            b: shm(second, copy, 1, choice),
+            from: (0..LONG).map(|i| (i * 7 + i / 256) as u8).collect(),
+            to: vec![0; LONG],
+        };
+        ends.a.open_slots(7, SLOTS).unwrap();
+        ends.b.open_slots(7, SLOTS).unwrap();
+        // The first goes through the pipe, and they get to know each other.
+        ends.exchange(SHORTEST as usize);
+        let fabric = ends.a.fabric();
+        let known = fabric.peers[1].direct.memory().is_some();
+        known.then_some(ends)
+    }
+
+    fn data(memory: &mut [u8], bytes: usize) -> Data {
+        Data::bytes(UserBuf::of_array(&mut memory[..bytes]), bytes as u64)
+    }
+
+    fn post(&mut self, index: u32, bytes: usize) {
+        let to = Ends::data(&mut self.to, bytes);
+        self.b.post(slot(0, index), &to).unwrap();
+    }
+
+    fn deliver(&mut self, index: u32, bytes: usize) -> Delivery {
+        let from = Ends::data(&mut self.from, bytes);
+        self.a.deliver(slot(1, index), &from, 5).unwrap()
+    }
+
+    fn turn(&mut self) {
+        self.a.advance();
+        self.b.advance();
+    }
+
+    /// What comes of a receive, and of the delivery to it.
+    fn ended(&mut self, index: u32, mut delivery: Delivery) -> (Landed, Delivery) {
+        let mut landed = Landed::NotYet;
+        for _ in 0..100_000 {
+            self.turn();
+            if landed == Landed::NotYet {
+                landed = self.b.landed(slot(0, index));
+            }
+            if delivery == Delivery::Pending {
+                delivery = self.a.delivered(slot(1, index));
+            }
+            if landed != Landed::NotYet && delivery != Delivery::Pending {
+                break;
+            }
+        }
+        (landed, delivery)
+    }
+
+    /// A message of so many bytes, from slot 0 to slot 0.
+    fn exchange(&mut self, bytes: usize) {
+        self.to.fill(0);
+        self.post(0, bytes);
+        let delivery = self.deliver(0, bytes);
+        self.check(0, bytes, delivery);
+    }
+
+    fn check(&mut self, index: u32, bytes: usize, delivery: Delivery) {
+        let landed = Landed::Done {
+            bytes: bytes as u64,
+            immediate: 5,
+        };
+        let done = Delivery::Done {
+            bytes: bytes as u64,
+        };
+        assert_eq!(self.ended(index, delivery), (landed, done));
+        assert!(self.to[..bytes] == self.from[..bytes], "{bytes}");
+        self.turn();
+    }
+
+    /// Copies that the sender began.
+    fn lent(&mut self) -> u32 {
+        self.a.fabric().slots.links[1].splits
+    }
+
+    fn refuse(shm: &mut Matched<Shm>) {
+        shm.fabric()
+            .peers
+            .iter_mut()
+            .for_each(|p| p.direct.refuse());
+    }
+}
+
+#[test]
+fn the_kernel_copies() {
+    let Some(mut ends) = Ends::new(Choice::Direct) else {
+        return;
+    };
+    for bytes in [SHORTEST as usize, SPLIT as usize, 65_537, 600_000, LONG] {
+        let before = ends.lent();
+        ends.exchange(bytes);
+        assert_eq!(ends.lent(), before + 1, "{bytes}");
+    }
+    let before = ends.lent();
+    ends.exchange(SHORTEST as usize - 1);
+    assert_eq!(ends.lent(), before);
+}
+
+#[test]
+fn a_receive_with_gaps_or_too_short_is_served() {
+    let Some(mut ends) = Ends::new(Choice::Direct) else {
+        return;
+    };
+    let before = ends.lent();
+    // One of 100,000 bytes, for more.
+    ends.to.fill(0);
+    ends.post(1, 100_000);
+    let delivery = ends.deliver(1, LONG);
+    let landed = Landed::Truncated {
+        sent: LONG as u64,
+        immediate: 5,
+    };
+    let done = Delivery::Done { bytes: 100_000 };
+    assert_eq!(ends.ended(1, delivery), (landed, done));
+    assert!(ends.to[..100_000] == ends.from[..100_000]);
+    assert!(ends.to[100_000..].iter().all(|&b| b == 0));
+    assert_eq!(ends.lent(), before + 1);
+}
+
+#[test]
+fn who_is_refused_sends_a_stream() {
+    for bytes in [SHORTEST as usize, SPLIT as usize, LONG] {
+        let Some(mut ends) = Ends::new(Choice::Direct) else {
+            return;
+        };
+        let before = ends.lent();
+        Ends::refuse(&mut ends.a);
+        ends.exchange(bytes);
+        assert_eq!(ends.lent(), before + 1, "it was tried");
+        // And nothing more is lent.
+        ends.exchange(bytes);
+        assert_eq!(ends.lent(), before + 1);
+    }
+}
+
+/// The receiver looks at another slot only, or at none.
+#[test]
+fn what_was_refused_comes_whoever_looks() {
+    let Some(mut ends) = Ends::new(Choice::Direct) else {
+        return;
+    };
+    ends.post(2, LONG);
+    Ends::refuse(&mut ends.a);
+    let mut delivery = ends.deliver(2, LONG);
+    assert_eq!(delivery, Delivery::Pending);
+    for _ in 0..10_000 {
+        ends.turn();
+        if delivery == Delivery::Pending {
+            delivery = ends.a.delivered(slot(1, 2));
+        }
+    }
+    assert_ne!(delivery, Delivery::Pending);
+    ends.check(2, LONG, delivery);
+}
+
+#[test]
+fn a_sender_that_is_gone_fails_the_receive() {
+    let Some(mut ends) = Ends::new(Choice::Direct) else {
+        return;
+    };
+    ends.post(0, LONG);
+    Ends::refuse(&mut ends.a);
+    let _ = ends.deliver(0, LONG);
+    ends.b.peer_failed(Endpoint(0));
+    ends.b.advance();
+    assert_eq!(ends.b.landed(slot(0, 0)), Landed::PeerFailed);
+}
+
+#[test]
+fn both_ways_are_measured() {
+    let Some(mut ends) = Ends::new(Choice::Measured) else {
+        return;
+    };
+    let mut lent = 0;
+    for _ in 0..30 {
+        let before = ends.lent();
+        ends.exchange(SHORTEST as usize);
+        lent += ends.lent() - before;
+    }
+    assert!((4..=27).contains(&lent), "{lent}");
+}
+
+#[test]
+fn nobody_lends_who_is_to_use_the_pipe() {
+    assert!(Ends::new(Choice::Pipe).is_none());
+}
