@@ -236,16 +236,23 @@ impl Short {
         Some(room.send(context, m.tag, m.buf, m.bytes()))
     }
 
-    /// The same where there was no room, if there is after a look, or of a message that takes more than a cell.
+    /// The same where there was no room, if there is after a look. Nothing is called, so that there is nothing to be kept for afterwards.
     #[inline(always)]
     pub fn send_plain_again(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
+        let (port, _) = self.checked(m, Port::MOST, 0)?;
+        match port.look_quickly() {
+            true => self.send_to(port, m, ready),
+            false => None,
+        }
+    }
+
+    /// The same of a message that takes more than a cell.
+    #[inline(always)]
+    pub fn send_plain_more(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
         let (port, _) = self.checked(m, Port::LONGEST_COMING, 0)?;
         let match_bits = (Context(self.context.get()), m.tag);
         match m.bytes() {
-            n if n <= Port::MOST => match port.look() {
-                true => self.send_to(port, m, ready),
-                false => None,
-            },
+            n if n <= Port::MOST => None,
             n if n <= Port::LONGEST && port.has_sheet_for(n) => {
                 port.send_sheet(match_bits, m.buf, m.bytes(), ready)
             }

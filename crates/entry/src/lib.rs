@@ -29,7 +29,7 @@ pub use types;
 /// `on` is the object whose error handler is called; the body gets the engine and returns
 /// `types::Result<()>`. The crate that uses it has a module `abi` with the hooks of its ABI and the
 /// function that makes its error codes. With `short` there is an expression that says what the call returns if the short path has done it; if
-/// not, a function with the same parameters does, so that one jump leads there; it tries what is in `again` first.
+/// not, a function with the same parameters tries what is in `again`, and another what is in `more` before it does it, so that one jump leads to each.
 #[allow(clippy::crate_in_macro_def, reason = "what differs is the user's")]
 #[macro_export]
 macro_rules! entry {
@@ -43,30 +43,46 @@ macro_rules! entry {
         $crate::alias!($call);
     };
     ($function:ident $call:literal $when:ident [$($on:expr)?]
-     ($($name:ident: $ty:ty),* $(,)?) short { $short:expr } $(again { $again:expr })? |$e:ident| $body:expr) => {
+     ($($name:ident: $ty:ty),* $(,)?) short { $short:expr } $(again { $again:expr })? $(more { $more:expr })? |$e:ident| $body:expr) => {
         #[unsafe(no_mangle)]
         #[allow(unused_variables, unused_unsafe, clippy::too_many_arguments)]
         pub unsafe extern "C" fn $function($($name: $ty),*) -> i32 {
-            #[cold]
-            #[inline(never)]
-            unsafe extern "C" fn long($($name: $ty),*) -> i32 {
-                $(
-                    // SAFETY: as below.
-                    if let Some(code) = unsafe { $again } {
-                        return code;
-                    }
-                )?
+            $crate::cold! { long ($($name: $ty),*) {
+                $($crate::done! { $more })?
                 $crate::call! { $call $when [$($on)?] |$e| $body }
-            }
-            // SAFETY: the caller keeps the contract of this MPI procedure, so each address is null, a constant of the ABI, or valid for
-            // what the procedure says it holds.
-            if let Some(code) = unsafe { $short } {
-                return code;
-            }
+            } }
+            $crate::cold! { again ($($name: $ty),*) {
+                $($crate::done! { $again })?
+                // SAFETY: the arguments are the same.
+                unsafe { long($($name),*) }
+            } }
+            $crate::done! { $short }
             // SAFETY: as above.
-            unsafe { long($($name),*) }
+            unsafe { again($($name),*) }
         }
         $crate::alias!($call);
+    };
+}
+
+/// A part of an entry point that most calls don't need, with all its parameters.
+#[macro_export]
+macro_rules! cold {
+    ($function:ident ($($name:ident: $ty:ty),*) $body:block) => {
+        #[cold]
+        #[inline(never)]
+        unsafe extern "C" fn $function($($name: $ty),*) -> i32 $body
+    };
+}
+
+/// Returns what a short path says that the call returns, if it says so.
+#[macro_export]
+macro_rules! done {
+    ($short:expr) => {
+        // SAFETY: the caller keeps the contract of this MPI procedure, so each address is null, a constant of the ABI, or valid for
+        // what the procedure says it holds.
+        if let Some(code) = unsafe { $short } {
+            return code;
+        }
     };
 }
 

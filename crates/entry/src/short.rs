@@ -108,6 +108,20 @@ pub fn send_again<D: AbiType, C: AbiHandle>(
     engine::short().send_plain_again(&m, || true)
 }
 
+/// A message that takes more than a cell.
+#[inline(always)]
+pub fn send_more<D: AbiType, C: AbiHandle>(
+    buf: UserBuf,
+    count: impl Into<Count>,
+    datatype: D,
+    dest: i32,
+    tag: i32,
+    comm: C,
+) -> Option<i32> {
+    let m = plain((buf, count.into(), datatype), (dest, tag, comm))?;
+    engine::short().send_plain_more(&m, || true)
+}
+
 /// `MPI_Isend`. The request is written when all is checked and before the message goes, so that this is the end.
 ///
 /// # Safety
@@ -159,6 +173,25 @@ pub unsafe fn isend_again<D: AbiType, C: AbiHandle, R: AbiHandle>(
     let m = plain((buf, count.into(), datatype), (dest, tag, comm))?;
     // SAFETY: the caller's contract is the same.
     engine::short().send_plain_again(&m, || unsafe { tell_sent(request) })
+}
+
+/// A message that takes more than a cell.
+///
+/// # Safety
+/// As for [`isend`].
+#[inline(always)]
+pub unsafe fn isend_more<D: AbiType, C: AbiHandle, R: AbiHandle>(
+    buf: UserBuf,
+    count: impl Into<Count>,
+    datatype: D,
+    dest: i32,
+    tag: i32,
+    comm: C,
+    request: *mut R,
+) -> Option<i32> {
+    let m = plain((buf, count.into(), datatype), (dest, tag, comm))?;
+    // SAFETY: the caller's contract is the same.
+    engine::short().send_plain_more(&m, || unsafe { tell_sent(request) })
 }
 
 /// `MPI_Recv`.

@@ -25,8 +25,9 @@ use crate::segment::{BellRef, Segment};
 use crate::sheets::{self, Sheet, Sheets};
 use crate::wire::{EAGER, Header, INLINE, Kind};
 
-/// Of so many looks at the credit one is left to the ordinary way, which makes progress for others too.
-const TURN: u32 = 32;
+/// Of so many looks at the credit one is left to the ordinary way, which makes progress for others too: after 4,000 to 8,000 messages, which take less than a
+/// millisecond, for some 2,750 instructions.
+const TURN: u32 = 128;
 
 /// A look more for so many bytes: between cores far from each other 64 KiB take some 3 microseconds.
 const LOOK_BYTES: u32 = 256;
@@ -220,11 +221,27 @@ impl Port {
         self.tx.is_full() && self.look_for(0)
     }
 
-    /// Whether a message of `len` bytes fits after all.
-    fn look_for(&self, len: usize) -> bool {
+    /// The same where nothing else is to be done; else false.
+    #[inline(always)]
+    pub fn look_quickly(&self) -> bool {
+        self.tx.is_full()
+            && self.may_look()
+            && !self.tx.empties()
+            && self.tx.take_up(&self.lane).is_ok()
+            && !self.tx.is_full()
+    }
+
+    /// Counts a look, which may be left to the ordinary way.
+    #[inline(always)]
+    fn may_look(&self) -> bool {
         let looks = self.looks.get().wrapping_add(1);
         self.looks.set(looks);
-        if self.shut.get() || u32::from(looks).is_multiple_of(TURN) {
+        !self.shut.get() && !u32::from(looks).is_multiple_of(TURN)
+    }
+
+    /// Whether a message of `len` bytes fits after all.
+    fn look_for(&self, len: usize) -> bool {
+        if !self.may_look() {
             return false;
         }
         // Who waits for lines, and so for credit, has looked at both.

@@ -130,27 +130,45 @@ impl Tx {
 
     /// Takes up new credit.
     pub fn refresh(&self, memory: &impl RingMemory) -> Result<(), Hostile> {
-        let (credit, known) = (memory.credit(), self.credit_seen());
-        let possible = self.next().wrapping_sub(1).wrapping_sub(known);
-        let unseen = credit.wrapping_sub(known);
-        if !credit.is_multiple_of(STEP) || unseen > possible {
-            return Err(Hostile);
-        }
-        self.credit.set((credit / STEP) as u16);
-        // What is still possible is what was sent and not given back, at most `SPAN`.
-        self.room.set(((SPAN - (possible - unseen)) / STEP) as u16);
-        if self.next() & QUIET == QUIET {
+        let credit = self.take_up(memory)?;
+        if self.empties() {
             empty(memory, credit);
         }
         Ok(())
+    }
+
+    /// Whether cells are to be emptied, which `refresh` does.
+    #[inline(always)]
+    pub fn empties(&self) -> bool {
+        self.next() & QUIET == QUIET
+    }
+
+    /// Takes up new credit, while no cells are to be emptied: that.
+    #[inline(always)]
+    pub fn take_up(&self, memory: &impl RingMemory) -> Result<u32, Hostile> {
+        let credit = memory.credit();
+        let out = self.next().wrapping_sub(1).wrapping_sub(credit);
+        // More than were would be a credit older than the last, or one for what was never sent.
+        if !credit.is_multiple_of(STEP) || out / STEP > u32::from(self.out()) {
+            return Err(Hostile);
+        }
+        self.credit.set((credit / STEP) as u16);
+        self.room.set((CELLS - out / STEP) as u16);
+        Ok(credit)
+    }
+
+    /// Cells that were sent and not given back, as far as `refresh` last saw: at most `CELLS`.
+    #[inline(always)]
+    fn out(&self) -> u16 {
+        let sent = self.next().wrapping_sub(1) / STEP;
+        (sent as u16).wrapping_sub(self.credit.get())
     }
 
     /// The credit that `refresh` last saw.
     #[inline]
     pub fn credit_seen(&self) -> u32 {
         let sent = self.next().wrapping_sub(1);
-        let out = ((sent / STEP) as u16).wrapping_sub(self.credit.get());
-        sent.wrapping_sub(u32::from(out) * STEP)
+        sent.wrapping_sub(u32::from(self.out()) * STEP)
     }
 
     /// Where the next message, for which there is room, is best written: in the box, if this process may.

@@ -193,11 +193,12 @@ fn entry(spec: &Spec, built: &Built, proc: &Proc, large: bool, abi: Abi) -> Resu
             let args: Vec<_> = params.iter().map(short_arg).collect();
             let path = proc.name.to_lowercase();
             let args = args.join(", ");
-            let again = match AGAIN.contains(&proc.name.as_str()) {
-                true => format!(" again {{ short::{path}_again({args}) }}"),
+            let then = |word: &str, all: &[&str]| match all.contains(&proc.name.as_str()) {
+                true => format!(" {word} {{ short::{path}_{word}({args}) }}"),
                 false => String::new(),
             };
-            format!("    short {{ short::{path}({args}) }}{again}\n")
+            let (again, more) = (then("again", &AGAIN), then("more", &MORE));
+            format!("    short {{ short::{path}({args}) }}{again}{more}\n")
         }
         false => String::new(),
     };
@@ -217,6 +218,9 @@ const SHORT: [&str; 12] = [
 const AGAIN: [&str; 7] = [
     "Send", "Isend", "Recv", "Wait", "Waitall", "Waitany", "Waitsome",
 ];
+
+/// Those of them that have a third way, for longer messages.
+const MORE: [&str; 2] = ["Send", "Isend"];
 
 /// An argument of a short path: a buffer as the engine has it, others as they are.
 fn short_arg(param: &Converted) -> String {

@@ -49,11 +49,11 @@ entry! { PMPI_Irsend_c "MPI_Irsend_c" Running [comm.neutral()]
     |e| api::p2p::irsend(e, user_buffer(buf), non_negative(count, "count", consts::ERR_COUNT)?, datatype.neutral(), dest, tag, comm.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Isend "MPI_Isend" Running [comm.neutral()]
     (buf: *const c_void, count: i32, datatype: Datatype, dest: i32, tag: i32, comm: Comm, request: *mut Request)
-    short { short::isend(user_buffer(buf), count, datatype, dest, tag, comm, request) } again { short::isend_again(user_buffer(buf), count, datatype, dest, tag, comm, request) }
+    short { short::isend(user_buffer(buf), count, datatype, dest, tag, comm, request) } again { short::isend_again(user_buffer(buf), count, datatype, dest, tag, comm, request) } more { short::isend_more(user_buffer(buf), count, datatype, dest, tag, comm, request) }
     |e| api::p2p::isend(e, user_buffer(buf), non_negative(count as i64, "count", consts::ERR_COUNT)?, datatype.neutral(), dest, tag, comm.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Isend_c "MPI_Isend_c" Running [comm.neutral()]
     (buf: *const c_void, count: i64, datatype: Datatype, dest: i32, tag: i32, comm: Comm, request: *mut Request)
-    short { short::isend(user_buffer(buf), count, datatype, dest, tag, comm, request) } again { short::isend_again(user_buffer(buf), count, datatype, dest, tag, comm, request) }
+    short { short::isend(user_buffer(buf), count, datatype, dest, tag, comm, request) } again { short::isend_again(user_buffer(buf), count, datatype, dest, tag, comm, request) } more { short::isend_more(user_buffer(buf), count, datatype, dest, tag, comm, request) }
     |e| api::p2p::isend(e, user_buffer(buf), non_negative(count, "count", consts::ERR_COUNT)?, datatype.neutral(), dest, tag, comm.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Isendrecv "MPI_Isendrecv" Running [comm.neutral()]
     (sendbuf: *const c_void, sendcount: i32, sendtype: Datatype, dest: i32, sendtag: i32, recvbuf: *mut c_void, recvcount: i32, recvtype: Datatype, source: i32, recvtag: i32, comm: Comm, request: *mut Request)
@@ -113,11 +113,11 @@ entry! { PMPI_Rsend_init_c "MPI_Rsend_init_c" Running [comm.neutral()]
     |e| api::persistent::rsend_init(e, user_buffer(buf), non_negative(count, "count", consts::ERR_COUNT)?, datatype.neutral(), dest, tag, comm.neutral(), &mut *handle_out(request, "request")?) }
 entry! { PMPI_Send "MPI_Send" Running [comm.neutral()]
     (buf: *const c_void, count: i32, datatype: Datatype, dest: i32, tag: i32, comm: Comm)
-    short { short::send(user_buffer(buf), count, datatype, dest, tag, comm) } again { short::send_again(user_buffer(buf), count, datatype, dest, tag, comm) }
+    short { short::send(user_buffer(buf), count, datatype, dest, tag, comm) } again { short::send_again(user_buffer(buf), count, datatype, dest, tag, comm) } more { short::send_more(user_buffer(buf), count, datatype, dest, tag, comm) }
     |e| api::p2p::send(e, user_buffer(buf), non_negative(count as i64, "count", consts::ERR_COUNT)?, datatype.neutral(), dest, tag, comm.neutral()) }
 entry! { PMPI_Send_c "MPI_Send_c" Running [comm.neutral()]
     (buf: *const c_void, count: i64, datatype: Datatype, dest: i32, tag: i32, comm: Comm)
-    short { short::send(user_buffer(buf), count, datatype, dest, tag, comm) } again { short::send_again(user_buffer(buf), count, datatype, dest, tag, comm) }
+    short { short::send(user_buffer(buf), count, datatype, dest, tag, comm) } again { short::send_again(user_buffer(buf), count, datatype, dest, tag, comm) } more { short::send_more(user_buffer(buf), count, datatype, dest, tag, comm) }
     |e| api::p2p::send(e, user_buffer(buf), non_negative(count, "count", consts::ERR_COUNT)?, datatype.neutral(), dest, tag, comm.neutral()) }
 entry! { PMPI_Send_init "MPI_Send_init" Running [comm.neutral()]
     (buf: *const c_void, count: i32, datatype: Datatype, dest: i32, tag: i32, comm: Comm, request: *mut Request)
