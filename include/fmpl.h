@@ -161,7 +161,7 @@ int fmpl_bcast(void *buf, size_t size, int root, int comm, int *ier);
 int fmpl_reduce(void *buf, size_t count, fmpl_function *func, int root, int comm, void *work, int *ier);
 int fmpl_allreduce(void *buf, size_t count, fmpl_function *func, int comm, void *work, int *ier);
 /* A function of the program, and the bytes of its elements, before it is first used; also before fmpl_init. It may call FMPL and MPI, but no
- * collective of that communicator. */
+ * collective of that communicator. FMPL's own functions need no such call, and are FMPL_ERR_FUNCTION here. */
 int fmpl_func_set(fmpl_function *func, size_t size, int *ier);
 /* How barrier and broadcast work from now on, the same at all processes; not while one is under way. */
 int fmpl_collectives_set(int which, int *ier);

@@ -24,6 +24,7 @@ mod group;
 mod info;
 mod internal;
 mod kernel;
+mod mistakes;
 mod numbers;
 mod ops;
 mod progress;

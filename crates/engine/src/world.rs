@@ -14,6 +14,7 @@ use wireup::Job;
 use crate::comm::{Comm, OF_END, OF_SELF, OF_WORLD, context};
 use crate::group::Group;
 use crate::kernel;
+use crate::mistakes;
 use crate::short::short;
 use crate::softirq;
 use crate::state::{Engine, Phase, lock};
@@ -101,6 +102,7 @@ impl Engine {
         }
         let mut job = Job::join().map_err(startup_fault)?;
         let (rank, size) = (job.rank(), job.size());
+        mistakes::introduce(rank);
         // A job of its own below another rank inherits that rank's page, which is not its own.
         let page = match job.is_singleton() {
             true => ReportPage::absent(),

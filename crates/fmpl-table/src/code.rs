@@ -30,7 +30,7 @@ pub const ERR_TRUNCATE: i32 = 11;
 pub const ERR_NOTHING: i32 = 12;
 /// The stash can't be changed while sends lie in it.
 pub const ERR_STASH: i32 = 13;
-/// The reduction function is NULL, or unknown since `fmpl_func_set` did not name it.
+/// The reduction function is NULL, or unknown since `fmpl_func_set` did not name it, or one of FMPL's own that was named to that.
 pub const ERR_FUNCTION: i32 = 14;
 /// The processes do not agree on the count of the matching area.
 pub const ERR_COUNT: i32 = 15;
@@ -60,7 +60,7 @@ pub fn text(code: i32) -> &'static std::ffi::CStr {
         ERR_TRUNCATE => c"the message was longer than the receive's buffer",
         ERR_NOTHING => c"no such operation is in flight",
         ERR_STASH => c"the stash can't be changed while sends lie in it; call fmpl_sendbuf_check",
-        ERR_FUNCTION => c"the reduction function is unknown; name it to fmpl_func_set first",
+        ERR_FUNCTION => c"the reduction function is NULL or was not named to fmpl_func_set, or one of FMPL's own was",
         ERR_COUNT => c"the processes called fmpl_init with different counts",
         ERR_PEER => c"the other process, or one that is needed, is gone",
         ERR_MEMORY => c"no memory, or no communicator, is left",

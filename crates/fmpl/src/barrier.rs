@@ -34,6 +34,9 @@ const LOOKS_CROWDED: u32 = 2;
 /// Of all that a goal names.
 pub(crate) const ALL: Range<usize> = 0..usize::MAX;
 
+/// What `fmpl_barrier` is called in reports.
+const CALL: &str = "fmpl_barrier";
+
 /// `fmpl_barrier`.
 #[inline]
 pub fn barrier<H: Host>(h: &H, comm: i32) -> i32 {
@@ -73,25 +76,25 @@ fn go_on<H: Host>(h: &H, begun: Begun) -> i32 {
     let result = match begun {
         Begun::Over => Ok(()),
         Begun::Raised(comm, number) => {
-            Entered::of(comm).and_then(|entered| entered.run(|comm| meet(h, comm, number)))
+            Entered::of(comm).and_then(|entered| entered.run(|comm| meet(h, CALL, comm, number)))
         }
         Begun::Otherwise(comm) => {
-            Entered::of(comm).and_then(|entered| entered.run(|comm| run(h, comm)))
+            Entered::of(comm).and_then(|entered| entered.run(|comm| run(h, CALL, comm)))
         }
     };
     result.map_or_else(|code| code, |()| code::SUCCESS)
 }
 
-/// The barrier itself, in an entered communicator.
-pub(crate) fn run<H: Host>(h: &H, comm: &Comm) -> Result<(), i32> {
+/// The barrier itself, in an entered communicator, for `call`.
+pub(crate) fn run<H: Host>(h: &H, call: &'static str, comm: &Comm) -> Result<(), i32> {
     let flags = h.with(|core, below| !core.software && face::has_faces(comm, below));
     match flags {
         true if comm.size <= FLAT => {
             let number = h.with(|_, below| arrive(comm, below));
-            meet(h, comm, number)
+            meet(h, call, comm, number)
         }
-        true => tree(h, comm),
-        false => messages(h, comm),
+        true => tree(h, call, comm),
+        false => messages(h, call, comm),
     }
 }
 
@@ -265,12 +268,12 @@ fn arrive(comm: &Comm, below: &mut impl Below) -> u64 {
 }
 
 /// The rest of one.
-fn meet<H: Host>(h: &H, comm: &Comm, number: u64) -> Result<(), i32> {
-    let what = waiting("fmpl_barrier", comm.around(1), 0);
+fn meet<H: Host>(h: &H, call: &'static str, comm: &Comm, number: u64) -> Result<(), i32> {
+    let what = waiting(call, comm.around(1), 0);
     reached(h, comm, what, &all(comm, number))
 }
 
-fn tree<H: Host>(h: &H, comm: &Comm) -> Result<(), i32> {
+fn tree<H: Host>(h: &H, call: &'static str, comm: &Comm) -> Result<(), i32> {
     let number = comm.barriers.get() + 1;
     comm.barriers.set(number);
     let member = |rank: u32| comm.peer(rank as i32).unwrap_or(0);
@@ -279,7 +282,7 @@ fn tree<H: Host>(h: &H, comm: &Comm) -> Result<(), i32> {
         .take_while(|&rank| rank < comm.size)
         .map(member)
         .collect();
-    let up = |peer| waiting("fmpl_barrier", peer, 0);
+    let up = |peer| waiting(call, peer, 0);
     if let Some(&child) = children.first() {
         let below = of_each(&children, Flag::Arrived, number);
         reached(h, comm, up(child), &below)?;
@@ -295,14 +298,14 @@ fn tree<H: Host>(h: &H, comm: &Comm) -> Result<(), i32> {
 }
 
 /// The barrier by messages.
-pub(crate) fn messages<H: Host>(h: &H, comm: &Comm) -> Result<(), i32> {
+pub(crate) fn messages<H: Host>(h: &H, call: &'static str, comm: &Comm) -> Result<(), i32> {
     let mut distance = 1;
     while distance < comm.size {
         let to = comm.around(distance);
         let from = comm.around(comm.size - distance);
         post(h, comm, from, Lane::Round, &Data::EMPTY)?;
-        deliver(h, comm, "fmpl_barrier", to, Lane::Round, &Data::EMPTY)?;
-        let bytes = landed(h, comm, "fmpl_barrier", from, Lane::Round)?;
+        deliver(h, comm, call, to, Lane::Round, &Data::EMPTY)?;
+        let bytes = landed(h, comm, call, from, Lane::Round)?;
         if bytes != 0 {
             return Err(code::ERR_SIZE);
         }

@@ -200,7 +200,7 @@ pub fn free<H: Host>(h: &H, number: i32) -> i32 {
     // they can be lowered for the next communicator of this number.
     let met = Entered::new(h, number).and_then(|entered| {
         entered.run(|comm| {
-            barrier::messages(h, comm)?;
+            barrier::messages(h, "fmpl_comm_free", comm)?;
             h.with(|_, below| crate::face::lower(comm, below));
             Ok(())
         })

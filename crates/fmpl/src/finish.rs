@@ -42,7 +42,7 @@ pub fn close<H: Host>(h: &H, call: &'static str, which: usize) -> i32 {
         Err(code) => return code,
     };
     // All have sent what they had.
-    let met = meet(h, &world);
+    let met = meet(h, call, &world);
     let posted = h.with(|core, below| {
         let Ok(area) = core.area(which) else {
             return Vec::new();
@@ -61,7 +61,7 @@ pub fn close<H: Host>(h: &H, call: &'static str, which: usize) -> i32 {
         });
     }
     // Nobody leaves while somebody's receives are still to be agreed on.
-    let end = met.and_then(|()| meet(h, &world));
+    let end = met.and_then(|()| meet(h, call, &world));
     h.with(|core: &mut Core, below| core.close(below, which));
     match end {
         // What was to be done here is done.
@@ -71,6 +71,6 @@ pub fn close<H: Host>(h: &H, call: &'static str, which: usize) -> i32 {
 }
 
 /// Waits for all.
-fn meet<H: Host>(h: &H, world: &Rc<Comm>) -> Result<(), i32> {
-    Entered::of(world.clone())?.run(|world| barrier::run(h, world))
+fn meet<H: Host>(h: &H, call: &'static str, world: &Rc<Comm>) -> Result<(), i32> {
+    Entered::of(world.clone())?.run(|world| barrier::run(h, call, world))
 }

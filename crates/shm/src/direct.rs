@@ -108,6 +108,16 @@ impl Direct {
         self.memory = self.memory.map(|_| Foreign::new(i32::MAX));
     }
 
+    /// What was measured.
+    pub fn trials(&self) -> Option<&Trials> {
+        self.trials.as_deref()
+    }
+
+    /// Nothing was refused.
+    pub fn renew(&mut self) {
+        self.refused = false;
+    }
+
     /// The peer's memory, if it is known.
     pub fn memory(&self) -> Option<Foreign> {
         self.memory

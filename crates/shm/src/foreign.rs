@@ -42,6 +42,8 @@ impl Foreign {
     /// # Errors
     /// What the system says.
     pub fn read(&self, from: u64, to: UserBuf, bytes: usize) -> io::Result<()> {
+        #[cfg(all(test, not(loom)))]
+        refusals::next()?;
         // SAFETY: the maker of `to` promised writable memory.
         unsafe { sys::foreign::read(self.pid, from, to.as_mut_ptr(), bytes) }
     }
@@ -51,6 +53,8 @@ impl Foreign {
     /// # Errors
     /// What the system says.
     pub fn write(&self, to: u64, from: UserBuf, bytes: usize) -> io::Result<()> {
+        #[cfg(all(test, not(loom)))]
+        refusals::next()?;
         // SAFETY: the maker of `from` promised readable memory; the process itself asked to be written to there.
         unsafe { sys::foreign::write(self.pid, to, from.as_mut_ptr(), bytes) }
     }
@@ -66,10 +70,38 @@ impl Shm {
     pub fn process(&mut self, of: Endpoint, pid: i32) -> Option<Foreign> {
         let member = self.members.binary_search(&of.0).ok()? as u32;
         let known = &mut self.peers[of.0 as usize].process;
-        // Also that it is not, as whoever asks often would look often.
+        // Also that it is not, as whoever asks often would look often; but not that it could not be seen.
         if known.is_none_or(|(asked, _)| asked != pid) {
-            *known = Some((pid, self.segment.is_process_of(member, pid)));
+            *known = Some((pid, self.segment.is_process_of(member, pid).ok()?));
         }
         known.filter(|&(_, is_it)| is_it).map(|_| Foreign::new(pid))
+    }
+}
+
+/// Copies that tests have refused in the middle of others.
+#[cfg(all(test, not(loom)))]
+pub(crate) mod refusals {
+    use std::cell::Cell;
+    use std::io;
+
+    thread_local! {
+        static ONE_IN: Cell<u64> = const { Cell::new(0) };
+        static RANDOM: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// From now on one in so many copies of this thread is refused, none if that is 0.
+    pub fn begin(one_in: u64, seed: u64) {
+        ONE_IN.set(one_in);
+        RANDOM.set(seed);
+    }
+
+    pub(super) fn next() -> io::Result<()> {
+        let random = RANDOM.get();
+        RANDOM.set(random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0xb));
+        match ONE_IN.get() {
+            0 => Ok(()),
+            n if !(random >> 33).is_multiple_of(n) => Ok(()),
+            _ => Err(io::ErrorKind::PermissionDenied.into()),
+        }
     }
 }

@@ -357,7 +357,9 @@ impl Shm {
             words.set_copied(split.number, split.copied, false);
         }
         // Then nothing is left to the sender, and the copies are not complete for it.
-        while split.failed && words.take(split.number, all, false).is_some() {}
+        if split.failed {
+            words.take_rest(split.number, all);
+        }
         let copies = &mut self.peers[peer as usize].copies;
         copies.split = Some(split);
         let moved = split.copied > before;

@@ -204,7 +204,10 @@ impl Segment {
     }
 
     /// Whether the process of that number is a rank's.
-    pub fn is_process_of(&self, rank: u32, pid: i32) -> bool {
+    ///
+    /// # Errors
+    /// When that can't be seen now.
+    pub fn is_process_of(&self, rank: u32, pid: i32) -> io::Result<bool> {
         Mark::is_on(pid, self.file, rank.into())
     }
 

@@ -36,6 +36,8 @@ mod flow;
 #[cfg(all(test, not(loom)))]
 mod hostile_tests;
 #[cfg(all(test, not(loom)))]
+mod lent_stress_tests;
+#[cfg(all(test, not(loom)))]
 mod lent_tests;
 mod line;
 #[cfg(all(test, loom))]

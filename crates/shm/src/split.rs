@@ -109,6 +109,15 @@ impl Words {
         }
     }
 
+    /// Takes all of `chunks` that are left, from the front. A peer that turns the word back gets no more of them.
+    pub fn take_rest(&self, number: u32, chunks: u32) {
+        for _ in 0..chunks {
+            if self.take(number, chunks, false).is_none() {
+                break;
+            }
+        }
+    }
+
     /// This side has copied so many chunks.
     pub fn set_copied(&self, number: u32, copied: u32, back: bool) {
         let line = if back { &self.back } else { &self.front };

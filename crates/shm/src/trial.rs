@@ -23,7 +23,7 @@ pub(crate) enum Way {
 }
 
 /// What is known of one class of lengths.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Trial {
     /// Messages until the next round; none: this is one.
     left: u32,
@@ -78,6 +78,7 @@ impl Trial {
 }
 
 /// All classes.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Trials([Trial; CLASSES]);
 
 impl Trials {

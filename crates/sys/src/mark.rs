@@ -62,15 +62,16 @@ impl Mark {
         Ok(Mark(NonNull::new(at).ok_or(io::ErrorKind::OutOfMemory)?))
     }
 
-    /// Whether the process `pid`, as this one's namespace counts, has marked itself by that page. Not so of any that may not be looked at.
-    pub fn is_on(pid: i32, file: FileId, page: u64) -> bool {
-        let Ok(maps) = File::open(format!("/proc/{pid}/maps")) else {
-            return false;
-        };
+    /// Whether the process `pid`, as this one's namespace counts, has marked itself by that page.
+    ///
+    /// # Errors
+    /// What the system says where it can't be looked at.
+    pub fn is_on(pid: i32, file: FileId, page: u64) -> io::Result<bool> {
+        let maps = File::open(format!("/proc/{pid}/maps"))?;
         let lines = BufReader::new(maps).split(b'\n').map_while(Result::ok);
-        lines.filter_map(|line| parse(&line)).any(|pages| {
+        Ok(lines.filter_map(|line| parse(&line)).any(|pages| {
             pages.file == file && page >= pages.first && page - pages.first < pages.number
-        })
+        }))
     }
 }
 
@@ -121,18 +122,18 @@ mod tests {
         let (other, _mapping) = create_sealed("marks", 1 << 20).unwrap();
         let file = FileId::of(&fd).unwrap();
         let me = std::process::id() as i32;
-        let seen = |page| Mark::is_on(me, file, page);
+        let seen = |page| Mark::is_on(me, file, page).unwrap();
         // All of it is mapped, but nothing is marked.
         assert!(!seen(0) && !seen(3));
         let mark = Mark::set(&fd, 3).unwrap();
         assert!(seen(3) && !seen(2) && !seen(4));
-        assert!(!Mark::is_on(me, FileId::of(&other).unwrap(), 3));
+        assert!(!Mark::is_on(me, FileId::of(&other).unwrap(), 3).unwrap());
         // Adjacent ones may become one mapping.
         let more = [4, 2].map(|page| Mark::set(&fd, page).unwrap());
         assert!((2..5).all(seen) && !seen(1) && !seen(5));
         drop((mark, more));
         assert!(!seen(3));
-        assert!(!Mark::is_on(i32::MAX, file, 3));
+        assert!(Mark::is_on(i32::MAX, file, 3).is_err());
     }
 
     #[test]
@@ -143,7 +144,7 @@ mod tests {
             .arg("60")
             .spawn()
             .unwrap();
-        let marked = Mark::is_on(child.id() as i32, FileId::of(&fd).unwrap(), 1);
+        let marked = Mark::is_on(child.id() as i32, FileId::of(&fd).unwrap(), 1).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(!marked);

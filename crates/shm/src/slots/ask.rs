@@ -223,6 +223,8 @@ impl Shm {
             // What it sent before counts; what it sent wrong doesn't matter any more.
             let _ = self.drain_flows(peer);
         }
+        // The same of what both sides copy.
+        let _ = self.help_splits(peer);
         for table in self.slots.tables.iter_mut().flatten() {
             table.pairs[peer as usize].trouble = Some(SlotError::PeerFailed);
             if let Some(ports) = &table.ports {
@@ -262,17 +264,19 @@ impl Shm {
                 Err(Hostile) => self.suspect(peer),
             }
         }
-        let splits: Vec<Place> = self.slots.links[peer as usize]
-            .split_in
-            .iter()
-            .map(|s| s.place)
-            .collect();
-        for place in splits {
-            if self.help_split(place, peer).is_err() {
-                self.suspect(peer);
-            }
+        if self.help_splits(peer).is_err() {
+            self.suspect(peer);
         }
         moved
+    }
+
+    /// Does this side's part of all copies that a peer began.
+    fn help_splits(&mut self, peer: u32) -> Result<(), Hostile> {
+        let link = self.slots.links.get(peer as usize);
+        let splits = link.map(|link| link.split_in.iter().map(|s| s.place));
+        let splits: Vec<Place> = splits.into_iter().flatten().collect();
+        let helped = splits.into_iter().map(|place| self.help_split(place, peer));
+        helped.fold(Ok(()), Result::and)
     }
 
     /// Moves on what is under way in slots. Returns whether anything moved.

@@ -16,6 +16,7 @@ use super::receive::{outcome, place};
 use super::table::{Flow, Place, Receiving, Sink};
 use crate::Shm;
 use crate::chunking;
+use crate::direct;
 use crate::lane::{ChunkHeader, drain};
 use crate::pipe::{choose, fill_next, publish};
 use crate::ring::Hostile;
@@ -53,7 +54,11 @@ impl Shm {
             sent: data.len().min(LONGEST),
             immediate,
         };
-        let since = self.begins(bytes);
+        // Only what might be lent as well is measured, and only where nothing else is under way.
+        let since = match self.is_alone(peer) && data.contiguous().is_some() {
+            true => self.begins(bytes),
+            false => 0,
+        };
         self.introduce(peer, bytes);
         let (mut reader, chunk) = (data.reader(), chunking::here().chunk(bytes));
         let part = (bytes, chunk, target);
@@ -84,6 +89,12 @@ impl Shm {
         self.deliver_later(slot);
         self.announce_stream(peer, place(slot), target);
         Ok(Delivery::Pending)
+    }
+
+    /// Whether nothing else is under way to a peer.
+    fn is_alone(&self, peer: u32) -> bool {
+        let link = &self.slots.links[peer as usize];
+        link.flows.is_empty() && link.split.is_none()
     }
 
     /// Has a peer look at a slot of its own accord: what comes there is not over.
@@ -119,11 +130,7 @@ impl Shm {
         if self.target_of(place) != Some(target) || self.consumed(peer, place) != generation {
             return Err(Hostile);
         }
-        if self.outward_pipes(peer).is_err() {
-            // There is no memory for them.
-            self.suspect(peer);
-            return Ok(());
-        }
+        // The copy's words are in front of the pipe, so that is there.
         let link = &mut self.slots.links[peer as usize];
         link.split = None;
         link.flows.push_back(Flow {
@@ -296,16 +303,18 @@ impl Shm {
             return Err(Hostile);
         }
         let landing = line.landing()?;
-        let since = match (receive.state, landing.way) {
-            (Receiving::Posted, Way::Pipe) => line.payload()[2],
-            (Receiving::Again, Way::Lent) => 0,
+        match (receive.state, landing.way) {
+            (Receiving::Posted, Way::Pipe) | (Receiving::Again, Way::Lent) => {}
             _ => return Err(Hostile),
-        };
+        }
         let capacity = receive.memory.len();
         let bytes = landing.sent.min(capacity);
         if bytes == 0 {
             return Err(Hostile);
         }
+        // Of one that is a chunk the landing says something else.
+        let tells = landing.way == Way::Pipe && bytes >= direct::SHORTEST && receive.awaited;
+        let since = if tells { line.payload()[2] } else { 0 };
         receive.state = Receiving::Streams;
         let sink = Sink {
             place: Place { table, index },

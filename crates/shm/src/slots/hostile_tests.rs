@@ -12,6 +12,7 @@ use crate::Shm;
 use crate::direct::Choice;
 use crate::foreign::Foreign;
 use crate::lane::{ChunkHeader, Whose};
+use crate::places::Mover;
 use crate::split::SPLIT;
 use crate::wire::Kind;
 
@@ -197,6 +198,7 @@ fn attack(seed: u64) {
         let fabric = shm.fabric();
         fabric.choose(Choice::Direct);
         fabric.peers[1].direct.believe(Foreign::new(i32::MAX));
+        fabric.mover = Some(Mover::new(0));
         liar.wish(0, u32::MAX);
     }
     let ports = shm.fabric().slot_ports(SlotTable(0), COUNT).unwrap();

@@ -1,5 +1,5 @@
-//! Deliveries that the kernel copies, between two ends in one process, whose sender so has done everything before the receiver looks. What happens when both are at
-//! it the C programs see. A process may read and write itself, unless it is confined: then there is nothing to test.
+//! Deliveries that the kernel copies, between two ends in one process, step by step; and in two threads, both at once, with copies that are refused in the middle of
+//! others. A process may read and write itself, unless it is confined: then there is nothing to test.
 
 use boundary::UserBuf;
 use layout::Data;
@@ -7,11 +7,16 @@ use mtmi::slot::{Delivery, Landed, Slot, SlotTable, Slots};
 use mtmi::{Endpoint, Matched, Transport};
 use sys::sparse::Sparse;
 
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::line::{Landing, Way};
 use crate::Shm;
-use crate::direct::{Choice, SHORTEST};
+use crate::direct::{self, Choice, SHORTEST};
+use crate::places::Mover;
 use crate::segment::Segment;
 use crate::slots::Area;
-use crate::split::SPLIT;
+use crate::split::{SPLIT, Words, cut};
 
 const LONG: usize = 3_000_001;
 const SLOTS: u32 = 4;
@@ -149,7 +154,7 @@ fn the_kernel_copies() {
 }
 
 #[test]
-fn a_receive_with_gaps_or_too_short_is_served() {
+fn a_receive_that_is_too_short_is_told() {
     let Some(mut ends) = Ends::new(Choice::Direct) else {
         return;
     };
@@ -226,7 +231,11 @@ fn both_ways_are_measured() {
     let mut lent = 0;
     for _ in 0..30 {
         let before = ends.lent();
-        ends.exchange(SHORTEST as usize);
+        ends.post(1, SHORTEST as usize);
+        // Somebody waits.
+        assert_eq!(ends.b.landed(slot(0, 1)), Landed::NotYet);
+        let delivery = ends.deliver(1, SHORTEST as usize);
+        ends.check(1, SHORTEST as usize, delivery);
         lent += ends.lent() - before;
     }
     assert!((4..=27).contains(&lent), "{lent}");
@@ -235,4 +244,147 @@ fn both_ways_are_measured() {
 #[test]
 fn nobody_lends_who_is_to_use_the_pipe() {
     assert!(Ends::new(Choice::Pipe).is_none());
+}
+
+/// Of a message that is a single chunk the landing tells no time.
+#[test]
+fn short_ones_are_not_measured() {
+    let Some(mut ends) = Ends::new(Choice::Measured) else {
+        return;
+    };
+    for _ in 0..3 {
+        let to = Ends::data(&mut ends.to, 1000);
+        ends.a.post(slot(1, 3), &to).unwrap();
+        let from = Ends::data(&mut ends.from, 1000);
+        let _ = ends.b.deliver(slot(0, 3), &from, 0).unwrap();
+        assert!(matches!(ends.a.landed(slot(1, 3)), Landed::Done { .. }));
+        ends.turn();
+    }
+    let measured = |ends: &mut Ends| ends.b.fabric().peers[0].direct.trials().cloned();
+    let before = measured(&mut ends);
+    for _ in 0..4 {
+        for index in 0..2 {
+            ends.post(index, 1000);
+            let _ = ends.deliver(index, 1000);
+        }
+        // In the wrong order, so that each comes by the other's look.
+        for index in [1, 0] {
+            assert!(matches!(ends.b.landed(slot(0, index)), Landed::Done { .. }));
+        }
+        ends.turn();
+    }
+    assert!(before.is_some() && before == measured(&mut ends));
+}
+
+/// The words of what goes from the first end to the second.
+fn words(ends: &mut Ends) -> &'static Words {
+    let pipes = ends.a.fabric().outward_pipes(1).unwrap();
+    // SAFETY: they are in a mapping that lives as long as the ends, which the caller drops last.
+    unsafe { &*std::ptr::from_ref(pipes.out.split()) }
+}
+
+/// The first end lets the second's receive in slot 1 have so many bytes at `at`, by a copy of this number.
+fn land(ends: &mut Ends, way: Way, sent: u64, (at, number): (u64, u32)) {
+    let lines = ends
+        .a
+        .fabric()
+        .slots
+        .pair(0, 1)
+        .unwrap()
+        .mine
+        .as_ref()
+        .unwrap();
+    let landing = Landing {
+        way,
+        sent,
+        immediate: 5,
+    };
+    lines.line(1).land(1, landing, [at, number.into(), 0]);
+}
+
+#[test]
+fn what_came_whole_is_seen_though_its_sender_is_gone() {
+    let Some(mut ends) = Ends::new(Choice::Direct) else {
+        return;
+    };
+    ends.post(0, LONG);
+    assert!(matches!(ends.deliver(0, LONG), Delivery::Done { .. }));
+    // As if the sender were at its last chunk when the receiver looks first.
+    let (number, all) = (ends.lent(), direct::cut(LONG as u64).chunks());
+    let words = words(&mut ends);
+    words.set_copied(number, all - 1, true);
+    assert_eq!(ends.b.landed(slot(0, 0)), Landed::NotYet);
+    words.set_copied(number, all, true);
+    ends.b.peer_failed(Endpoint(0));
+    ends.b.advance();
+    let done = Landed::Done {
+        bytes: LONG as u64,
+        immediate: 5,
+    };
+    assert_eq!(ends.b.landed(slot(0, 0)), done);
+}
+
+#[test]
+fn nothing_is_written_when_the_sender_has_failed() {
+    const N: usize = 1 << 20;
+    let Some(mut ends) = Ends::new(Choice::Pipe).or_else(|| Ends::new(Choice::Direct)) else {
+        return;
+    };
+    let to = ends.b.alloc_mapped(N).unwrap();
+    let from = ends.a.alloc_mapped(N).unwrap();
+    // A stream goes the other way, so they are busy with each other.
+    ends.b.fabric().lend_no_more(0);
+    let mut other = vec![0; LONG];
+    let theirs = Ends::data(&mut other, LONG);
+    ends.a.post(slot(1, 3), &theirs).unwrap();
+    let long = Ends::data(&mut ends.from, LONG);
+    assert_eq!(ends.b.deliver(slot(0, 3), &long, 0), Ok(Delivery::Pending));
+    let data = Data::bytes(to, N as u64);
+    ends.b.post(slot(0, 1), &data).unwrap();
+    let number = 5;
+    let at = ends.a.fabric().slots.arena.find(from, N as u64).unwrap();
+    let words = words(&mut ends);
+    words.begin(number);
+    // Everything is taken from the back, and nothing copied.
+    while words.take(number, cut(N as u64).chunks(), true).is_some() {}
+    land(&mut ends, Way::Split, N as u64, (at, number));
+    ends.b.peer_failed(Endpoint(0));
+    assert_eq!(ends.b.landed(slot(0, 1)), Landed::PeerFailed);
+    data.writer().write(&[0xaa; N]);
+    ends.b.advance();
+    words.begin(number);
+    ends.b.advance();
+    let mut now = vec![0; N];
+    to.read(&mut now);
+    assert!(now.iter().all(|&b| b == 0xaa));
+    assert_eq!(ends.b.landed(slot(0, 1)), Landed::Idle);
+}
+
+/// A sender that turns the word back does not keep a receiver to which the copy is refused.
+#[test]
+fn who_turns_the_word_back_keeps_nobody() {
+    /// So many chunks that a liar is at work all the time.
+    const SENT: u64 = 130 << 30;
+    let Some(mut ends) = Ends::new(Choice::Direct) else {
+        return;
+    };
+    ends.b.fabric().mover = Some(Mover::new(1));
+    Ends::refuse(&mut ends.b);
+    // Nothing is ever written there, as what the liar names can't be read.
+    let long = Data::bytes(UserBuf::of_array(&mut ends.to), SENT);
+    ends.b.post(slot(0, 1), &long).unwrap();
+    let words = words(&mut ends);
+    words.begin(5);
+    land(&mut ends, Way::Lent, SENT, (8, 5));
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Relaxed) {
+                words.begin(5);
+            }
+        });
+        // It is back after as many steps as there are chunks.
+        let _ = ends.b.landed(slot(0, 1));
+        stop.store(true, Relaxed);
+    });
 }

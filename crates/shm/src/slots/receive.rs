@@ -229,6 +229,7 @@ impl Shm {
         };
         let line = theirs.line(slot.index);
         if !line.has_landed(side.generation.get()) {
+            receive.awaited = true;
             return match trouble {
                 None => Landed::NotYet,
                 Some(_) => self.landed_otherwise(slot),
@@ -280,12 +281,12 @@ impl Shm {
         let Some(pair) = self.slots.pair(slot.table.0, slot.peer.0) else {
             return;
         };
-        let side = pair.sides.get(slot.index as usize);
-        let (Some(side), Some(theirs)) = (side, &pair.theirs) else {
+        let Some((theirs, awaited, side)) = pair.awaiting(slot.index) else {
             return;
         };
         let (line, generation) = (theirs.line(slot.index), side.generation.get());
         if !line.has_landed(generation) {
+            *awaited = true;
             line.await_landing(generation, looks);
         }
     }
@@ -305,6 +306,7 @@ impl Shm {
             && let Some(theirs) = theirs
             && !theirs.line(slot.index).has_landed(side.generation.get())
         {
+            receive.awaited = true;
             return false;
         }
         self.settle(slot);
@@ -345,12 +347,19 @@ impl Shm {
                 let found = ended.iter().position(|e| e.0 == place);
                 return found.map_or(Landed::PeerFailed, |i| ended.swap_remove(i).1);
             }
-            _ if failed => Landed::PeerFailed,
+            _ if failed => {
+                // Nothing may be written there any more.
+                let split_in = &mut self.slots.links[peer as usize].split_in;
+                split_in.retain(|split| split.place != place);
+                Landed::PeerFailed
+            }
             Receiving::Posted | Receiving::Streams | Receiving::Splits | Receiving::Again => {
                 return Landed::NotYet;
             }
         };
-        receive.end(side);
+        if let Some((receive, side)) = self.slots.receive(place, peer) {
+            receive.end(side);
+        }
         landed
     }
 

@@ -80,10 +80,11 @@ impl Shm {
         }
     }
 
-    /// A message of so many bytes has come this way, which its sender began at this time.
+    /// A message of so many bytes has come this way, which its sender began at this time, or 0: that says nothing.
     pub(super) fn measured(&mut self, peer: u32, bytes: u64, way: trial::Way, since: u64) {
-        if since != 0 {
-            self.learn_of(peer, bytes, way, Some(direct::cycles_since(since)));
+        if bytes >= direct::SHORTEST {
+            let took = (since != 0).then(|| direct::cycles_since(since));
+            self.learn_of(peer, bytes, way, took);
         }
     }
 
@@ -149,14 +150,16 @@ impl Shm {
         if !counts(cut) || self.slots.links[peer as usize].split.is_some() {
             return None;
         }
-        let since = self.begins(cut.bytes);
+        let since = match self.slots.links[peer as usize].flows.is_empty() {
+            true => self.begins(cut.bytes),
+            false => 0,
+        };
         let words = self.outward_pipes(peer).ok()?.out;
         let words = words.split();
         let link = &mut self.slots.links[peer as usize];
         link.splits = link.splits.wrapping_add(1);
         let number = link.splits & LAST;
         words.begin(number);
-        let lent = copy.lent.is_some();
         link.split = Some(SplitOut {
             place: place(slot),
             number,
@@ -188,10 +191,6 @@ impl Shm {
             }
             sys::copy::pause();
         }
-        debug_assert!(
-            lent || !self.has_failed_split(peer),
-            "who stores is refused nothing"
-        );
         self.deliver_later(slot);
         Some(Delivery::Pending)
     }
@@ -208,11 +207,6 @@ impl Shm {
         if let Some(target) = self.target_of(place) {
             self.announce_stream(peer, place, target);
         }
-    }
-
-    fn has_failed_split(&self, peer: u32) -> bool {
-        let split = &self.slots.links[peer as usize].split;
-        split.as_ref().is_some_and(|s| s.failed)
     }
 
     /// Ends the copy that this process began, if the receiver has copied what it took. Returns whether it is over.
@@ -272,7 +266,8 @@ impl Shm {
         let capacity = receive.memory.len();
         let bytes = landing.sent.min(capacity);
         let (cut, from, since) = match landing.way {
-            Way::Lent => (cut_lent(bytes), Offer::Own(at), since),
+            Way::Lent if receive.awaited => (cut_lent(bytes), Offer::Own(at), since),
+            Way::Lent => (cut_lent(bytes), Offer::Own(at), 0),
             _ => (cut(bytes), Offer::Mapped(at), 0),
         };
         if number > u64::from(LAST) || !counts(cut) {
@@ -296,7 +291,8 @@ impl Shm {
     /// Does this side's part of a copy, and ends it if the sender has done its own.
     pub(super) fn help_split(&mut self, place: Place, peer: u32) -> Result<(), Hostile> {
         let receive = self.slots.receive(place, peer);
-        let memory = receive.map(|(r, _)| r.memory.clone());
+        let begun = receive.filter(|(r, _)| r.state == Receiving::Splits);
+        let memory = begun.map(|(r, _)| r.memory.clone());
         let link = &self.slots.links[peer as usize];
         let found = link.split_in.iter().position(|s| s.place == place);
         let (Some(memory), Some(i), Some(pipes)) = (memory, found, &link.pipes) else {
@@ -339,7 +335,7 @@ impl Shm {
         let (place, number, all) = (split.place, split.number, split.cut.chunks());
         if split.failed {
             // Then nothing is left to the sender, for which the copies are not complete.
-            while words.take(number, all, false).is_some() {}
+            words.take_rest(number, all);
             words.set_copied(number, FAILED, false);
         }
         let (copied, failed) = (split.copied > 0, split.failed);

@@ -105,7 +105,15 @@ impl Pair {
         Some((self.theirs.as_ref(), receive, side))
     }
 
-    /// The same without that,
+    /// What the messages of a slot land in, once the peer has opened the table, and whether its receive is known to be waited for.
+    #[inline(always)]
+    pub fn awaiting(&mut self, index: u32) -> Option<(&Lines, &mut bool, &Side)> {
+        let at = index as usize;
+        let (receive, side) = (self.receives.get_mut(at)?, self.sides.get(at)?);
+        Some((self.theirs.as_ref()?, &mut receive.awaited, side))
+    }
+
+    /// The receiving side of a slot without that,
     #[inline(always)]
     pub fn receive(&mut self, index: u32) -> Option<(&mut Receive, &Side)> {
         let (_, receive, side) = self.taking(index)?;
@@ -168,6 +176,8 @@ pub(crate) struct Receive {
     pub segment: u32,
     /// Whether it was asked back.
     pub asked: bool,
+    /// Whether somebody looked before anything had landed: he waits.
+    pub awaited: bool,
 }
 
 /// How far a receive is.
@@ -194,6 +204,7 @@ impl Receive {
         prepared: false,
         segment: NOWHERE,
         asked: false,
+        awaited: false,
     };
 
     /// A receive that was posted as a short one is as others from here on.
@@ -216,6 +227,7 @@ impl Receive {
         side.posted.set(Posted::Ordinary);
         self.state = Receiving::Posted;
         self.asked = false;
+        self.awaited = false;
         generation
     }
 
