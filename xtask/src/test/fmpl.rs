@@ -18,7 +18,7 @@ const ALONE: [&str; 4] = ["p2p", "short", "stash", "coll"];
 const WITH_MPI: [&str; 3] = ["mixed", "table", "threads"];
 /// Those that run in ways of their own.
 const APART: [&str; 4] = ["lost", "forsaken", "refused", "forbidden"];
-/// What `forbidden` is refused, and from which rank on: midway through what the kernel copies.
+/// What `forbidden` is refused, and from which rank on: between one message that the kernel copies and the next.
 const FORBIDDEN: [(&str, &str); 4] = [
     ("write", "0"),
     ("write", "1"),

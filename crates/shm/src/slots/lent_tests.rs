@@ -276,6 +276,24 @@ fn short_ones_are_not_measured() {
     assert!(before.is_some() && before == measured(&mut ends));
 }
 
+/// Nor are copies between mapped buffers, which go neither way.
+#[test]
+fn mapped_ones_are_not_measured() {
+    const N: usize = 1 << 20;
+    let Some(mut ends) = Ends::new(Choice::Measured) else {
+        return;
+    };
+    let from = Data::bytes(ends.a.alloc_mapped(N).unwrap(), N as u64);
+    let to = Data::bytes(ends.b.alloc_mapped(N).unwrap(), N as u64);
+    let measured = |ends: &mut Ends| ends.b.fabric().peers[0].direct.trials().cloned();
+    let (before, copies) = (measured(&mut ends), ends.lent());
+    ends.b.post(slot(0, 0), &to).unwrap();
+    let delivery = ends.a.deliver(slot(1, 0), &from, 0).unwrap();
+    let (landed, _) = ends.ended(0, delivery);
+    assert!(matches!(landed, Landed::Done { .. }) && ends.lent() == copies + 1);
+    assert!(before.is_some() && before == measured(&mut ends));
+}
+
 /// The words of what goes from the first end to the second.
 fn words(ends: &mut Ends) -> &'static Words {
     let pipes = ends.a.fabric().outward_pipes(1).unwrap();

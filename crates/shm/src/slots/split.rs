@@ -340,7 +340,8 @@ impl Shm {
         }
         let (copied, failed) = (split.copied > 0, split.failed);
         let (landed, bytes, since) = (split.landed, split.cut.bytes, split.since);
-        let theirs = split.is_lent() && split.is_refused(words);
+        let lent = split.is_lent();
+        let theirs = lent && split.is_refused(words);
         let over = split.is_over(words);
         if copied || failed {
             self.ports[peer].bell.get().ring();
@@ -350,7 +351,9 @@ impl Shm {
         }
         if over && !failed {
             self.slots.links[peer as usize].split_in.swap_remove(i);
-            self.measured(peer, bytes, trial::Way::Direct, since);
+            if lent {
+                self.measured(peer, bytes, trial::Way::Direct, since);
+            }
             self.end_receive(place, peer, landed);
         } else if over || theirs {
             if words.seen(number) == Seen::Newer {
