@@ -6,7 +6,7 @@
 //! source sees every message.
 //!
 //! * [`Selection`]: what `YAMABIKO_FABRICS` allows;
-//! * `copying`: how long messages go inside a machine: as `YAMABIKO_COPY` says, or as is best for the processor;
+//! * `copying`: how long messages go inside a machine: as `YAMABIKO_COPY` says, or as is measured to be faster;
 //! * [`start`](Fabrics::start): processes tell each other their *cards* (where they are, how to reach
 //!   them), those of one machine join a segment, the others a network;
 //! * [`Fabrics::describe`]: what is used between which ranks, and why, for people.

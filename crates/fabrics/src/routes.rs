@@ -66,7 +66,7 @@ impl Fabrics {
         self.shm.common(of, at, bytes)
     }
 
-    /// Whether the kernel is to copy between processes of this machine, where that is faster.
+    /// Whether the kernel is to copy between processes of this machine where nobody measures whether that is faster.
     pub fn copies_between(&self) -> bool {
         self.shm.copies_between()
     }

@@ -17,6 +17,7 @@ use crate::lane::WINDOW;
 use crate::places::Mover;
 use crate::segment::Segment;
 use crate::split::SPLIT;
+use crate::trial::{CLASSES, SETTLED};
 
 const SENT: Cookie = Cookie(1);
 const RECEIVED: Cookie = Cookie(2);
@@ -108,6 +109,7 @@ fn two(choice: Choice, help: bool) -> Option<(Rank, Rank)> {
             2,
         );
         shm.choose(choice);
+        shm.tried_from = [0; CLASSES];
         shm.mover = help.then(|| Mover::new(local));
         Rank {
             t: Matched::new(shm),
@@ -361,17 +363,37 @@ fn by_default_both_ways_are_tried() {
     let Some((mut a, mut b)) = two(Choice::Measured, true) else {
         return;
     };
+    let [pipe, direct] = ways(&mut a, &mut b, 30);
+    assert!(pipe >= 4 && direct >= 4, "{pipe} {direct}");
+}
+
+#[test]
+fn a_fast_pipe_is_the_only_way_and_is_measured_again() {
+    let Some((mut a, mut b)) = two(Choice::Measured, true) else {
+        return;
+    };
+    b.t.fabric().peers[0].direct.tries_from([u64::MAX; CLASSES]);
+    assert_eq!(ways(&mut a, &mut b, SETTLED), [SETTLED, 0]);
+    let measures = |b: &mut Rank| b.t.fabric().peers[0].direct.measures(WINDOW as u64);
+    assert!(!measures(&mut b));
+    // Also those count that come as a whole, with their announcement.
+    assert_eq!(ways(&mut a, &mut b, 4), [4, 0]);
+    assert!(measures(&mut b));
+}
+
+/// So many messages, of which some came through the pipe, and some directly.
+fn ways(a: &mut Rank, b: &mut Rank, messages: u32) -> [u32; 2] {
     let mut ways = [0; 2];
-    for _ in 0..30 {
+    for _ in 0..messages {
         b.receive_bytes(WINDOW);
         a.send(SendMode::Standard, WINDOW);
-        ways[usize::from(lent(&mut a))] += 1;
-        run(&mut a, &mut b);
-        check(&a, &b, WINDOW);
+        ways[usize::from(lent(a))] += 1;
+        run(a, b);
+        check(a, b, WINDOW);
         a.done.clear();
         b.done.clear();
     }
-    assert!(ways[0] >= 4 && ways[1] >= 4, "{ways:?}");
+    ways
 }
 
 /// Where the program of a process begins, and with what: every process has such a word, which so is no proof that it is a peer. `None`: it is not there yet.

@@ -16,6 +16,7 @@ use mtmi::{Context, Endpoint, Queues, Receive, TagSel};
 use crate::Shm;
 use crate::lane::{WINDOW, drain};
 use crate::pipe::EARLY;
+use crate::trial::Way;
 use crate::wire::{Header, Kind, decode};
 
 /// Looks for the next chunk of a message whose sender is copying it: at first as often as possible,
@@ -32,10 +33,10 @@ pub(crate) enum Begun {
 }
 
 impl Shm {
-    /// Whether the next chunk that comes from a peer is the first of the message that it announces now, and nothing has to be measured.
-    pub(crate) fn comes_next(&self, from: u32) -> bool {
+    /// Whether the next chunk that comes from a peer is the first of the message of `total` bytes that it announces now, and nothing has to be measured.
+    pub(crate) fn comes_next(&self, from: u32, total: u64) -> bool {
         let peer = &self.peers[from as usize];
-        peer.due == 0 && !peer.direct.is_measured()
+        peer.due == 0 && !peer.direct.measures(total)
     }
 
     /// Receives a message of `total` bytes that [comes next](Shm::comes_next) as a whole.
@@ -54,6 +55,7 @@ impl Shm {
             let arrived = self.copy_early(from, total, Data::bytes(post.buf(), total).writer());
             if arrived == total {
                 post.finish(header.tag, total);
+                self.learn_of(from, total, Way::Pipe, None);
                 return Begun::Over;
             }
             post.tell();
@@ -68,6 +70,7 @@ impl Shm {
         }
         let completion = receive.completion(source, header.tag, total);
         queues.done.push(completion);
+        self.learn_of(from, total, Way::Pipe, None);
         Begun::Over
     }
 
@@ -85,15 +88,15 @@ impl Shm {
         let at = port.next()?;
         let header = lane.read_header(at).ok()?;
         let wanted = matches!(tag, TagSel::Any) || tag == TagSel::Exact(header.tag);
-        if header.kind != Kind::Announce
-            || !self.comes_next(from)
-            || header.context != context.0
-            || !wanted
-        {
+        if header.kind != Kind::Announce || header.context != context.0 || !wanted {
             return None;
         }
         let [_, total, early, synchronous] = decode(lane.payload(at, &header)).ok()?;
-        if total > capacity.min(WINDOW as u64) || early != total || synchronous != 0 {
+        if total > capacity.min(WINDOW as u64)
+            || early != total
+            || synchronous != 0
+            || !self.comes_next(from, total)
+        {
             return None;
         }
         port.lane.prefetch_returned();
@@ -107,6 +110,7 @@ impl Shm {
         self.give_back(from, next);
         let port = &self.ports[from];
         port.consume(at, number);
+        self.learn_of(from, total, Way::Pipe, None);
         Some((header.tag, total))
     }
 

@@ -10,7 +10,6 @@ use boundary::UserBuf;
 use mtmi::Endpoint;
 
 use crate::Shm;
-use crate::direct::Choice;
 
 /// A process whose memory may be read and written, as far as the system allows it.
 #[derive(Clone, Copy, Debug)]
@@ -61,9 +60,9 @@ impl Foreign {
 }
 
 impl Shm {
-    /// Whether the kernel is to copy between processes, where that is faster.
+    /// Whether the kernel is to copy between processes where nobody measures whether that is faster.
     pub fn copies_between(&self) -> bool {
-        self.choice != Choice::Pipe
+        self.choice.copies_unmeasured()
     }
 
     /// The process `of`, which says that it has this number. `None`: that can't be seen, or it is not so.

@@ -231,7 +231,7 @@ impl Shm {
         }
         self.ports[peer].lane.prefetch_returned();
         let words = [send, total, early, synchronous];
-        if early < total || synchronous != 0 || !self.comes_next(peer) {
+        if early < total || synchronous != 0 || !self.comes_next(peer, total) {
             return self.take_long(queues, peer, header, words, None);
         }
         if let Begun::At(receive, arrived) = self.take_early(queues, peer, header, total) {

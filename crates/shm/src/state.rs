@@ -10,7 +10,7 @@ use mtmi::{Completion, Context, Cookie, Endpoint, Names, Outcome, Patience, Send
 
 use crate::chunking;
 use crate::common::Common;
-use crate::direct::{Choice, Direct, Token};
+use crate::direct::{Choice, Direct, TRIED_FROM, Token};
 use crate::lane::Lane;
 use crate::mapped::Copies;
 use crate::places::{Mover, Spread};
@@ -19,6 +19,7 @@ use crate::segment::{Segment, SendersRef};
 use crate::sheets::Sheets;
 use crate::slots::{Area, SlotState};
 use crate::space::Space;
+use crate::trial::CLASSES;
 use crate::waiting::SHARED;
 use crate::wire::{Kind, Words};
 
@@ -52,6 +53,8 @@ pub struct Shm {
     pub(crate) slots: SlotState,
     /// Whether long messages are read in their senders' memory,
     pub(crate) choice: Choice,
+    /// from which cost of the pipe on,
+    pub(crate) tried_from: [u64; CLASSES],
     /// and what of this process's memory others try that with.
     pub(crate) token: Token,
     /// This process, among those of the job,
@@ -287,6 +290,7 @@ impl Shm {
             settled: false,
             slots: SlotState::new(area),
             choice: Choice::Pipe,
+            tried_from: TRIED_FROM,
             token: Token::new(),
             me: members[local as usize],
             local,

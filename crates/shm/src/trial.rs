@@ -2,7 +2,8 @@
 //!
 //! That depends on processor and kernel, on whether the two cores share a cache, and on what the sender does meanwhile: where one way takes half the
 //! time on one machine it takes thrice on the next, and virtual machines are moved within seconds. So the receiver measures. In a
-//! *round* some messages of a length come one way and some the other; the way of the fastest serves until the next round.
+//! *round* some messages of a length come one way and some the other; the way of the fastest serves until the next round. Where the pipe takes less
+//! than the other way does on any machine, that isn't tried.
 //!
 //! Invariant: rounds end, whatever comes and whatever is measured. Who calls it: `direct`.
 
@@ -54,7 +55,7 @@ impl Trial {
         }
     }
 
-    fn note(&mut self, way: Way, cost: Option<u64>) {
+    fn note(&mut self, way: Way, cost: Option<u64>, tried_from: u64) {
         if self.left > 0 {
             self.left -= 1;
             return;
@@ -65,9 +66,11 @@ impl Trial {
             self.measured[way] += 1;
             self.least[way] = self.least[way].min(cost);
         }
-        let enough = self.measured.iter().all(|&n| n >= SAMPLES);
+        let [pipe, direct] = self.least;
+        let [by_pipe, both] =
+            [&self.measured[..1], &self.measured].map(|ways| ways.iter().all(|&n| n >= SAMPLES));
+        let enough = both || by_pipe && pipe < tried_from;
         if enough || self.seen >= LONGEST {
-            let [pipe, direct] = self.least;
             *self = Trial {
                 left: SETTLED,
                 direct: if enough { direct < pipe } else { self.direct },
@@ -79,21 +82,35 @@ impl Trial {
 
 /// All classes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Trials([Trial; CLASSES]);
+pub(crate) struct Trials {
+    classes: [Trial; CLASSES],
+    /// The pipe's least cost at which the other way is tried.
+    tried_from: [u64; CLASSES],
+}
 
 impl Trials {
-    /// Nothing was measured.
-    pub fn new() -> Trials {
-        Trials([Trial::NEW; CLASSES])
+    /// Nothing was measured. Reading in the sender's memory is tried for the classes of which messages through the pipe cost so much or more.
+    pub fn new(tried_from: [u64; CLASSES]) -> Trials {
+        Trials {
+            classes: [Trial::NEW; CLASSES],
+            tried_from,
+        }
+    }
+
+    /// Whether messages of a class are measured now.
+    pub fn is_round(&self, class: usize) -> bool {
+        self.classes.get(class).is_some_and(|t| t.left == 0)
     }
 
     /// A message of a class has come this way, at this cost per byte in any unit, if it could be measured. The classes of which messages should be
     /// read in the sender's memory now: a bit for each.
     pub fn note(&mut self, class: usize, way: Way, cost: Option<u64>) -> u32 {
-        if let Some(trial) = self.0.get_mut(class) {
-            trial.note(way, cost);
+        if let (Some(trial), Some(&from)) =
+            (self.classes.get_mut(class), self.tried_from.get(class))
+        {
+            trial.note(way, cost, from);
         }
-        let bits = self.0.iter().enumerate();
+        let bits = self.classes.iter().enumerate();
         bits.fold(0, |all, (i, t)| all | u32::from(t.wants_direct()) << i)
     }
 }
@@ -119,7 +136,7 @@ mod tests {
 
     #[test]
     fn the_faster_way_serves() {
-        let mut trials = Trials::new();
+        let mut trials = Trials::new([0; CLASSES]);
         let slower = run(&mut trials, 10_000, Some(10), Some(30));
         assert!((SAMPLES..200).contains(&slower), "{slower}");
         // The machine changes, and it is found out in the next round.
@@ -131,13 +148,30 @@ mod tests {
 
     #[test]
     fn rounds_end_where_nothing_can_be_measured() {
-        let mut trials = Trials::new();
+        let mut trials = Trials::new([0; CLASSES]);
         assert_eq!(run(&mut trials, 10_000, None, None), 0);
         // A sender that does not do what is wished.
         for _ in 0..10_000 {
             trials.note(0, Way::Pipe, Some(5));
         }
-        assert!(!trials.0[0].direct);
+        assert!(!trials.classes[0].direct);
         assert_eq!(trials.note(CLASSES, Way::Pipe, None) & 1 << 7, 0);
+        assert!(!trials.is_round(CLASSES));
+    }
+
+    #[test]
+    fn where_the_pipe_is_fast_nothing_else_is_tried() {
+        let mut from = [u64::MAX; CLASSES];
+        from[3] = 20;
+        let mut trials = Trials::new(from);
+        assert!(trials.is_round(3));
+        assert_eq!(run(&mut trials, SAMPLES, Some(19), Some(1)), 0);
+        assert!(!trials.is_round(3));
+        assert_eq!(run(&mut trials, 10_000, Some(19), Some(1)), 0);
+        // Lines become slow to come, and fast again.
+        let faster = run(&mut trials, 10_000, Some(20), Some(1));
+        assert!(faster > 8000, "{faster}");
+        let slower = run(&mut trials, 10_000, Some(19), Some(1));
+        assert!(slower < 2000, "{slower}");
     }
 }

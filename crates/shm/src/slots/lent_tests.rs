@@ -17,6 +17,7 @@ use crate::places::Mover;
 use crate::segment::Segment;
 use crate::slots::Area;
 use crate::split::{SPLIT, Words, cut};
+use crate::trial::CLASSES;
 
 const LONG: usize = 3_000_001;
 const SLOTS: u32 = 4;
@@ -40,6 +41,7 @@ fn slot(peer: u32, index: u32) -> Slot {
 fn shm(segment: Segment, file: Sparse, local: u32, choice: Choice) -> Matched<Shm> {
     let mut shm = Shm::new(segment, Area::new(file, 2, local), local, vec![0, 1], 2);
     shm.choose(choice);
+    shm.tried_from = [0; CLASSES];
     Matched::new(shm)
 }
 

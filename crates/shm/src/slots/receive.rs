@@ -6,7 +6,7 @@ use mtmi::slot::{Landed, Slot, SlotError};
 use super::line::{ARENA, Header, INLINE, Landing, NOWHERE, OWN, Payload, Way};
 use super::table::{Lines, Pair, Place, Receiving};
 use crate::Shm;
-use crate::direct;
+use crate::direct::{self, Choice};
 use crate::ring::Hostile;
 
 /// What a receive of `capacity` bytes is told of a message.
@@ -185,7 +185,9 @@ impl Shm {
         };
         match self.slots.arena.find(buf, len) {
             Some(offset) => (ARENA, offset),
-            None if len >= direct::SHORTEST && self.copies_between() => (OWN, buf.addr() as u64),
+            None if len >= direct::SHORTEST && self.choice != Choice::Pipe => {
+                (OWN, buf.addr() as u64)
+            }
             None => (NOWHERE, 0),
         }
     }
