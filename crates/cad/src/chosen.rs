@@ -133,14 +133,30 @@ pub fn is_crowded(seats: &[(u64, Seat)]) -> bool {
 }
 
 /// Whether a job with these seats uses the ring.
-pub fn has_ring(seats: &[(u64, Seat)]) -> bool {
+///
+/// # Errors
+/// Why not, in words for a person.
+pub fn ring_serves(seats: &[(u64, Seat)]) -> Result<(), String> {
     let ranks = seats.len() as u64;
     let apart = seats.iter().any(|(place, _)| *place != seats[0].0);
     let channels = u64::from(COMMS_MAX) * (1 + u64::from(KEPT_MAX));
-    let files = DESCRIPTORS * channels * ranks.saturating_sub(1);
     // The other half is the program's.
-    let enough = seats.iter().all(|(_, seat)| seat.files / 2 >= files);
-    apart && enough && ranks <= u64::from(RING_RANKS_MAX) && !is_crowded(seats)
+    let files = 2 * DESCRIPTORS * channels * ranks.saturating_sub(1);
+    if !apart {
+        return Err("all ranks are on one machine".to_owned());
+    }
+    if ranks > u64::from(RING_RANKS_MAX) {
+        return Err(format!("the job has more than {RING_RANKS_MAX} ranks"));
+    }
+    if let Some(rank) = seats.iter().position(|(_, seat)| seat.files < files) {
+        return Err(format!(
+            "rank {rank} may have fewer than {files} descriptors (ulimit -n)"
+        ));
+    }
+    match is_crowded(seats) {
+        true => Err("ranks outnumber the processors of a machine".to_owned()),
+        false => Ok(()),
+    }
 }
 
 /// Whether a job inside one machine uses the receive path. Measured with four ranks on two processors that all compute: the first test after a rank was away from its
@@ -225,14 +241,17 @@ mod tests {
 
     #[test]
     fn the_ring_is_for_several_machines_with_a_processor_for_each_rank() {
-        assert!(has_ring(&seats(&[1, 2], &[0])));
-        assert!(has_ring(&seats(&[1, 1, 2], &[0, 1])));
-        assert!(!has_ring(&seats(&[1, 1], &[0, 1])), "one machine");
-        assert!(!has_ring(&seats(&[1, 1, 2], &[0])), "crowded");
+        let serves = |places: &[u64], processors: &[usize]| ring_serves(&seats(places, processors));
+        let why = |of: Result<(), String>, word: &str| of.unwrap_err().contains(word);
+        assert_eq!(serves(&[1, 2], &[0]), Ok(()));
+        assert_eq!(serves(&[1, 1, 2], &[0, 1]), Ok(()));
+        assert!(why(serves(&[1, 1], &[0, 1]), "one machine"));
+        assert!(why(serves(&[1, 1, 2], &[0]), "outnumber"));
         let many: Vec<u64> = (0..u64::from(RING_RANKS_MAX) + 1).collect();
-        assert!(has_ring(&seats(&many[1..], &[0])) && !has_ring(&seats(&many, &[0])));
+        assert_eq!(serves(&many[1..], &[0]), Ok(()));
+        assert!(why(serves(&many, &[0]), "128 ranks"));
         let few = Seat::new(&[0], 1, 300).unwrap();
-        assert!(!has_ring(&[(1, few), (2, seat(&[0]))]), "descriptors");
+        assert!(why(ring_serves(&[(1, seat(&[0])), (2, few)]), "rank 1"));
     }
 
     #[test]

@@ -153,16 +153,16 @@ const CANT: &str = "-";
 pub(crate) enum Asked {
     /// It was asked to have all run there: with what, or why it can't.
     Insists(std::result::Result<(Opening, Callback), String>),
-    /// It was asked to choose, and can.
-    Can(Opening),
+    /// It was asked to choose: with what, or why it can't have a ring.
+    Chooses(std::result::Result<Opening, String>),
 }
 
 /// What the engine begins with.
 pub(crate) enum Joined {
     /// All non-blocking and persistent collectives go to the ring.
     Ring(Box<Ring>),
-    /// Those for which it is chosen do.
-    Chosen(Box<Waiting>),
+    /// Those for which it is chosen do, or none, for a reason.
+    Chosen(std::result::Result<Box<Waiting>, String>),
 }
 
 /// Publishes this rank's card, if the environment asks for the ring. `settled`: whether more threads than
@@ -171,7 +171,8 @@ pub(crate) fn open(job: &mut Job, level: i32, settled: bool) -> Result<Option<As
     let choice = Choice::from_environment().map_err(startup_fault)?;
     let callback = Callback::from_environment().map_err(startup_fault)?;
     if choice == Choice::Auto {
-        return Ok(chosen::open(job, level, settled)?.map(Asked::Can));
+        let found = chosen::open(job, level, settled)?;
+        return Ok(Some(Asked::Chooses(found)));
     }
     if choice != Choice::Ring || job.size() == 1 {
         return Ok(None);
@@ -211,9 +212,12 @@ pub(crate) fn join(
             let ring = join_all(asked, job, fabrics, secret)?;
             ring.map(|ring| Joined::Ring(Box::new(ring)))
         }
-        Asked::Can(opening) => {
-            let waiting = chosen::wait(opening, fabrics, secret)?;
-            waiting.map(|waiting| Joined::Chosen(Box::new(waiting)))
+        Asked::Chooses(found) => {
+            let waiting = match found {
+                Ok(opening) => chosen::wait(opening, fabrics, secret)?,
+                Err(why) => Err(why),
+            };
+            Some(Joined::Chosen(waiting.map(Box::new)))
         }
     })
 }
@@ -397,7 +401,8 @@ impl Engine {
     pub(crate) fn begin_kernel(&self, joined: Joined, rank: u32, size: u32) {
         match joined {
             Joined::Ring(ring) => self.start_kernel(*ring, rank, size),
-            Joined::Chosen(waiting) => {
+            Joined::Chosen(Err(why)) => self.kernel.chosen.is_without(why),
+            Joined::Chosen(Ok(waiting)) => {
                 // Of those that are made before it begins too.
                 self.context_ids.begin_unique();
                 self.kernel.chosen.begin(*waiting);
@@ -421,7 +426,9 @@ impl Engine {
             return;
         }
         let ran = counted(self.kernel.in_calls.get(), "collective");
-        sys::say::line(&format!("yamabiko: rank {rank}: run in calls: {ran}"));
+        let why = self.kernel.chosen.why_without();
+        let why = why.map_or(String::new(), |why| format!("; no ring: {why}"));
+        sys::say::line(&format!("yamabiko: rank {rank}: run in calls: {ran}{why}"));
     }
 
     /// Ends that; nothing is under way any more in a program that is right.

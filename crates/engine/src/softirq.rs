@@ -175,7 +175,7 @@ pub(crate) fn join(asked: Asked, job: &mut Job, fabrics: &mut Fabrics) -> Result
 /// The same where executors are chosen.
 fn join_chosen(client: Client, job: &mut Job, fabrics: &mut Fabrics) -> Result<Option<Reached>> {
     let said = Said::by_all(job, key_of_chosen).map_err(startup_fault)?;
-    let Some(Said { seats, cards }) = said else {
+    let Ok(Said { seats, cards }) = said else {
         return Ok(None);
     };
     match Hosts::of(&cards) {

@@ -52,23 +52,23 @@ impl Said {
         format!("{}{}{card}", seat.text(), Said::MARK)
     }
 
-    /// What ranks have said under their keys; `None` if somebody has said nothing, or what this process does not understand.
+    /// What ranks have said under their keys, or the first that has said nothing, or what this process does not understand.
     pub fn by_all(
         job: &mut Job,
         key: impl Fn(u32) -> String,
-    ) -> std::result::Result<Option<Said>, wireup::Error> {
+    ) -> std::result::Result<std::result::Result<Said, u32>, wireup::Error> {
         let (mut seats, mut cards) = (Vec::new(), Vec::new());
         for rank in 0..job.size() {
             let said = job.get(&key(rank))?;
             let parts = said.as_deref().and_then(|said| said.split_once(Said::MARK));
             let Some((Some(seat), card)) = parts.map(|(seat, card)| (Seat::read(seat), card))
             else {
-                return Ok(None);
+                return Ok(Err(rank));
             };
             seats.push(seat);
             cards.push(card.to_owned());
         }
-        Ok(Some(Said { seats, cards }))
+        Ok(Ok(Said { seats, cards }))
     }
 }
 
@@ -85,34 +85,46 @@ pub(crate) struct Chosen {
     /// Whether the rule decides what goes to the ring.
     on: Cell<bool>,
     waiting: RefCell<Option<Waiting>>,
+    /// Why there is no ring, where that is known.
+    without: RefCell<Option<String>>,
     /// Where each process is: equal numbers are one machine.
     places: RefCell<Vec<u64>>,
 }
 
-/// Says that this rank can have a ring, if that is so. As in [`super::open`].
-pub(super) fn open(job: &mut Job, level: i32, settled: bool) -> Result<Option<Opening>> {
-    let ranks = 2..=chosen::RING_RANKS_MAX;
-    let apart = job.local_ranks().len() as u32 != job.size();
+/// Says that this rank can have a ring, if that is so; otherwise why not. As in [`super::open`].
+pub(super) fn open(
+    job: &mut Job,
+    level: i32,
+    settled: bool,
+) -> Result<std::result::Result<Opening, String>> {
     let calls_alone = settled && level <= consts::THREAD_FUNNELED;
-    if !apart || !calls_alone || !ranks.contains(&job.size()) {
-        return Ok(None);
-    }
-    let (Some(seat), Some(opening)) = (seat(), opening()) else {
-        return Ok(None);
+    let found = match calls_alone {
+        true => opening(job),
+        false => Err("more than its main thread may call MPI".to_owned()),
     };
-    let said = Said::text(&seat, &opening.card());
-    job.put(&key(job.rank()), &said).map_err(startup_fault)?;
-    Ok(Some(opening))
+    if let Ok((seat, opening)) = &found {
+        let said = Said::text(seat, &opening.card());
+        job.put(&key(job.rank()), &said).map_err(startup_fault)?;
+    }
+    Ok(found.map(|(_, opening)| opening))
 }
 
 /// A ring to be, if this rank can have one. Where ports are few the fabric needs them.
-fn opening() -> Option<Opening> {
-    if cad_ring::are_ports_limited() {
-        return None;
+fn opening(job: &Job) -> std::result::Result<(Seat, Opening), String> {
+    if job.local_ranks().len() as u32 == job.size() {
+        return Err("all ranks are on one machine".to_owned());
     }
-    let mut opening = Opening::new().ok()?;
-    opening.reach(1).ok()?;
-    Some(opening)
+    if job.size() > chosen::RING_RANKS_MAX {
+        let most = chosen::RING_RANKS_MAX;
+        return Err(format!("the job has more than {most} ranks"));
+    }
+    if cad_ring::are_ports_limited() {
+        return Err("YAMABIKO_PORT_RANGE keeps ports for messages".to_owned());
+    }
+    let seat = seat().ok_or("the numbers of its processors take too many words")?;
+    let mut opening = Opening::new().map_err(|why| why.to_string())?;
+    opening.reach(1).map_err(|why| why.to_string())?;
+    Ok((seat, opening))
 }
 
 /// Has the fabrics' sleeps end with what the ring will have to tell. They have started between [`open`] and this.
@@ -120,14 +132,13 @@ pub(super) fn wait(
     opening: Opening,
     fabrics: &mut Fabrics,
     secret: Option<[u8; 32]>,
-) -> Result<Option<Waiting>> {
-    // Without a secret nobody is on another machine.
+) -> Result<std::result::Result<Waiting, String>> {
     let Some(secret) = secret else {
-        return Ok(None);
+        return Ok(Err("messages use no network".to_owned()));
     };
     let woken = fabrics.sleep_on_too(opening.as_fd());
     woken.map_err(startup_fault)?;
-    Ok(Some(Waiting { opening, secret }))
+    Ok(Ok(Waiting { opening, secret }))
 }
 
 impl Chosen {
@@ -141,6 +152,16 @@ impl Chosen {
     pub(super) fn begin(&self, waiting: Waiting) {
         self.waiting.replace(Some(waiting));
         self.on.set(true);
+    }
+
+    /// There is no ring, for this reason.
+    pub(super) fn is_without(&self, why: String) {
+        self.without.replace(Some(why));
+    }
+
+    /// Why there is none, where executors are chosen.
+    pub(super) fn why_without(&self) -> Option<String> {
+        self.without.borrow().clone()
     }
 
     /// Nothing goes to the ring any more.
@@ -195,16 +216,19 @@ impl Engine {
     /// Reads what all have said, and begins the ring if all can have it.
     fn begin_chosen(&self, waiting: Waiting) -> Result<()> {
         let Waiting { opening, secret } = waiting;
-        let Some((rank, Said { seats, cards })) = self.all_said()? else {
-            return Ok(());
+        let (rank, said) = self.all_said()?;
+        let found = said.and_then(|Said { seats, cards }| {
+            let places = opening.places(&cards)?;
+            let seats: Vec<_> = places.iter().copied().zip(seats).collect();
+            chosen::ring_serves(&seats).map(|()| (cards, places))
+        });
+        let (cards, places) = match found {
+            Ok(found) => found,
+            Err(why) => {
+                self.kernel.chosen.is_without(why);
+                return Ok(());
+            }
         };
-        let Ok(places) = opening.places(&cards) else {
-            return Ok(());
-        };
-        let seats: Vec<_> = places.iter().copied().zip(seats).collect();
-        if !chosen::has_ring(&seats) {
-            return Ok(());
-        }
         let size = cards.len() as u32;
         let ring = opening.join(rank, &cards, Some(secret), Callback::None, Meet::WhenNeeded);
         // The others have it.
@@ -214,11 +238,11 @@ impl Engine {
         Ok(())
     }
 
-    /// This process, and what all have said of themselves.
-    fn all_said(&self) -> Result<Option<(u32, Said)>> {
+    /// This process, and what all have said of themselves, or why that is not known.
+    fn all_said(&self) -> Result<(u32, std::result::Result<Said, String>)> {
         let mut world = self.world.borrow_mut();
         let Some(job) = world.as_mut().map(|world| &mut world.job) else {
-            return Ok(None);
+            return Ok((0, Err("MPI is not initialised".to_owned())));
         };
         let said = Said::by_all(job, key).map_err(|why| {
             let variable = Choice::VARIABLE;
@@ -227,6 +251,7 @@ impl Engine {
             );
             fault(consts::ERR_OTHER, text)
         })?;
-        Ok(said.map(|said| (job.rank(), said)))
+        let cant = |rank| format!("rank {rank} can't have one");
+        Ok((job.rank(), said.map_err(cant)))
     }
 }

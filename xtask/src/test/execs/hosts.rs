@@ -47,6 +47,26 @@ const CHOSEN: [(&str, &str, u32); 4] = [
     ("", "unset", 4),
 ];
 
+/// What `coll_auto` tries, with how many ranks, and what ranks say of it who are asked for a report: the second, and the others.
+const WITHOUT: [(&str, u32, [&str; 2]); 2] = [
+    (
+        "refused",
+        4,
+        [
+            "no ring: io_uring is forbidden here",
+            "no ring: rank 1 can't have one",
+        ],
+    ),
+    (
+        "threads",
+        3,
+        [
+            "no ring: more than its main thread may call MPI",
+            "no ring: rank 1 can't have one",
+        ],
+    ),
+];
+
 /// Executors that are chosen for each collective.
 fn auto(stage: &Stage, tally: &mut Tally) {
     let of = format!("execs/auto over {}", stage.ground.over.name());
@@ -54,6 +74,12 @@ fn auto(stage: &Stage, tally: &mut Tally) {
         let name = format!("{of}/coll_auto {how} -n {ranks}");
         if stage.options.wants(&name) {
             tally.test(&name, || quietly(stage, choice, how, ranks));
+        }
+    }
+    for (how, ranks, why) in WITHOUT {
+        let name = format!("{of}/coll_auto {how} -n {ranks} says why there is no ring");
+        if stage.options.wants(&name) {
+            tally.test(&name, || without(stage, how, ranks, why));
         }
     }
     let name = format!("{of}/coll_oracle -n 4");
@@ -72,6 +98,25 @@ fn quietly(stage: &Stage, choice: &str, how: &str, ranks: u32) -> Result {
         false => Ok(()),
         true => Err(format!("something is said\n{}", done.output)),
     }
+}
+
+/// Ranks who are asked for it say why they have no ring.
+fn without(stage: &Stage, how: &str, ranks: u32, [second, others]: [&str; 2]) -> Result {
+    let options = ["-genv", "YAMABIKO_KACCD", "no such kaccd"];
+    let job = stage.job(ranks, &options, &chosen(), "coll_auto");
+    let done = job.args([how]).passes(&["ok coll_auto".to_owned()])?;
+    for rank in 0..ranks {
+        let why = if rank == 1 { second } else { others };
+        let begin = format!("yamabiko: rank {rank}: run in calls:");
+        let mut lines = done.output.lines();
+        if !lines.any(|line| line.contains(&begin) && line.contains(why)) {
+            return Err(format!(
+                "rank {rank} does not say \"{why}\"\n{}",
+                done.output
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Collectives of all sizes are right, of which some ran in the ring.
