@@ -418,10 +418,12 @@ impl<const ROOM: usize> Lane<ROOM> {
         self.word(WISHES).load(Ordering::Relaxed)
     }
 
-    /// Says so.
+    /// Says so, if it is news: the producer reads the word for each long message, and would have to fetch it anew.
     #[inline]
     pub fn set_wishes(&self, classes: u32) {
-        self.word(WISHES).store(classes, Ordering::Relaxed);
+        if self.wishes() != classes {
+            self.word(WISHES).store(classes, Ordering::Relaxed);
+        }
     }
 
     /// The words of the split copy of a message that goes this way.
