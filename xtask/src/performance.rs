@@ -53,7 +53,7 @@ const RUNS: [(&str, Place, &[&str]); 4] = [
     (
         "others",
         Place::Files,
-        &["rate", "depth", "startup", "idle"],
+        &["rate", "depth", "threads", "datatypes", "startup", "idle"],
     ),
     ("paper", Place::Papers, &["fmpl"]),
 ];

@@ -16,20 +16,27 @@ BENCH_FUNCTION void bench_fail(const char *why) {
     MPI_Abort(BENCH_WORLD, 1);
 }
 
-/* Begins a kernel that wants at least `least` ranks. */
-BENCH_FUNCTION void bench_init(int *argc, char ***argv, int least) {
+/* Begins a kernel that wants at least `least` ranks, and of MPI that its threads may call it as `level` says. */
+BENCH_FUNCTION void bench_init_thread(int *argc, char ***argv, int least, int level) {
     char name[MPI_MAX_LIBRARY_VERSION_STRING];
-    int length;
-    MPI_Init(argc, argv);
+    int length, granted;
+    MPI_Init_thread(argc, argv, level, &granted);
     MPI_Comm_rank(BENCH_WORLD, &bench_rank);
     MPI_Comm_size(BENCH_WORLD, &bench_ranks);
     MPI_Get_library_version(name, &length);
+    if (granted < level)
+        bench_fail("this library was built without the level of threads that is to be measured");
     if (!bench_arguments(*argc, *argv))
         bench_fail("arguments: MILLISECONDS WHAT HOW VALUE...");
     if (bench_ranks < least)
         bench_fail("too few ranks");
     if (bench_rank == 0)
         bench_library(name);
+}
+
+/* The same for a program that has one thread. */
+BENCH_FUNCTION void bench_init(int *argc, char ***argv, int least) {
+    bench_init_thread(argc, argv, least, MPI_THREAD_SINGLE);
 }
 
 BENCH_FUNCTION void bench_finish(void) {

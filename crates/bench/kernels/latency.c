@@ -1,5 +1,6 @@
 /* Ping-pong between ranks 0 and 1: microseconds one way, by bytes. HOW: ahead (a few receives are always posted before
- * their messages, MPI_Irecv and MPI_Wait beside MPI_Send, each with a tag of its own), or anything else: MPI_Send and MPI_Recv. */
+ * their messages, MPI_Irecv and MPI_Wait beside MPI_Send, each with a tag of its own), or anything else: MPI_Send and
+ * MPI_Recv; multiple: other threads might call MPI too, though there are none. */
 #include "bench_mpi.h"
 
 enum { AHEAD = 8 };
@@ -52,7 +53,8 @@ static double ahead(int rounds) {
 }
 
 int main(int argc, char **argv) {
-    bench_init(&argc, &argv, 2);
+    int multiple = argc > 3 && !strcmp(argv[3], "multiple");
+    bench_init_thread(&argc, &argv, 2, multiple ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
     for (int i = 0; i < bench.count; i++) {
         bytes = (int)bench_value(i);
         out = bench_memory((size_t)bytes);

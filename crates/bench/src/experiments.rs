@@ -56,6 +56,23 @@ pub static ALL: &[Experiment] = &[
         }],
     },
     Experiment {
+        name: "threads",
+        about: "What MPI_THREAD_MULTIPLE costs a program that has one thread all the same",
+        kernels: &[(Interface::Mpi, "latency.c")],
+        axis: Axis {
+            values: &[8, KI, 64 * KI],
+            ..BYTES
+        },
+        ranks: Ranks::Exactly(2),
+        calibrated: true,
+        panels: &[Panel {
+            name: "threads",
+            about: "one way, MPI_Send and MPI_Recv, initialised with MPI_THREAD_SINGLE or MPI_THREAD_MULTIPLE",
+            variants: &["single", "multiple"],
+            ..Panel::PLAIN
+        }],
+    },
+    Experiment {
         name: "bandwidth",
         about: "Bytes per second from one rank to another: a stream of messages and ping-pong, from the heap and \
                 from MPI_Alloc_mem",
