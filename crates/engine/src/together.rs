@@ -10,7 +10,7 @@
 //! [`INLINE`] bytes beside it; [`BODIES`] bodies for longer data; [`EXCHANGED`] more for those of exchanges, in which all write and all read; and a
 //! word that says up to which round this process has read all it needs. Rounds use heads and bodies in turn.
 //!
-//! All of that is written by its own process only, but the bodies for exchanges, and where a program's buffer is written by another process its own has said so in a round. Those change hands: whoever writes one has read what stands in
+//! All of that is written by its own process only, but the bodies for exchanges and short broadcasts, and where a program's buffer is written by another process its own has said so in a round. Those change hands: whoever writes one has read what stands in
 //! it. Whose turn it is follows from the number of the round.
 //!
 //! # Invariants
@@ -65,7 +65,7 @@ const BODY: usize = CHUNK;
 /// EPYC of the fifth generation: allreduces of 256 KiB and 1 MiB take 10.1 and 41 us so, 10.7 and 44 with four; allgathers 10.0 and 45, and
 /// 10.7 and 48; of 64 KiB from each of four ranks 11.4 and 13.1.)
 const BODIES: u64 = 16;
-/// Bodies that the members write in turn, in exchanges: whoever writes one has read what stands in it, and an EPYC's processor writes over lines
+/// Bodies that the members write in turn, in exchanges and short broadcasts: whoever writes one has read what stands in it, and an EPYC's processor writes over lines
 /// that it has read last sooner than over its own that another has read. As it publishes two rounds ahead of what it knows to be read, four is
 /// the least number; more would take more of the cache.
 const EXCHANGED: u64 = 4;

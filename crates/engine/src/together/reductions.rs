@@ -67,6 +67,12 @@ impl Vector<'_> {
         self.chunks.bytes()
     }
 
+    /// The same, in chunks for one process that combines them alone.
+    fn for_one(self) -> Self {
+        let chunks = Chunks::combined(self.bytes(), self.element as u64);
+        Vector { chunks, ..self }
+    }
+
     /// All of it.
     pub fn whole(&self) -> Span {
         Span::whole((0, self.bytes() as usize))
@@ -277,6 +283,7 @@ impl<'a> Way<'a> {
         if self.is_parted(Span::whole(v.chunks.part(0))) {
             return self.reduce_parted(&v, at_root);
         }
+        let v = v.for_one();
         let (all, first) = (self.place.size(), self.place.begin(v.chunks.number()));
         for chunk in 0..v.chunks.number() {
             let (round, span) = (first + chunk, Span::whole(v.chunks.part(chunk)));

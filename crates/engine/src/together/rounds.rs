@@ -20,7 +20,7 @@ use crate::wait::Waiting;
 #[derive(Clone, Copy)]
 pub(super) struct Round {
     number: u64,
-    /// Whether all write and all read: then long data lie in bodies that members write in turn.
+    /// Whether all write and all read, or who writes may well change: then long data lie in bodies that members write in turn.
     exchange: bool,
 }
 
@@ -487,7 +487,7 @@ impl<'a> Way<'a> {
         self.page(round, self.place.for_all(bytes))
     }
 
-    /// Begins an exchange of so many rounds.
+    /// Begins an exchange of so many rounds, or others whose bodies are written as in one.
     pub fn begin_exchange(&self, rounds: u64) -> Round {
         self.place.begin(rounds).of_exchange()
     }
