@@ -10,6 +10,9 @@
 //! * [`Engine::send_short`] and its siblings are tried inside: with `MPI_THREAD_MULTIPLE`, where the lock has to be taken,
 //!   for the other communicators, and for messages without data.
 //!
+//! With threads, one that is alone so far, to which the lock leans, takes and sends a message of a cell by the first all the same, inside and
+//! with a communicator that is known there ([`Short::send_inside`], [`Short::recv_inside`]).
+//!
 //! What they leave costs no request of its own where it need not: a message that leaves within the call is sent by
 //! [`Engine::send_at_once`], one that comes right now whole is received by [`Engine::take_coming`], and a receive that has to wait is posted light. Messages of derived types go these ways as bytes, where that is
 //! possible ([`Engine::send_derived`], [`Engine::recv_derived`]).
@@ -34,7 +37,7 @@ use layout::Data;
 use mtmi::matching::{Light, Ordinary, Row, has_ordinary};
 use mtmi::{Context, Endpoint, TagSel};
 use sys::blank;
-use sys::blank::Table;
+use sys::blank::{Blank, Table};
 use sys::door::Door;
 use sys::slab::Near;
 use types::basic::BASICS;
@@ -42,7 +45,7 @@ use types::{Handle, Result, Status, consts};
 
 use crate::comm::Comm;
 use crate::request::Request;
-use crate::state::{Engine, Phase, lock};
+use crate::state::{Engine, Phase, lock, lock_if_any};
 
 pub(crate) use inside::Started;
 pub use several::{Look, wait_plain};
@@ -140,17 +143,57 @@ struct Ways {
     network: bool,
 }
 
+/// The communicator that is known.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    /// It, as the ABI writes it,
+    comm: &'a Cell<usize>,
+    context: &'a Cell<u32>,
+    /// which process its first rank is,
+    first: &'a Cell<u32>,
+    /// and the ways to and from its ranks; none, if no communicator is known.
+    ways: &'a Table<Port, Row>,
+}
+
+/// The same inside the engine, with threads.
+pub(crate) struct KnownInside {
+    comm: Cell<usize>,
+    context: Cell<u32>,
+    first: Cell<u32>,
+    ways: Table<Port, Row>,
+}
+
+impl KnownInside {
+    /// None.
+    pub fn none() -> KnownInside {
+        KnownInside {
+            comm: Cell::new(0),
+            context: Cell::new(0),
+            first: Cell::new(0),
+            ways: Table::BLANK,
+        }
+    }
+
+    #[inline(always)]
+    fn known(&self) -> Known<'_> {
+        Known {
+            comm: &self.comm,
+            context: &self.context,
+            first: &self.first,
+            ways: &self.ways,
+        }
+    }
+}
+
 blank! {
     /// What the shorter path looks at.
     pub struct Short {
         /// Bytes of an element of the predefined types whose elements lie side by side, by [`place`]; else 0.
         sizes: Sizes,
-        /// The communicator that is known, as the ABI writes it,
+        /// The communicator that is [known](Known) while the door is open.
         comm: Cell<usize>,
         context: Cell<u32>,
-        /// which process its first rank is,
         first: Cell<u32>,
-        /// and the ways to and from its ranks; none, if no communicator is known.
         ways: Table<Port, Row>,
         /// The ordinary receives.
         ordinary: Ordinary,
@@ -201,12 +244,11 @@ fn received(source: i32, taken: AtOnce) -> Status {
     }
 }
 
-/// The shorter path.
-impl Short {
+impl Known<'_> {
     /// Checks what both directions have in common, and that the tag is none below `least_tag`: the ways to and from the peer.
     #[inline(always)]
     fn checked(
-        &self,
+        self,
         m: &Plain,
         most_bytes: usize,
         least_tag: i32,
@@ -219,38 +261,20 @@ impl Short {
         self.ways.get(m.peer as u32)
     }
 
-    /// Sends at once, if that is possible: 0, which is what the call returns then. `ready` is asked last.
     #[inline(always)]
-    pub fn send_plain(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
-        let (port, _) = self.checked(m, Port::MOST, 0)?;
-        self.send_to(port, m, ready)
-    }
-
-    #[inline(always)]
-    fn send_to(&self, port: &Port, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
+    fn send_to(self, port: &Port, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
         let room = port.room()?;
         if !ready() {
             return None;
         }
-        let context = Context(self.context.get());
-        Some(room.send(context, m.tag, m.buf, m.bytes()))
+        Some(room.send(self.context(), m.tag, m.buf, m.bytes()))
     }
 
-    /// The same where there was no room, if there is after a look. Nothing is called, so that there is nothing to be kept for afterwards.
+    /// Sends a message that takes more than a cell.
     #[inline(always)]
-    pub fn send_plain_again(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
-        let (port, _) = self.checked(m, Port::MOST, 0)?;
-        match port.look_quickly() {
-            true => self.send_to(port, m, ready),
-            false => None,
-        }
-    }
-
-    /// The same of a message that takes more than a cell.
-    #[inline(always)]
-    pub fn send_plain_more(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
+    fn send_more(self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
         let (port, _) = self.checked(m, Port::LONGEST_COMING, 0)?;
-        let match_bits = (Context(self.context.get()), m.tag);
+        let match_bits = (self.context(), m.tag);
         match m.bytes() {
             n if n <= Port::MOST => None,
             n if n <= Port::LONGEST && port.has_sheet_for(n) => {
@@ -263,24 +287,114 @@ impl Short {
 
     /// Sends a message that is longer than a port takes, if it leaves within the call. Although `None` is said `ready` may have been asked.
     #[inline(never)]
-    fn send_long(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
-        let to = Endpoint(self.first.get() + m.peer as u32);
-        let context = Context(self.context.get());
+    fn send_long(self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
         let data = Data::bytes(m.buf, m.bytes() as u64);
-        let sent = ready() && lock().enter().send_checked(to, (context, m.tag), data);
+        let (to, bits) = (self.peer(m), (self.context(), m.tag));
+        let sent = ready() && lock().enter().send_checked(to, bits, data);
         sent.then_some(0)
+    }
+
+    /// Receives a long message that comes right now, of one of the processes that are known.
+    #[inline(never)]
+    fn recv_coming(self, m: &Plain, tag: TagSel) -> Option<AtOnce> {
+        let to = (m.buf, m.bytes() as u64);
+        let bits = (self.context(), tag);
+        let (tag, bytes) = lock().enter().take_coming(self.peer(m), bits, to)?;
+        let bytes = bytes as usize;
+        Some(AtOnce { tag, bytes })
+    }
+
+    /// Receives a message that came before its receive, of one of the processes that are known.
+    #[inline]
+    fn recv_arrived(self, m: &Plain, tag: TagSel) -> Option<Status> {
+        let to = (m.buf, m.bytes() as u64);
+        let (from, context) = (self.peer(m), self.context());
+        let (tag, bytes) = lock().enter().take_arrived(from, context, tag, to)?;
+        let bytes = bytes as usize;
+        Some(received(m.peer, AtOnce { tag, bytes }))
+    }
+
+    #[inline(always)]
+    fn context(self) -> Context {
+        Context(self.context.get())
+    }
+
+    /// The process of a message's other rank, which was checked.
+    fn peer(self, m: &Plain) -> Endpoint {
+        Endpoint(self.first.get() + m.peer as u32)
+    }
+
+    /// Knows none.
+    fn clear(self) {
+        self.ways.clear();
+        self.comm.set(0);
+    }
+}
+
+/// The shorter path.
+impl Short {
+    #[inline(always)]
+    fn known(&self) -> Known<'_> {
+        Known {
+            comm: &self.comm,
+            context: &self.context,
+            first: &self.first,
+            ways: &self.ways,
+        }
+    }
+
+    /// Sends at once, if that is possible: 0, which is what the call returns then. `ready` is asked last.
+    #[inline(always)]
+    pub fn send_plain(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
+        let (port, _) = self.known().checked(m, Port::MOST, 0)?;
+        self.known().send_to(port, m, ready)
+    }
+
+    /// The same where there was no room, if there is after a look. Nothing is called, so that there is nothing to be kept for afterwards.
+    #[inline(always)]
+    pub fn send_plain_again(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
+        let (port, _) = self.known().checked(m, Port::MOST, 0)?;
+        match port.look_quickly() {
+            true => self.known().send_to(port, m, ready),
+            false => None,
+        }
+    }
+
+    /// The same with threads, of one to which the [lock leans](sys::lock), of a message of any length.
+    #[inline(always)]
+    pub fn send_inside(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
+        match m.is_outside(Port::LONGEST_COMING) {
+            true => None,
+            false => self.send_alone(m, ready),
+        }
+    }
+
+    #[inline(never)]
+    fn send_alone(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
+        let inside = lock_if_any()?.enter_alone()?;
+        let known = inside.known.known();
+        if m.bytes() > Port::MOST {
+            return known.send_more(m, ready);
+        }
+        let (port, _) = known.checked(m, Port::MOST, 0)?;
+        known.send_to(port, m, ready)
+    }
+
+    /// The same of a message that takes more than a cell.
+    #[inline(always)]
+    pub fn send_plain_more(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
+        self.known().send_more(m, ready)
     }
 
     /// Receives a message of one tag that is there. `None`: nothing was done, and [more](Short::recv_plain_again) may help.
     #[inline(always)]
     pub fn recv_plain(&self, m: &Plain) -> Option<Status> {
         let tag = TagSel::Exact(m.tag);
-        let port = self.way_from(m, tag)?;
-        if self.is_turn() {
+        let (port, row) = self.known().checked(m, MOST, 0)?;
+        if has_ordinary(&self.ordinary) || !row.is_clear(EVEN, tag) || self.is_turn() {
             return None;
         }
-        let context = Context(self.context.get());
-        let taken = port.receive(context, tag, m.buf, m.bytes(), || 0)?;
+        let taken = port.receive(self.known().context(), tag, m.buf, m.bytes(), || 0)?;
         Some(received(m.peer, taken))
     }
 
@@ -288,19 +402,47 @@ impl Short {
     /// counted again.
     #[inline(always)]
     pub fn recv_plain_again(&self, m: &Plain) -> Option<Status> {
+        self.recv_more(self.known(), m, m.tag >= 0)
+    }
+
+    /// All of that with threads, of one to which the [lock leans](sys::lock).
+    #[inline(always)]
+    pub fn recv_inside(&self, m: &Plain) -> Option<Status> {
+        match m.is_outside(MOST) {
+            true => None,
+            false => self.recv_alone(m),
+        }
+    }
+
+    #[inline(never)]
+    fn recv_alone(&self, m: &Plain) -> Option<Status> {
+        let inside = lock_if_any()?.enter_alone()?;
+        self.recv_more(inside.known.known(), m, false)
+    }
+
+    /// `counted`: it was looked whether it is this receive's turn.
+    #[inline(always)]
+    fn recv_more(&self, known: Known<'_>, m: &Plain, counted: bool) -> Option<Status> {
         let tag = selector(m.tag, m.any_tag)?;
-        let (port, row) = self.checked(m, MOST, i32::MIN)?;
+        let (port, row) = known.checked(m, MOST, i32::MIN)?;
         if !row.is_open(EVEN, tag) {
-            return self.recv_arrived(m, tag);
+            return match self.is_turn() {
+                true => None,
+                false => known.recv_arrived(m, tag),
+            };
         }
         if has_ordinary(&self.ordinary) || !row.is_clear(EVEN, tag) {
             return None;
         }
         // After a receive whose turn it was all turns are left.
-        if self.turns.get() == TURN || (m.tag < 0 && self.is_turn()) {
+        let is_turn = match counted {
+            true => self.turns.get() == TURN,
+            false => self.is_turn(),
+        };
+        if is_turn {
             return None;
         }
-        let context = Context(self.context.get());
+        let context = known.context();
         let looks = || {
             let ways = self.all.get();
             ways.map_or(0, |ways| ways.ports.looks_for(m.bytes()))
@@ -309,43 +451,10 @@ impl Short {
             .receive(context, tag, m.buf, m.bytes(), looks)
             .or_else(|| port.receive_more(context, tag, m.buf, m.bytes()))
             .or_else(|| match port.announces() {
-                true => self.recv_coming(m, tag),
+                true => known.recv_coming(m, tag),
                 false => None,
             })?;
         Some(received(m.peer, taken))
-    }
-
-    /// Receives a long message that comes right now, of one of the processes that are known.
-    #[inline(never)]
-    fn recv_coming(&self, m: &Plain, tag: TagSel) -> Option<AtOnce> {
-        let from = Endpoint(self.first.get() + m.peer as u32);
-        let context = Context(self.context.get());
-        let to = (m.buf, m.bytes() as u64);
-        let (tag, bytes) = lock().enter().take_coming(from, (context, tag), to)?;
-        let bytes = bytes as usize;
-        Some(AtOnce { tag, bytes })
-    }
-
-    /// Receives a message that came before its receive, of one of the processes that are known.
-    #[inline]
-    fn recv_arrived(&self, m: &Plain, tag: TagSel) -> Option<Status> {
-        if self.is_turn() {
-            return None;
-        }
-        let from = Endpoint(self.first.get() + m.peer as u32);
-        let context = Context(self.context.get());
-        let to = (m.buf, m.bytes() as u64);
-        let (tag, bytes) = lock().enter().take_arrived(from, context, tag, to)?;
-        let bytes = bytes as usize;
-        Some(received(m.peer, AtOnce { tag, bytes }))
-    }
-
-    /// Where a message is to be looked for that is to be received at once.
-    #[inline(always)]
-    fn way_from(&self, m: &Plain, tag: TagSel) -> Option<&'static Port> {
-        let (port, row) = self.checked(m, MOST, 0)?;
-        let passes = !has_ordinary(&self.ordinary) && row.is_clear(EVEN, tag);
-        passes.then_some(port)
     }
 
     /// Posts a receive, to be matched when somebody waits for it: the address of its request. `ready` is asked when all arguments are
@@ -353,7 +462,7 @@ impl Short {
     #[inline(always)]
     pub fn irecv_plain(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<usize> {
         // Any tag goes the longer of the two paths.
-        let (_, row) = self.checked(m, MOST, 0)?;
+        let (_, row) = self.known().checked(m, MOST, 0)?;
         let tag = TagSel::Exact(m.tag);
         if !row.is_open(EVEN, tag) {
             return None;
@@ -368,7 +477,7 @@ impl Short {
         }
         let address = free.take();
         request.begin_light();
-        let context = Context(self.context.get());
+        let context = self.known().context();
         row.post(&request.post, (m.peer, context, tag), &self.ordinary);
         Some(address)
     }
@@ -423,12 +532,6 @@ impl Short {
         }
         left == 0
     }
-
-    /// Knows no communicator.
-    fn know_none(&self) {
-        self.ways.clear();
-        self.comm.set(0);
-    }
 }
 
 /// What opens and shuts it.
@@ -463,7 +566,7 @@ impl Engine {
     /// processors, or threads the engine.
     pub(crate) fn looks_at_once(&self) -> u32 {
         let ways = short().all.get();
-        ways.filter(|_| !self.is_threaded())
+        ways.filter(|_| !lock().is_shared())
             .map_or(0, |ways| ways.ports.looks())
     }
 
@@ -483,13 +586,22 @@ impl Engine {
             // Only then, for other threads may look.
             s.done.set(0);
             s.requests.hide();
-            s.know_none();
+            s.known().clear();
             DOOR.shut();
+        }
+        if !self.may_know() {
+            self.known.known().clear();
         }
     }
 
-    /// Knows `comm` from now on, if its ranks are a run of processes.
+    /// Knows `comm` from now on, if its ranks are a run of processes and anything may be known.
     fn know(&self, word: usize, comm: &Comm, ways: &'static Ways) {
+        let s = short();
+        let known = match DOOR.is_open() {
+            true => s.known(),
+            false if self.may_know() => self.known.known(),
+            false => return,
+        };
         let Some(run) = comm.group.run() else {
             return;
         };
@@ -501,17 +613,23 @@ impl Engine {
         let (Some(ports), Some(rows)) = (ports, rows) else {
             return;
         };
-        let s = short();
-        s.comm.set(word);
-        s.context.set(comm.context());
-        s.first.set(first as u32);
-        s.ways.set(ports, rows);
+        known.comm.set(word);
+        known.context.set(comm.context());
+        known.first.set(first as u32);
+        known.ways.set(ports, rows);
+    }
+
+    /// Whether a communicator may be known inside the engine: what the door is for, with threads.
+    fn may_know(&self) -> bool {
+        self.phase.get() == Phase::Running && !self.binds() && lock().is_threaded()
     }
 
     /// Knows no communicator: one goes away, or changes.
     pub(crate) fn know_none(&self) {
-        if short().comm.get() != 0 {
-            short().know_none();
+        for known in [short().known(), self.known.known()] {
+            if known.comm.get() != 0 {
+                known.clear();
+            }
         }
     }
 }

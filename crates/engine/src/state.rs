@@ -19,6 +19,7 @@ use crate::group::Group;
 use crate::info::Info;
 use crate::ops::{Op, PredefinedOps};
 use crate::request::Request;
+use crate::short::KnownInside;
 use crate::typeobj::{Predefined, TypeObj};
 use crate::world::World;
 
@@ -105,6 +106,8 @@ pub struct Engine {
     pub(crate) polled: Cell<u64>,
     /// How many such calls came one right after the other.
     pub(crate) polls: Cell<u32>,
+    /// With threads, the communicator that short paths know.
+    pub(crate) known: KnownInside,
     /// Whether anything uses the transport beside ordinary messages.
     pub(crate) beside: Cell<bool>,
     /// Streams of persistent requests, in part bound to slots.
@@ -158,6 +161,12 @@ pub(crate) fn lock() -> &'static BigLock<Engine> {
     ENGINE.get().expect("somebody is inside the engine")
 }
 
+/// The lock, if anybody has been inside the engine.
+#[inline(always)]
+pub(crate) fn lock_if_any() -> Option<&'static BigLock<Engine>> {
+    ENGINE.get()
+}
+
 impl Engine {
     fn new(hooks: &'static AbiHooks) -> Engine {
         Engine {
@@ -197,6 +206,7 @@ impl Engine {
             changes: Cell::new(0),
             polled: Cell::new(0),
             polls: Cell::new(0),
+            known: KnownInside::none(),
             beside: Cell::new(false),
             bound: RefCell::default(),
             least_bound: Cell::new(u64::MAX),

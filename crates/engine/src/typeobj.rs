@@ -125,9 +125,6 @@ impl Predefined {
         Predefined { table, dense }
     }
 
-    /// Most elements of a message on the short path: more don't fit a cache line.
-    pub(crate) const MOST_SHORT: u64 = 64;
-
     /// Bytes of an element of the predefined type with this handle, if its elements lie side by side.
     #[inline(always)]
     pub(crate) fn dense_size(&self, handle: Handle) -> Option<usize> {

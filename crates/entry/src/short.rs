@@ -94,7 +94,7 @@ pub fn send<D: AbiType, C: AbiHandle>(
     engine::short().send_plain(&m, || true)
 }
 
-/// Once more, after a look whether there is room after all.
+/// Once more, after a look whether there is room after all, and with threads.
 #[inline(always)]
 pub fn send_again<D: AbiType, C: AbiHandle>(
     buf: UserBuf,
@@ -105,7 +105,9 @@ pub fn send_again<D: AbiType, C: AbiHandle>(
     comm: C,
 ) -> Option<i32> {
     let m = plain((buf, count.into(), datatype), (dest, tag, comm))?;
-    engine::short().send_plain_again(&m, || true)
+    let s = engine::short();
+    s.send_plain_again(&m, || true)
+        .or_else(|| s.send_inside(&m, || true))
 }
 
 /// A message that takes more than a cell.
@@ -215,7 +217,7 @@ pub unsafe fn recv<D: AbiType, C: AbiHandle, S: AbiStatus>(
     Some(SUCCESS)
 }
 
-/// Once more: of any tag too, and with a few more looks whether the message is there.
+/// Once more: of any tag too, with a few more looks whether the message is there, and with threads.
 ///
 /// # Safety
 /// As for [`recv`].
@@ -230,7 +232,8 @@ pub unsafe fn recv_again<D: AbiType, C: AbiHandle, S: AbiStatus>(
     status: *mut S,
 ) -> Option<i32> {
     let m = plain((buf, count.into(), datatype), (source, tag, comm))?;
-    let got = engine::short().recv_plain_again(&m)?;
+    let s = engine::short();
+    let got = s.recv_plain_again(&m).or_else(|| s.recv_inside(&m))?;
     // SAFETY: the caller's contract is the same.
     unsafe { give(&got, status) }
     Some(SUCCESS)

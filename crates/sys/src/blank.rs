@@ -86,9 +86,30 @@ impl<A, B> Table<A, B> {
         // length, which live as long as the process. The compiler is told, lest it has to tell `None` from a null one.
         unsafe {
             assert_unchecked(!first.is_null());
-            Some((&*first.add(i), &*second.add(i)))
+            Some((&*first.add(i), &*at_once(second.add(i))))
         }
     }
+}
+
+/// The same address, computed here: else the compiler may do that in parts wherever it is used, and needs a register more until then.
+#[inline(always)]
+#[expect(
+    clippy::pointers_in_nomem_asm_block,
+    reason = "nothing is read or written there"
+)]
+fn at_once<T>(address: *const T) -> *const T {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    {
+        let mut here = address;
+        // SAFETY: no instruction at all.
+        unsafe {
+            std::arch::asm!("/* {} */", inout(reg) here,
+                options(pure, nomem, nostack, preserves_flags));
+        }
+        here
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    address
 }
 
 #[cfg(test)]

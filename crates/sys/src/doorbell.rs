@@ -211,26 +211,12 @@ impl Drop for Sleeper<'_> {
 /// The system calls.
 #[cfg(not(all(test, loom)))]
 mod park {
-    use std::sync::OnceLock;
     use std::time::Instant;
 
     use super::{Acquire, Doorbell, Relaxed, fence};
-    use rustix::thread::{MembarrierCommand, futex, membarrier};
+    use rustix::thread::futex;
 
-    static REGISTERED: OnceLock<bool> = OnceLock::new();
-
-    /// Whether this process takes part in barriers; registers it the first time.
-    pub fn can_barrier() -> bool {
-        *REGISTERED.get_or_init(|| membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok())
-    }
-
-    /// A full barrier on every running thread of every process that registered. Where this
-    /// process cannot ask for it, the bell's fence bit is set.
-    pub fn barrier() {
-        if can_barrier() {
-            let _ = membarrier(MembarrierCommand::GlobalExpedited);
-        }
-    }
+    pub use crate::barrier::{can as can_barrier, everywhere as barrier};
 
     /// Sleeps while the bell's turn is `value`; `false` when `deadline` has passed. May return
     /// early.

@@ -5,6 +5,8 @@
 //! little and then sleeps on a futex. [`BigLock::set_threaded`]`(false)`, which the engine calls
 //! when a program promised to call from one thread at a time, reduces entering to one load.
 //!
+//! While only one thread has come since it was made threaded, that enters by the lock's [bias](crate::bias), which costs stores and loads only.
+//!
 //! A thread that waits for something calls [`BigLock::relax`] in its loop: if somebody else wants
 //! in, the lock is released whatever its depth and everybody who queued goes first.
 //! [`BigLock::unlocked`] runs a closure, such as sleeping on a doorbell, outside the lock.
@@ -23,6 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use rustix::thread::futex;
 
+use crate::bias::Bias;
 use crate::copy::pause;
 
 /// Polls before a waiting thread sleeps: a few microseconds.
@@ -33,16 +36,19 @@ pub struct BigLock<T> {
     threaded: AtomicBool,
     /// Thread pointer of the thread inside; 0 when nobody is.
     owner: AtomicUsize,
-    /// How often the owner entered; touched by the owner only.
+    /// How often the owner entered; touched by the owner only,
     depth: Cell<u32>,
+    /// and whether it did by the bias.
+    biased: Cell<bool>,
+    bias: Bias,
     next: AtomicU32,
     serving: AtomicU32,
     sleepers: AtomicU32,
     state: T,
 }
 
-// SAFETY: `state` and `depth` are reached only through guards, and (see the module's promises) only
-// one thread has a guard at a time: the ticket lock sees to it, or the program promised it.
+// SAFETY: `state`, `depth` and `biased` are reached only through guards, and (see the module's promises) only
+// one thread has a guard at a time: the ticket lock and its bias see to it, or the program promised it.
 unsafe impl<T> Sync for BigLock<T> {}
 // SAFETY: as for `Sync`; the lock itself is in no way bound to the thread that made it.
 unsafe impl<T> Send for BigLock<T> {}
@@ -84,6 +90,8 @@ impl<T> BigLock<T> {
             threaded: AtomicBool::new(true),
             owner: AtomicUsize::new(0),
             depth: Cell::new(0),
+            biased: Cell::new(false),
+            bias: Bias::none(),
             next: AtomicU32::new(0),
             serving: AtomicU32::new(0),
             sleepers: AtomicU32::new(0),
@@ -105,12 +113,35 @@ impl<T> BigLock<T> {
         }
     }
 
+    /// Enters by the bias: with threads, if the lock leans to the caller, which is not inside. Nobody else has come then.
+    #[inline(always)]
+    pub fn enter_alone(&self) -> Option<Guard<'_, T>> {
+        let me = thread_pointer();
+        let outside = self.is_threaded() && self.owner.load(Ordering::Relaxed) != me;
+        if !outside || !self.bias.enter(me) {
+            return None;
+        }
+        self.biased.set(true);
+        self.owner.store(me, Ordering::Relaxed);
+        self.depth.set(1);
+        Some(Guard {
+            lock: self,
+            real: true,
+            not_send: PhantomData,
+        })
+    }
+
     /// Whether entering takes the real lock.
     pub fn is_threaded(&self) -> bool {
         self.threaded.load(Ordering::Relaxed)
     }
 
-    /// The same, to be looked at again and again.
+    /// Whether any thread but the caller may want to enter, or has.
+    pub fn is_shared(&self) -> bool {
+        self.is_threaded() && !self.bias.is_to(thread_pointer())
+    }
+
+    /// [Whether it is threaded](BigLock::is_threaded), to be looked at again and again.
     pub fn threaded_flag(&self) -> &AtomicBool {
         &self.threaded
     }
@@ -125,6 +156,9 @@ impl<T> BigLock<T> {
             // leaves it when dropped.
             self.lock();
             self.depth.set(1);
+        }
+        if threaded {
+            self.bias.lean(thread_pointer());
         }
         self.threaded.store(threaded, Ordering::Relaxed);
     }
@@ -164,6 +198,8 @@ impl<T> BigLock<T> {
     /// more, and entering takes no real lock.
     pub fn forget_others(&self) {
         self.depth.set(0);
+        self.biased.set(false);
+        self.bias.forget();
         self.owner.store(0, Ordering::Relaxed);
         let serving = self.serving.load(Ordering::Relaxed);
         self.next.store(serving, Ordering::Relaxed);
@@ -171,11 +207,16 @@ impl<T> BigLock<T> {
         self.threaded.store(false, Ordering::Relaxed);
     }
 
-    #[cold]
     #[inline(never)]
     fn relax_threaded(&self) {
+        let me = thread_pointer();
+        if self.bias.is_to(me) {
+            return;
+        }
         let mine = self.serving.load(Ordering::Relaxed);
-        if self.next.load(Ordering::Relaxed) != mine.wrapping_add(1) {
+        let is_queue = self.next.load(Ordering::Relaxed) != mine.wrapping_add(1);
+        // Whoever ended the bias waits, and holds the ticket that is served.
+        if is_queue || (self.owner.load(Ordering::Relaxed) == me && self.biased.get()) {
             drop(self.step_out());
         }
     }
@@ -214,7 +255,18 @@ impl<T> BigLock<T> {
         }
     }
 
+    #[inline(always)]
     fn lock(&self) {
+        let me = thread_pointer();
+        match self.bias.enter(me) {
+            true => self.biased.set(true),
+            false => self.take_turn(),
+        }
+        self.owner.store(me, Ordering::Relaxed);
+    }
+
+    #[inline(never)]
+    fn take_turn(&self) {
         let ticket = self.next.fetch_add(1, Ordering::Relaxed);
         let mut spins = 0;
         loop {
@@ -233,12 +285,21 @@ impl<T> BigLock<T> {
             let _ = futex::wait_bitset(&self.serving, FLAGS, serving, None, bit(ticket));
             self.sleepers.fetch_sub(1, Ordering::SeqCst);
         }
-        self.owner.store(thread_pointer(), Ordering::Relaxed);
+        self.bias.end();
     }
 
+    #[inline(always)]
     fn unlock(&self) {
         self.depth.set(0);
         self.owner.store(0, Ordering::Relaxed);
+        match self.biased.replace(false) {
+            true => self.bias.leave(),
+            false => self.end_turn(),
+        }
+    }
+
+    #[inline(never)]
+    fn end_turn(&self) {
         let turn = self.serving.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
         if self.sleepers.load(Ordering::SeqCst) != 0 {
             let _ = futex::wake_bitset(&self.serving, FLAGS, i32::MAX as u32, bit(turn));
@@ -383,6 +444,74 @@ mod tests {
         drop(fast);
         other.join().unwrap();
         assert_eq!(LOCK.enter().get(), 1);
+    }
+
+    /// A lock that leans to the calling thread, which is not inside.
+    fn leaning<T>(lock: BigLock<T>) -> &'static BigLock<T> {
+        let lock: &'static BigLock<T> = Box::leak(Box::new(lock));
+        let inside = lock.enter();
+        lock.set_threaded(false);
+        lock.set_threaded(true);
+        drop(inside);
+        assert!(lock.is_threaded() && !lock.is_shared(), "no membarrier?");
+        lock
+    }
+
+    #[test]
+    fn counts_exactly_when_others_come_to_a_biased_lock() {
+        for _ in 0..50 {
+            let lock = leaning(BigLock::new(Cell::new(0)));
+            let add = move || {
+                for _ in 0..200 {
+                    let inside = lock.enter();
+                    inside.set(inside.get() + 1);
+                }
+            };
+            let others: Vec<_> = (0..3).map(|_| std::thread::spawn(add)).collect();
+            add();
+            others.into_iter().for_each(|t| t.join().unwrap());
+            assert_eq!(lock.enter().get(), 800);
+            assert!(lock.is_shared());
+        }
+    }
+
+    #[test]
+    fn whoever_comes_to_a_biased_lock_is_let_in() {
+        let lock = leaning(BigLock::new(Cell::new(0)));
+        let outer = lock.enter();
+        let inner = lock.enter();
+        lock.relax();
+        assert!(lock.biased.get() && lock.depth.get() == 2);
+        let other = std::thread::spawn(move || lock.enter().set(7));
+        while inner.get() == 0 {
+            lock.relax();
+        }
+        assert!(!lock.biased.get() && lock.depth.get() == 2);
+        drop((outer, inner));
+        other.join().unwrap();
+        assert_eq!(lock.owner.load(Ordering::Relaxed), 0);
+        assert!(!leaning(BigLock::new(())).biased.get(), "another lock");
+    }
+
+    #[test]
+    fn a_biased_lock_is_free_while_its_thread_sleeps() {
+        let lock = leaning(BigLock::new(Cell::new(0)));
+        let inside = lock.enter();
+        let other = std::thread::spawn(move || lock.enter().set(7));
+        lock.unlocked(|| other.join().unwrap());
+        assert_eq!(inside.get(), 7);
+    }
+
+    #[test]
+    fn a_bias_does_not_come_back() {
+        let lock = leaning(BigLock::new(()));
+        std::thread::spawn(move || drop(lock.enter()))
+            .join()
+            .unwrap();
+        let inside = lock.enter();
+        lock.set_threaded(true);
+        drop(inside);
+        assert!(lock.is_shared() && !lock.enter().lock.biased.get());
     }
 
     #[test]

@@ -77,7 +77,7 @@ fn errno(code: c_int) -> io::Result<()> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::lock::BigLock;

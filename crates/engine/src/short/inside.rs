@@ -7,7 +7,7 @@
 mod derived;
 
 use boundary::UserBuf;
-use fabrics::Port;
+use fabrics::{AtOnce, Port};
 use layout::Data;
 use mtmi::matching::{Row, has_ordinary};
 use mtmi::{Context, Endpoint, TagSel, Transport};
@@ -15,8 +15,7 @@ use types::{Handle, Status, consts};
 
 use super::{Args, DOOR, MOST, TURN, Ways, received, selector, short};
 use crate::comm::Comm;
-use crate::state::Engine;
-use crate::typeobj::Predefined;
+use crate::state::{Engine, lock};
 
 /// What became of a receive.
 pub(crate) enum Started {
@@ -38,25 +37,27 @@ struct Brief {
 }
 
 impl Brief {
-    /// Sends it in a cell, if there is room for one.
+    /// Sends it, if there is room for it in a cell, in lines or in a sheet.
     #[inline(always)]
     fn send(&self, m: &Args) -> bool {
+        if self.bytes > Port::MOST {
+            return self.send_more(m);
+        }
         let send = || self.port.send(self.context, m.tag, m.buf, self.bytes);
         send() || (self.port.look() && send())
     }
 
-    /// Receives it, if it is short and there or comes within a moment.
-    #[inline(always)]
-    fn receive(&self, m: &Args, tag: TagSel) -> Option<Status> {
-        let passes = self.row.is_clear(self.context, tag) && !has_ordinary(&short().ordinary);
-        if !passes {
-            return None;
-        }
-        let (port, looks) = (self.port, || self.ways.ports.looks_for(self.bytes));
-        let taken = port
-            .receive(self.context, tag, m.buf, self.bytes, looks)
-            .or_else(|| port.receive_more(self.context, tag, m.buf, self.bytes))?;
-        Some(received(m.peer, taken))
+    #[inline(never)]
+    fn send_more(&self, m: &Args) -> bool {
+        let (port, n, bits) = (self.port, self.bytes, (self.context, m.tag));
+        let sent = match n {
+            n if n <= Port::LONGEST && port.has_sheet_for(n) => {
+                port.send_sheet(bits, m.buf, n, || true)
+            }
+            n if n <= Port::LINES_MOST => port.send_lines(bits, m.buf, n, || true),
+            _ => None,
+        };
+        sent.is_some()
     }
 }
 
@@ -77,8 +78,39 @@ impl Engine {
         let (tag, b) = (selector(m.tag, consts::ANY_TAG)?, self.brief(m)?);
         match is_turn {
             true => None,
-            false => b.receive(m, tag),
+            false => self.receive_coming(m, &b, tag),
         }
+    }
+
+    /// Receives a message that is there, or comes within a moment if no other thread waits to be let in.
+    #[inline(always)]
+    fn receive_coming(&self, m: &Args, b: &Brief, tag: TagSel) -> Option<Status> {
+        let passes = b.row.is_clear(b.context, tag) && !has_ordinary(&short().ordinary);
+        if !passes {
+            return None;
+        }
+        let looks = || match lock().is_shared() {
+            true => 0,
+            false => b.ways.ports.looks_for(b.bytes),
+        };
+        let taken = b
+            .port
+            .receive(b.context, tag, m.buf, b.bytes, looks)
+            .or_else(|| b.port.receive_more(b.context, tag, m.buf, b.bytes))
+            .or_else(|| match b.port.announces() {
+                true => self.take_announced(m, b, tag),
+                false => None,
+            })?;
+        Some(received(m.peer, taken))
+    }
+
+    /// Receives a long message that comes right now.
+    #[inline(never)]
+    fn take_announced(&self, m: &Args, b: &Brief, tag: TagSel) -> Option<AtOnce> {
+        let to = (m.buf, b.bytes as u64);
+        let (tag, bytes) = self.take_coming(b.peer, (b.context, tag), to)?;
+        let bytes = bytes as usize;
+        Some(AtOnce { tag, bytes })
     }
 
     /// Receives a message that is here, or posts a receive that somebody will wait for. `None`: nothing was done.
@@ -211,21 +243,21 @@ impl Engine {
     /// Checks what both directions have in common, where the shorter path was not tried.
     #[inline(always)]
     fn brief(&self, m: &Args) -> Option<Brief> {
-        self.way(m, Predefined::MOST_SHORT, true)
+        self.way(m, true)
     }
 
-    /// The same of any number of elements, whatever was tried.
+    /// The same, whatever was tried.
     #[inline(always)]
     fn way_of_any(&self, m: &Args) -> Option<Brief> {
-        self.way(m, MOST as u64, false)
+        self.way(m, false)
     }
 
-    /// Checks that of at most so many elements. `untried`: unless the shorter path was tried.
+    /// Checks that. `untried`: unless the shorter path was tried.
     #[inline(always)]
-    fn way(&self, m: &Args, most: u64, untried: bool) -> Option<Brief> {
+    fn way(&self, m: &Args, untried: bool) -> Option<Brief> {
         let size = self.predefined_types.dense_size(m.datatype)?;
         // A count that is negative is large here. Persistent requests may have to come first.
-        if m.count as u64 > most || self.binds() {
+        if m.count as u64 > MOST as u64 || self.binds() {
             return None;
         }
         if m.buf.is_in_place() || (m.buf.is_null() && m.count > 0) {
@@ -238,7 +270,7 @@ impl Engine {
             return None;
         }
         let with = |comm: &Comm| {
-            if is_open && !is_known {
+            if !is_known {
                 self.know(word, comm, ways);
             }
             let peer = *comm.group.members().get(m.peer as u32 as usize)?;

@@ -80,7 +80,8 @@ impl Engine {
             return None;
         }
         let tag = selector(m.tag, consts::ANY_TAG)?;
-        self.way_of_any(m)?.receive(m, tag)
+        let b = self.way_of_any(m)?;
+        self.receive_coming(m, &b, tag)
     }
 }
 
