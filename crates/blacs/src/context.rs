@@ -44,7 +44,7 @@ pub(crate) enum Stream {
 
 pub(crate) const STREAMS: u32 = 4;
 
-/// Indices of a stream: as many of its messages may be in flight at a time. Four keep a pipeline of chunks filled;
+/// Indices of a stream: as many pieces of a message may be in flight at a time. Four keep a pipeline of chunks filled;
 /// two is what the faces need.
 pub(crate) const DEPTH: u32 = 4;
 

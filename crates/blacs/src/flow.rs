@@ -144,7 +144,6 @@ impl<N: Net> Flow<'_, N> {
         let buf = direct.unwrap_or(self.faces[0]);
         if let Some(peer) = from {
             let end = self.context.ends.from(self.stream, peer, 0);
-            self.context.ends.received(self.stream, peer, 1);
             if to.is_empty() && direct.is_some() {
                 self.net.recv(end, buf, bytes)?;
             } else {
@@ -326,7 +325,6 @@ impl<N: Net> Flow<'_, N> {
     /// Sends one message of one piece.
     pub(crate) fn send(&mut self, peer: u32, buf: UserBuf, bytes: usize) -> Result<(), Trouble> {
         let end = self.context.ends.to(self.stream, peer, 0);
-        self.context.ends.sent(self.stream, peer, 1);
         self.net.send(end, buf, bytes)
     }
 
@@ -338,7 +336,6 @@ impl<N: Net> Flow<'_, N> {
         bytes: usize,
     ) -> Result<End<N::Comm>, Trouble> {
         let end = self.context.ends.from(self.stream, peer, 0);
-        self.context.ends.received(self.stream, peer, 1);
         self.net.irecv(end, buf, bytes)?;
         Ok(end)
     }

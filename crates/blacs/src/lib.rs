@@ -12,7 +12,7 @@
 //! * [`Element`], [`Operation`]: what a combine computes.
 //!
 //! BLACS has no tags. Between two processes each context has four streams (point to point, and one for each scope),
-//! and within a stream messages match in the order sent: their indices rotate.
+//! and within a stream messages match in the order sent: the indices of their pieces rotate.
 //!
 //! Who calls it: `blacs-lib`, which turns C's and Fortran's arguments into these types.
 
