@@ -37,7 +37,7 @@ use layout::Data;
 use mtmi::matching::{Light, Ordinary, Row, has_ordinary};
 use mtmi::{Context, Endpoint, TagSel};
 use sys::blank;
-use sys::blank::{Blank, Table};
+use sys::blank::Table;
 use sys::door::Door;
 use sys::slab::Near;
 use types::basic::BASICS;
@@ -143,45 +143,16 @@ struct Ways {
     network: bool,
 }
 
-/// The communicator that is known.
-#[derive(Clone, Copy)]
-struct Known<'a> {
-    /// It, as the ABI writes it,
-    comm: &'a Cell<usize>,
-    context: &'a Cell<u32>,
-    /// which process its first rank is,
-    first: &'a Cell<u32>,
-    /// and the ways to and from its ranks; none, if no communicator is known.
-    ways: &'a Table<Port, Row>,
-}
-
-/// The same inside the engine, with threads.
-pub(crate) struct KnownInside {
-    comm: Cell<usize>,
-    context: Cell<u32>,
-    first: Cell<u32>,
-    ways: Table<Port, Row>,
-}
-
-impl KnownInside {
-    /// None.
-    pub fn none() -> KnownInside {
-        KnownInside {
-            comm: Cell::new(0),
-            context: Cell::new(0),
-            first: Cell::new(0),
-            ways: Table::BLANK,
-        }
-    }
-
-    #[inline(always)]
-    fn known(&self) -> Known<'_> {
-        Known {
-            comm: &self.comm,
-            context: &self.context,
-            first: &self.first,
-            ways: &self.ways,
-        }
+blank! {
+    /// The communicator that is known.
+    pub(crate) struct Known {
+        /// It, as the ABI writes it,
+        comm: Cell<usize>,
+        context: Cell<u32>,
+        /// which process its first rank is,
+        first: Cell<u32>,
+        /// and the ways to and from its ranks; none, if no communicator is known.
+        ways: Table<Port, Row>,
     }
 }
 
@@ -190,11 +161,8 @@ blank! {
     pub struct Short {
         /// Bytes of an element of the predefined types whose elements lie side by side, by [`place`]; else 0.
         sizes: Sizes,
-        /// The communicator that is [known](Known) while the door is open.
-        comm: Cell<usize>,
-        context: Cell<u32>,
-        first: Cell<u32>,
-        ways: Table<Port, Row>,
+        /// What is known while the door is open.
+        known: Known,
         /// The ordinary receives.
         ordinary: Ordinary,
         /// The ways to and from all processes.
@@ -244,11 +212,11 @@ fn received(source: i32, taken: AtOnce) -> Status {
     }
 }
 
-impl Known<'_> {
+impl Known {
     /// Checks what both directions have in common, and that the tag is none below `least_tag`: the ways to and from the peer.
     #[inline(always)]
     fn checked(
-        self,
+        &self,
         m: &Plain,
         most_bytes: usize,
         least_tag: i32,
@@ -262,7 +230,7 @@ impl Known<'_> {
     }
 
     #[inline(always)]
-    fn send_to(self, port: &Port, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
+    fn send_to(&self, port: &Port, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
         let room = port.room()?;
         if !ready() {
             return None;
@@ -272,7 +240,7 @@ impl Known<'_> {
 
     /// Sends a message that takes more than a cell.
     #[inline(always)]
-    fn send_more(self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
+    fn send_more(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
         let (port, _) = self.checked(m, Port::LONGEST_COMING, 0)?;
         let match_bits = (self.context(), m.tag);
         match m.bytes() {
@@ -287,7 +255,7 @@ impl Known<'_> {
 
     /// Sends a message that is longer than a port takes, if it leaves within the call. Although `None` is said `ready` may have been asked.
     #[inline(never)]
-    fn send_long(self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
+    fn send_long(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
         let data = Data::bytes(m.buf, m.bytes() as u64);
         let (to, bits) = (self.peer(m), (self.context(), m.tag));
         let sent = ready() && lock().enter().send_checked(to, bits, data);
@@ -296,7 +264,7 @@ impl Known<'_> {
 
     /// Receives a long message that comes right now, of one of the processes that are known.
     #[inline(never)]
-    fn recv_coming(self, m: &Plain, tag: TagSel) -> Option<AtOnce> {
+    fn recv_coming(&self, m: &Plain, tag: TagSel) -> Option<AtOnce> {
         let to = (m.buf, m.bytes() as u64);
         let bits = (self.context(), tag);
         let (tag, bytes) = lock().enter().take_coming(self.peer(m), bits, to)?;
@@ -306,7 +274,7 @@ impl Known<'_> {
 
     /// Receives a message that came before its receive, of one of the processes that are known.
     #[inline]
-    fn recv_arrived(self, m: &Plain, tag: TagSel) -> Option<Status> {
+    fn recv_arrived(&self, m: &Plain, tag: TagSel) -> Option<Status> {
         let to = (m.buf, m.bytes() as u64);
         let (from, context) = (self.peer(m), self.context());
         let (tag, bytes) = lock().enter().take_arrived(from, context, tag, to)?;
@@ -315,17 +283,17 @@ impl Known<'_> {
     }
 
     #[inline(always)]
-    fn context(self) -> Context {
+    fn context(&self) -> Context {
         Context(self.context.get())
     }
 
     /// The process of a message's other rank, which was checked.
-    fn peer(self, m: &Plain) -> Endpoint {
+    fn peer(&self, m: &Plain) -> Endpoint {
         Endpoint(self.first.get() + m.peer as u32)
     }
 
     /// Knows none.
-    fn clear(self) {
+    fn clear(&self) {
         self.ways.clear();
         self.comm.set(0);
     }
@@ -333,29 +301,19 @@ impl Known<'_> {
 
 /// The shorter path.
 impl Short {
-    #[inline(always)]
-    fn known(&self) -> Known<'_> {
-        Known {
-            comm: &self.comm,
-            context: &self.context,
-            first: &self.first,
-            ways: &self.ways,
-        }
-    }
-
     /// Sends at once, if that is possible: 0, which is what the call returns then. `ready` is asked last.
     #[inline(always)]
     pub fn send_plain(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
-        let (port, _) = self.known().checked(m, Port::MOST, 0)?;
-        self.known().send_to(port, m, ready)
+        let (port, _) = self.known.checked(m, Port::MOST, 0)?;
+        self.known.send_to(port, m, ready)
     }
 
     /// The same where there was no room, if there is after a look. Nothing is called, so that there is nothing to be kept for afterwards.
     #[inline(always)]
     pub fn send_plain_again(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
-        let (port, _) = self.known().checked(m, Port::MOST, 0)?;
+        let (port, _) = self.known.checked(m, Port::MOST, 0)?;
         match port.look_quickly() {
-            true => self.known().send_to(port, m, ready),
+            true => self.known.send_to(port, m, ready),
             false => None,
         }
     }
@@ -372,7 +330,7 @@ impl Short {
     #[inline(never)]
     fn send_alone(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
         let inside = lock_if_any()?.enter_alone()?;
-        let known = inside.known.known();
+        let known = &inside.known;
         if m.bytes() > Port::MOST {
             return known.send_more(m, ready);
         }
@@ -383,18 +341,18 @@ impl Short {
     /// The same of a message that takes more than a cell.
     #[inline(always)]
     pub fn send_plain_more(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<i32> {
-        self.known().send_more(m, ready)
+        self.known.send_more(m, ready)
     }
 
     /// Receives a message of one tag that is there. `None`: nothing was done, and [more](Short::recv_plain_again) may help.
     #[inline(always)]
     pub fn recv_plain(&self, m: &Plain) -> Option<Status> {
         let tag = TagSel::Exact(m.tag);
-        let (port, row) = self.known().checked(m, MOST, 0)?;
+        let (port, row) = self.known.checked(m, MOST, 0)?;
         if has_ordinary(&self.ordinary) || !row.is_clear(EVEN, tag) || self.is_turn() {
             return None;
         }
-        let taken = port.receive(self.known().context(), tag, m.buf, m.bytes(), || 0)?;
+        let taken = port.receive(self.known.context(), tag, m.buf, m.bytes(), || 0)?;
         Some(received(m.peer, taken))
     }
 
@@ -402,7 +360,7 @@ impl Short {
     /// counted again.
     #[inline(always)]
     pub fn recv_plain_again(&self, m: &Plain) -> Option<Status> {
-        self.recv_more(self.known(), m, m.tag >= 0)
+        self.recv_more(&self.known, m, m.tag >= 0)
     }
 
     /// All of that with threads, of one to which the [lock leans](sys::lock).
@@ -417,12 +375,12 @@ impl Short {
     #[inline(never)]
     fn recv_alone(&self, m: &Plain) -> Option<Status> {
         let inside = lock_if_any()?.enter_alone()?;
-        self.recv_more(inside.known.known(), m, false)
+        self.recv_more(&inside.known, m, false)
     }
 
     /// `counted`: it was looked whether it is this receive's turn.
     #[inline(always)]
-    fn recv_more(&self, known: Known<'_>, m: &Plain, counted: bool) -> Option<Status> {
+    fn recv_more(&self, known: &Known, m: &Plain, counted: bool) -> Option<Status> {
         let tag = selector(m.tag, m.any_tag)?;
         let (port, row) = known.checked(m, MOST, i32::MIN)?;
         if !row.is_open(EVEN, tag) {
@@ -462,7 +420,7 @@ impl Short {
     #[inline(always)]
     pub fn irecv_plain(&self, m: &Plain, ready: impl FnOnce() -> bool) -> Option<usize> {
         // Any tag goes the longer of the two paths.
-        let (_, row) = self.known().checked(m, MOST, 0)?;
+        let (_, row) = self.known.checked(m, MOST, 0)?;
         let tag = TagSel::Exact(m.tag);
         if !row.is_open(EVEN, tag) {
             return None;
@@ -477,7 +435,7 @@ impl Short {
         }
         let address = free.take();
         request.begin_light();
-        let context = self.known().context();
+        let context = self.known.context();
         row.post(&request.post, (m.peer, context, tag), &self.ordinary);
         Some(address)
     }
@@ -586,11 +544,11 @@ impl Engine {
             // Only then, for other threads may look.
             s.done.set(0);
             s.requests.hide();
-            s.known().clear();
+            s.known.clear();
             DOOR.shut();
         }
         if !self.may_know() {
-            self.known.known().clear();
+            self.known.clear();
         }
     }
 
@@ -598,8 +556,8 @@ impl Engine {
     fn know(&self, word: usize, comm: &Comm, ways: &'static Ways) {
         let s = short();
         let known = match DOOR.is_open() {
-            true => s.known(),
-            false if self.may_know() => self.known.known(),
+            true => &s.known,
+            false if self.may_know() => &self.known,
             false => return,
         };
         let Some(run) = comm.group.run() else {
@@ -626,7 +584,7 @@ impl Engine {
 
     /// Knows no communicator: one goes away, or changes.
     pub(crate) fn know_none(&self) {
-        for known in [short().known(), self.known.known()] {
+        for known in [&short().known, &self.known] {
             if known.comm.get() != 0 {
                 known.clear();
             }

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
 use boundary::CallbackAbi;
+use sys::blank::Blank;
 use sys::lock::BigLock;
 use sys::slab::{Pool, Slab};
 use types::{Handle, Result, consts, fault};
@@ -19,7 +20,7 @@ use crate::group::Group;
 use crate::info::Info;
 use crate::ops::{Op, PredefinedOps};
 use crate::request::Request;
-use crate::short::KnownInside;
+use crate::short::Known;
 use crate::typeobj::{Predefined, TypeObj};
 use crate::world::World;
 
@@ -107,7 +108,7 @@ pub struct Engine {
     /// How many such calls came one right after the other.
     pub(crate) polls: Cell<u32>,
     /// With threads, the communicator that short paths know.
-    pub(crate) known: KnownInside,
+    pub(crate) known: Known,
     /// Whether anything uses the transport beside ordinary messages.
     pub(crate) beside: Cell<bool>,
     /// Streams of persistent requests, in part bound to slots.
@@ -206,7 +207,7 @@ impl Engine {
             changes: Cell::new(0),
             polled: Cell::new(0),
             polls: Cell::new(0),
-            known: KnownInside::none(),
+            known: Known::BLANK,
             beside: Cell::new(false),
             bound: RefCell::default(),
             least_bound: Cell::new(u64::MAX),

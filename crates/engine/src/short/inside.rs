@@ -265,7 +265,7 @@ impl Engine {
         }
         let (ways, is_open) = (short().all.get()?, DOOR.is_open());
         let word = (self.hooks.callback.handle)(m.comm);
-        let is_known = is_open && word == short().comm.get();
+        let is_known = is_open && word == short().known.comm.get();
         if untried && is_known && m.count > 0 && m.tag >= 0 {
             return None;
         }
