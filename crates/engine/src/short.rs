@@ -577,9 +577,11 @@ impl Engine {
         known.ways.set(ports, rows);
     }
 
-    /// Whether a communicator may be known inside the engine: what the door is for, with threads.
+    /// Whether a communicator may be known inside the engine: with threads, to the one to which the lock leans.
     fn may_know(&self) -> bool {
-        self.phase.get() == Phase::Running && !self.binds() && lock().is_threaded()
+        let lock = lock();
+        let leans = lock.is_threaded() && !lock.is_shared();
+        leans && self.phase.get() == Phase::Running && !self.binds()
     }
 
     /// Knows no communicator: one goes away, or changes.

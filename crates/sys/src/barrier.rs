@@ -13,9 +13,8 @@ pub fn can() -> bool {
     *REGISTERED.get_or_init(|| membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok())
 }
 
-/// A full barrier on every running thread of every process that registered; nothing where this one cannot.
-pub fn everywhere() {
-    if can() {
-        let _ = membarrier(MembarrierCommand::GlobalExpedited);
-    }
+/// A full barrier on every running thread of every process that registered. False: there was none, as this process cannot, or was
+/// forbidden to since it registered.
+pub fn everywhere() -> bool {
+    can() && membarrier(MembarrierCommand::GlobalExpedited).is_ok()
 }

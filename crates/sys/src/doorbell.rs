@@ -216,7 +216,13 @@ mod park {
     use super::{Acquire, Doorbell, Relaxed, fence};
     use rustix::thread::futex;
 
-    pub use crate::barrier::{can as can_barrier, everywhere as barrier};
+    pub use crate::barrier::can as can_barrier;
+
+    /// A full barrier on every running thread of every process that registered. Where this
+    /// process cannot ask for it, the bell's fence bit is set.
+    pub fn barrier() {
+        crate::barrier::everywhere();
+    }
 
     /// Sleeps while the bell's turn is `value`; `false` when `deadline` has passed. May return
     /// early.

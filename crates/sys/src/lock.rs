@@ -210,13 +210,15 @@ impl<T> BigLock<T> {
     #[inline(never)]
     fn relax_threaded(&self) {
         let me = thread_pointer();
-        if self.bias.is_to(me) {
-            return;
-        }
-        let mine = self.serving.load(Ordering::Relaxed);
-        let is_queue = self.next.load(Ordering::Relaxed) != mine.wrapping_add(1);
-        // Whoever ended the bias waits, and holds the ticket that is served.
-        if is_queue || (self.owner.load(Ordering::Relaxed) == me && self.biased.get()) {
+        let somebody_waits = match self.owner.load(Ordering::Relaxed) == me && self.biased.get() {
+            // Whoever comes ends the bias, and holds the ticket that is served.
+            true => !self.bias.is_to(me),
+            false => {
+                let mine = self.serving.load(Ordering::Relaxed);
+                self.next.load(Ordering::Relaxed) != mine.wrapping_add(1)
+            }
+        };
+        if somebody_waits {
             drop(self.step_out());
         }
     }
@@ -491,6 +493,21 @@ mod tests {
         other.join().unwrap();
         assert_eq!(lock.owner.load(Ordering::Relaxed), 0);
         assert!(!leaning(BigLock::new(())).biased.get(), "another lock");
+    }
+
+    #[test]
+    fn whoever_made_a_lock_lean_lets_others_in_too() {
+        let lock: &'static BigLock<Cell<u32>> = Box::leak(Box::new(BigLock::new(Cell::new(0))));
+        let inside = lock.enter();
+        lock.set_threaded(true);
+        assert!(!lock.is_shared() && !lock.biased.get());
+        let other = std::thread::spawn(move || lock.enter().set(7));
+        let end = Instant::now() + Duration::from_secs(20);
+        while inside.get() == 0 && Instant::now() < end {
+            lock.relax();
+        }
+        assert_eq!(inside.get(), 7);
+        other.join().unwrap();
     }
 
     #[test]

@@ -265,8 +265,12 @@ impl Engine {
         }
         let (ways, is_open) = (short().all.get()?, DOOR.is_open());
         let word = (self.hooks.callback.handle)(m.comm);
-        let is_known = is_open && word == short().known.comm.get();
-        if untried && is_known && m.count > 0 && m.tag >= 0 {
+        let known = match is_open {
+            true => &short().known,
+            false => &self.known,
+        };
+        let is_known = word == known.comm.get();
+        if untried && is_open && is_known && m.count > 0 && m.tag >= 0 {
             return None;
         }
         let with = |comm: &Comm| {
