@@ -11,8 +11,8 @@
  *                       reductions (cad_make_reduction_node), which the handler of SIGURG does on the program's thread, so
  *                       calls as poll may give EINTR (no handler where the program has its own, nor with
  *                       YAMABIKO_CAD_CALLBACK=none: reductions are calculations then). Other
- *                       calculations wait for the next call, as do the third descriptor that is under way on a channel,
- *                       the first after a failure there, and the news of a failure; and the first two on a channel
+ *                       calculations wait for the next call, as does the news of a failure. The third descriptor that is under way on a
+ *                       channel begins in a call too, or in cad_query, as do the first after a failure there and the first two on a channel
  *                       with a process of lower rank on another machine, if that issues its own later. Messages between two processes arrive in the order in
  *                       which their nodes were made: a descriptor whose edges want another is not issued
  *                       (CAD_ERR_EXECUTOR), and lengths that differ are not noticed (CAD_LENGTH).
@@ -84,11 +84,15 @@ int cad_connect_node(cad_t cad, int before, int after);
 
 /* Starts it; again, when it is over. After the first time it can't be changed. */
 int cad_issue(cad_t cad);
-/* How it stands: one load. Doesn't make progress: use cad_progress, cad_test or cad_wait for that, or the
- * executor "ring". */
+/* What the word says of a descriptor that is pending and has not begun, and what cad_query then calls. */
+#define CAD_UNBEGUN 6
+int cad_query_unbegun(cad_t cad);
+/* How it stands: one load, once it has begun; before (see above), a try to begin it, if the thread is cad_start's. Doesn't make
+ * progress else: use cad_progress, cad_test or cad_wait for that, or the executor "ring". */
 static inline int cad_query(cad_t cad)
 {
-    return (int)__atomic_load_n(&cad->word, __ATOMIC_ACQUIRE);
+    int state = (int)__atomic_load_n(&cad->word, __ATOMIC_ACQUIRE);
+    return state == CAD_UNBEGUN ? cad_query_unbegun(cad) : state;
 }
 /* Moves whatever can move, of all descriptors. */
 int cad_progress(void);

@@ -252,6 +252,16 @@ pub extern "C" fn cad_test(cad: Handle) -> c_int {
     state(with(|l| l.test(cad as usize)))
 }
 
+/// How a descriptor stands that had not begun when `cad_query` looked. In another thread, or called by an operation, it can't
+/// begin, and is pending.
+#[unsafe(no_mangle)]
+pub extern "C" fn cad_query_unbegun(cad: Handle) -> c_int {
+    match with(|l| l.test(cad as usize)) {
+        Err(Code::State | Code::Busy) => State::Pending as c_int,
+        tested => state(tested),
+    }
+}
+
 /// Waits for a descriptor.
 #[unsafe(no_mangle)]
 pub extern "C" fn cad_wait(cad: Handle) -> c_int {

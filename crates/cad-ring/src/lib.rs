@@ -33,6 +33,8 @@
 //! * an issue whose predecessor but one on the channel isn't over: it starts in the next call after that;
 //! * failures: that a process is gone, or has taken its part back, shows in the word after the next call.
 //!
+//! Until an issue has begun its word is [`UNBEGUN`](cad_run::UNBEGUN), by which who only looks at words learns that it has to call.
+//!
 //! All this runs on the rank's processor. The receive path in front of it (IP, TCP) runs where the network's interrupt comes, unless that is steered
 //! (`yamabiko kaccd --steer`, crate `launch`'s `steer`).
 //!

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use cad_run::{Plan, State};
+use cad_run::{Plan, State, UNBEGUN};
 use io_uring::squeue::Entry;
 
 use crate::calls::Prepared;
@@ -92,13 +92,19 @@ impl Running {
     /// Gets in line, from now on as the next issue of its channel.
     pub fn enter(&mut self) {
         self.number = self.channel.enter(self.slot);
+        self.word.store(UNBEGUN, Ordering::Relaxed);
+    }
+
+    /// Its chains are handed over next.
+    pub fn begin(&mut self) {
+        self.begun = true;
         self.word.store(State::Pending as u32, Ordering::Relaxed);
     }
 
     /// Begins as the next issue of its channel, with the image of that one's lane.
     pub fn begin_with_image(&mut self) {
         self.enter();
-        self.begun = true;
+        self.begin();
         self.prepared.renew();
         let lane = self.lane();
         if let Some(image) = &mut self.images[lane] {

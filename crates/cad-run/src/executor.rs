@@ -25,12 +25,15 @@ pub enum State {
     Idle = 5,
 }
 
+/// The word of an issue that is pending and has not begun: a call of the program begins it, when it can.
+pub const UNBEGUN: u32 = 6;
+
 impl State {
     /// The state that a word stands for.
     pub fn of(word: u32) -> State {
         match word {
             0 => State::Done,
-            1 => State::Pending,
+            1 | UNBEGUN => State::Pending,
             2 => State::Length,
             3 => State::Lost,
             4 => State::Cancelled,

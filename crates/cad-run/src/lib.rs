@@ -24,7 +24,8 @@
 //!
 //! [`Issued::query`] is one load of a word that END writes, whoever executes: no lock, no system
 //! call. With [`Inline`] a program that only queries sees no progress; it calls [`Executor::progress`]
-//! (or waits), which is what running inline means.
+//! (or waits), which is what running inline means. Where an issue begins in a later call only, its word is [`UNBEGUN`] till then, so that
+//! whoever looks at words knows when to call.
 //!
 //! # Failure and cancellation
 //!
@@ -45,5 +46,5 @@ mod inline;
 
 pub use boundary::UserBuf;
 pub use descriptor::{Calc, Descriptor, END, Known, Plan, Refused, START, barrier};
-pub use executor::{Callback, Choice, Counts, Executor, Issued, NotIssued, State};
+pub use executor::{Callback, Choice, Counts, Executor, Issued, NotIssued, State, UNBEGUN};
 pub use inline::Inline;

@@ -25,7 +25,7 @@ struct Program {
     says: &'static str,
 }
 
-const PROGRAMS: [Program; 3] = [
+const PROGRAMS: [Program; 4] = [
     Program {
         name: "pipeline",
         ranks: &[1, 2, 3, 4, 5],
@@ -41,6 +41,14 @@ const PROGRAMS: [Program; 3] = [
         mpiexec: &[],
         fails: false,
         says: "ok relay",
+    },
+    Program {
+        name: "late",
+        ranks: &[1, 2, 3, 5],
+        executors: &["ring"],
+        mpiexec: &[],
+        fails: false,
+        says: "ok late",
     },
     Program {
         name: "lost",

@@ -144,7 +144,7 @@ impl Ring {
         let Some(running) = self.slots[slot].as_mut() else {
             return;
         };
-        running.begun = true;
+        running.begin();
         let socket = self.cells.as_ref().map(Cells::fd);
         let bell = self.bell.as_ref();
         let bell = bell.filter(|bell| running.wants_bell() && bell.rings());

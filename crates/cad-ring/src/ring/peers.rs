@@ -22,8 +22,7 @@ use crate::running::Running;
 /// Ends of issues that a peer may tell of before they are issued here. One more and it is not sane.
 pub(super) const OVERS_MAX: usize = 1 << 14;
 /// How long an issue waits for a peer that was quicker to need streams, and is about to lend them: some microseconds, or as
-/// long as the peer has lost its processor to others. After that the issue starts in a later call, which a program
-/// that only looks at the word never makes.
+/// long as the peer has lost its processor to others. After that the issue starts in a later call.
 const ABOUT_TO_LEND: Duration = Duration::from_secs(5);
 /// How long an issue waits for connections to other hosts that it makes: until their kernels have answered. After that
 /// it starts in a later call.
