@@ -9,8 +9,8 @@ use types::{Result, consts, fault};
 
 use super::reductions::Combine;
 use super::{
-    APART, BODIES, BODY, EXCHANGED, EXCHANGED_FROM, FAILED, GIVEN_UP, HEADS, INLINE, LENGTH_BITS,
-    PAGE, READ, Together,
+    APART, BODIES, BODIES_AT, BODY, EXCHANGED, EXCHANGED_FROM, FAILED, GIVEN_UP, HEADS, INLINE,
+    LENGTH_BITS, PAGE, READ, Together,
 };
 use crate::coll::Planned;
 use crate::state::Engine;
@@ -86,7 +86,7 @@ impl Round {
             _ if self.turns(bytes) => BODIES + self.number % EXCHANGED,
             _ => self.number % BODIES,
         };
-        PAGE + body as usize * BODY
+        BODIES_AT + body as usize * BODY
     }
 }
 
