@@ -64,6 +64,10 @@ static void alone(void)
         }
         /* Another one may get its handle, and is not it. */
         OK(MPI_Comm_free(&other));
+        OK(MPI_Comm_dup(MPI_COMM_WORLD, &other));
+        for (unsigned round = 0; round < 9; round++)
+            go_round(other, 4, round, 0);
+        OK(MPI_Comm_free(&other));
     }
 }
 

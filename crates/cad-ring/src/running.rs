@@ -92,6 +92,11 @@ impl Running {
     /// Gets in line, from now on as the next issue of its channel.
     pub fn enter(&mut self) {
         self.number = self.channel.enter(self.slot);
+    }
+
+    /// Waits for its turn.
+    pub fn stand_in_line(&mut self) {
+        self.enter();
         self.word.store(UNBEGUN, Ordering::Relaxed);
     }
 

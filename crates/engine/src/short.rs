@@ -577,10 +577,11 @@ impl Engine {
         known.ways.set(ports, rows);
     }
 
-    /// Whether a communicator may be known inside the engine: with threads, to the one to which the lock leans.
+    /// Whether a communicator may be known inside the engine: with threads, to the one to which the lock leans. In a forked child what else such a
+    /// message needs is blank, or none may be.
     fn may_know(&self) -> bool {
         let lock = lock();
-        let leans = lock.is_threaded() && !lock.is_shared();
+        let leans = lock.is_threaded() && !lock.is_shared() && DOOR.is_wiped();
         leans && self.phase.get() == Phase::Running && !self.binds()
     }
 

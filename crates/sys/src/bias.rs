@@ -109,22 +109,17 @@ impl Bias {
 mod system {
     use std::sync::atomic::Ordering::SeqCst;
     use std::sync::atomic::compiler_fence;
-    use std::time::Duration;
 
     use rustix::thread::futex;
 
     use super::Bias;
 
-    pub use crate::barrier::can as can_barrier;
+    pub use crate::barrier::can_here as can_barrier;
 
-    /// Longer than any processor keeps a store to itself, or takes to have it seen.
-    const SEEN_BY_THEN: Duration = Duration::from_millis(10);
-
-    /// The side that pays. A program may have forbidden itself the call since the lock began to lean: then the other side's store is given
-    /// the time to be seen.
+    /// The side that pays.
     pub fn barrier() {
-        if !crate::barrier::everywhere() {
-            std::thread::sleep(SEEN_BY_THEN);
+        if !crate::barrier::here() {
+            std::thread::sleep(crate::barrier::SEEN_BY_THEN);
         }
     }
 

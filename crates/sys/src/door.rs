@@ -30,7 +30,8 @@ pub struct Door<T: 'static> {
 
 const _: () = assert!(align_of::<Door<u8>>() == PAGE);
 
-// SAFETY: by its user's promise one thread at a time writes it, and nobody looks meanwhile at what is written.
+// SAFETY: by its user's promise one thread at a time writes it, and nobody looks meanwhile at what is written: a thread without the lock looks
+// at what comes first, which is blank with threads, and then at nothing more.
 unsafe impl<T> Sync for Door<T> {}
 
 impl<T: Blank> Door<T> {
@@ -63,6 +64,11 @@ impl<T: Blank> Door<T> {
         }
         self.open.set(self.wiped.get() && !lock.is_threaded());
         self.open.get()
+    }
+
+    /// Whether the state is blank in a forked child. (Not known before the first try to open it.)
+    pub fn is_wiped(&self) -> bool {
+        self.wiped.get()
     }
 
     /// Shuts it; its user empties the state.

@@ -41,7 +41,7 @@ use loom::sync::atomic::{AtomicU32, fence};
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
-use park::{barrier, can_barrier, wake, watch};
+use park::{barrier, can_barrier, settle, wake, watch};
 
 /// Set in `word` when a ringer has to execute a fence; the rest counts sleepers.
 const FENCE: u32 = 1 << 31;
@@ -165,7 +165,10 @@ impl Doorbell {
         let turn = self.turn.load(Acquire);
         self.word.fetch_add(1, SeqCst);
         fence(SeqCst);
-        barrier();
+        if !barrier() && self.word.fetch_or(FENCE, SeqCst) & FENCE == 0 {
+            // Who comes to ring from now on executes a fence; who came before has published by then.
+            settle();
+        }
         Sleeper { bell: self, turn }
     }
 }
@@ -218,10 +221,12 @@ mod park {
 
     pub use crate::barrier::can as can_barrier;
 
-    /// A full barrier on every running thread of every process that registered. Where this
-    /// process cannot ask for it, the bell's fence bit is set.
-    pub fn barrier() {
-        crate::barrier::everywhere();
+    pub use crate::barrier::everywhere as barrier;
+
+    /// Until what others have stored is seen.
+    #[cold]
+    pub fn settle() {
+        std::thread::sleep(crate::barrier::SEEN_BY_THEN);
     }
 
     /// Sleeps while the bell's turn is `value`; `false` when `deadline` has passed. May return
@@ -270,7 +275,11 @@ mod park {
         false
     }
 
-    pub fn barrier() {}
+    pub fn barrier() -> bool {
+        true
+    }
+
+    pub fn settle() {}
 
     pub fn watch(bell: &Doorbell, value: u32, _: Option<Instant>) -> bool {
         let queue = bell.futex.queue.lock().unwrap();

@@ -47,8 +47,9 @@ pub struct BigLock<T> {
     state: T,
 }
 
-// SAFETY: `state`, `depth` and `biased` are reached only through guards, and (see the module's promises) only
-// one thread has a guard at a time: the ticket lock and its bias see to it, or the program promised it.
+// SAFETY: `state` is reached only through guards, and (see the module's promises) only one thread has a guard at a time: the ticket
+// lock and its bias see to it, or the program promised it. `depth` and `biased` are reached only by the thread whose pointer is in `owner`,
+// which it alone stores there while it is inside, by one that has just entered or is about to leave, and by the only thread of a forked child.
 unsafe impl<T> Sync for BigLock<T> {}
 // SAFETY: as for `Sync`; the lock itself is in no way bound to the thread that made it.
 unsafe impl<T> Send for BigLock<T> {}
@@ -485,9 +486,11 @@ mod tests {
         lock.relax();
         assert!(lock.biased.get() && lock.depth.get() == 2);
         let other = std::thread::spawn(move || lock.enter().set(7));
-        while inner.get() == 0 {
+        let end = Instant::now() + Duration::from_secs(20);
+        while inner.get() == 0 && Instant::now() < end {
             lock.relax();
         }
+        assert_eq!(inner.get(), 7);
         assert!(!lock.biased.get() && lock.depth.get() == 2);
         drop((outer, inner));
         other.join().unwrap();

@@ -51,7 +51,7 @@ impl Ring {
             running.slot = slot;
             running.images = Default::default();
         }
-        running.enter();
+        running.stand_in_line();
         let (word, why) = (running.word.clone(), self.doomed(&running));
         self.slots[slot] = Some(running);
         self.unsettled += 1;

@@ -10,7 +10,7 @@ use types::{Result, consts, fault};
 use super::reductions::Combine;
 use super::{
     APART, BODIES, BODIES_AT, BODY, EXCHANGED, EXCHANGED_FROM, FAILED, GIVEN_UP, HEADS, INLINE,
-    LENGTH_BITS, PAGE, READ, Together,
+    LENGTH_BITS, READ, Together,
 };
 use crate::coll::Planned;
 use crate::state::Engine;
