@@ -6,8 +6,8 @@ use cad::{Part, allgather, alltoall, bcast, gather, scatter};
 use layout::{Data, transfer};
 use types::Result;
 
-use super::EXCHANGED_FROM;
 use super::rounds::{Round, Way};
+use super::{EXCHANGED, EXCHANGED_FROM};
 use crate::graphs::Plan;
 
 /// How a block is cut into chunks, a round each.
@@ -76,7 +76,9 @@ const COMBINED_SHORT: u64 = 512 << 10;
 /// read. Of two near cores of an EPYC of the fifth generation, 64 and 256 KiB take 1.08 and 3.8 us so, and 1.26 and 4.3 in the root's own; with one root as long both
 /// ways. Of two far ones 3.1 and 8.0, and 3.4 and 9.1; with one root 256 KiB 7.8 and 7.45. Longer ones gain less with several roots than
 /// they lose with one, which has fewer bodies to be ahead in.
-const SPREAD_IN_TURN: u64 = 256 << 10;
+const SPREAD_OF_TWO: u64 = 256 << 10;
+/// The same where there are more processes, some of which may have no processor while others go on.
+const SPREAD_IN_TURN: u64 = EXCHANGED * EXCHANGED_FROM as u64;
 
 /// From so many bytes on a process's own block is copied chunk by chunk, between those that it writes for the others: what an allgather
 /// has written is then still in the cache, and no block drives out all that was there. An allgather of 1 MiB takes 55 us so and 62 as a whole, of
@@ -162,7 +164,11 @@ impl Way<'_> {
             return Ok(());
         }
         let chunks = Chunks::piped(data.len(), CHUNK, 1);
-        let first = match data.len() <= SPREAD_IN_TURN {
+        let spread = match self.place.size() {
+            2 => SPREAD_OF_TWO,
+            _ => SPREAD_IN_TURN,
+        };
+        let first = match data.len() <= spread {
             true => self.begin_exchange(chunks.number()),
             false => self.place.begin(chunks.number()),
         };
