@@ -1,7 +1,9 @@
 /* A process that was forked from a rank is told so by whatever it calls, and changes nothing for the rank: here by the calls that are the
- * shortest, after the rank has used them. With the argument "multiple" threads are asked for, of which there is one.
+ * shortest, after the rank has used them. With the argument "multiple" threads are asked for, of which there is one, with "unwiped" too, and the system
+ * does not empty memory in children.
  */
 #include "check.h"
+#include "refuse.h"
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -45,16 +47,14 @@ static void exchange(int value)
 
 int main(int argc, char **argv)
 {
+    int level = argc > 1 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, provided;
     int early = 5, late = 6, got_early = -1, got_late = -1;
-    if (argc > 1 && strcmp(argv[1], "multiple") == 0) {
-        int provided;
-        OK(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided));
-        OK(MPI_Comm_rank(MPI_COMM_WORLD, &t_rank));
-        OK(MPI_Comm_size(MPI_COMM_WORLD, &t_size));
-        SAME(provided, MPI_THREAD_MULTIPLE);
-    } else {
-        t_init(&argc, &argv);
-    }
+    if (argc > 1 && strcmp(argv[1], "unwiped") == 0)
+        refuse_calls(SYS_madvise, -1u);
+    OK(MPI_Init_thread(&argc, &argv, level, &provided));
+    OK(MPI_Comm_rank(MPI_COMM_WORLD, &t_rank));
+    OK(MPI_Comm_size(MPI_COMM_WORLD, &t_size));
+    CHECK(provided >= level);
     to = (t_rank + 1) % t_size;
     from = (t_rank + t_size - 1) % t_size;
     for (int i = 0; i < ROUNDS; i++)

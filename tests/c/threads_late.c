@@ -1,8 +1,10 @@
 /* MPI_THREAD_MULTIPLE in ranks of which one thread calls at first, to which the library's lock leans: messages of all
  * lengths go round, on communicators that come and go. Then other threads come, while the first goes on, while it
- * sleeps in a receive that only they end, and when it is elsewhere.
+ * sleeps in a receive that only they end, and when it is elsewhere. With the argument "refused" the kernel refuses the barriers between
+ * threads and processes that the library was granted when it began.
  */
 #include "check.h"
+#include "refuse.h"
 #include <pthread.h>
 
 enum { LATE = 3, WAKE = 500, LONGEST = 300000 };
@@ -93,6 +95,8 @@ int main(int argc, char **argv)
     OK(MPI_Comm_rank(MPI_COMM_WORLD, &t_rank));
     OK(MPI_Comm_size(MPI_COMM_WORLD, &t_size));
     SAME(provided, MPI_THREAD_MULTIPLE);
+    if (argc > 1 && strcmp(argv[1], "refused") == 0)
+        refuse_calls(SYS_membarrier, -1u);
     alone();
     for (int n = 1; n <= LATE; n++)
         CHECK(pthread_create(&late[n], NULL, come_late, (void *)(size_t)n) == 0);

@@ -197,8 +197,10 @@ mod loom_tests {
     struct Shared {
         bias: Bias,
         real: Mutex<()>,
-        /// What the lock guards; loom reports who is not alone with it.
+        /// What the lock guards; loom reports who is not alone with it,
         state: UnsafeCell<u32>,
+        /// and tries others here only, which it does at atomics.
+        busy: AtomicU32,
     }
 
     impl Shared {
@@ -213,12 +215,16 @@ mod loom_tests {
                 bias,
                 real: Mutex::new(()),
                 state: UnsafeCell::new(0),
+                busy: AtomicU32::new(0),
             })
         }
 
         fn change(&self) {
+            assert_eq!(self.busy.load(Relaxed), 0, "somebody else is inside");
+            self.busy.store(1, Relaxed);
             // SAFETY: loom checks that nobody else is inside.
             self.state.with_mut(|state| unsafe { *state += 1 });
+            self.busy.store(0, Relaxed);
         }
 
         /// What a lock does with its bias.

@@ -523,6 +523,59 @@ mod tests {
     }
 
     #[test]
+    fn whoever_comes_waits_until_the_owner_of_the_bias_is_out() {
+        let lock = leaning(BigLock::new(Cell::new(0)));
+        let inside = lock.enter();
+        assert!(lock.biased.get());
+        let other = std::thread::spawn(move || lock.enter().set(7));
+        std::thread::sleep(Duration::from_millis(30));
+        assert_eq!(inside.get(), 0);
+        drop(inside);
+        other.join().unwrap();
+        assert_eq!(lock.enter().get(), 7);
+    }
+
+    #[test]
+    fn nobody_is_alone_inside_twice() {
+        let lock = leaning(BigLock::new(()));
+        let outer = lock.enter();
+        assert!(lock.enter_alone().is_none());
+        drop(outer);
+        let alone = lock.enter_alone().unwrap();
+        assert!(lock.enter_alone().is_none());
+        let inner = lock.enter();
+        assert_eq!(lock.depth.get(), 2);
+        drop((inner, alone));
+        assert_eq!(lock.owner.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_child_has_no_bias() {
+        for holds in [true, false] {
+            let lock = leaning(BigLock::new(Cell::new(0)));
+            let inside = holds.then(|| lock.enter());
+            lock.hold();
+            // SAFETY: the child calls nothing but the lock and `_exit`, which are safe after a fork.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                lock.forget_others();
+                drop(inside);
+                lock.enter().set(7);
+                let right = lock.enter().get() == 7 && lock.enter_alone().is_none();
+                let leans = lock.biased.get() || lock.bias.is_to(thread_pointer());
+                // SAFETY: ends the forked child without running the parent's exit handlers.
+                unsafe { libc::_exit(i32::from(!right || leans)) };
+            }
+            lock.let_go();
+            drop(inside);
+            let mut status = -1;
+            // SAFETY: waits for the child made above; `status` outlives the call.
+            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+            assert_eq!((status, lock.enter().get()), (0, 0));
+        }
+    }
+
+    #[test]
     fn a_bias_does_not_come_back() {
         let lock = leaning(BigLock::new(()));
         std::thread::spawn(move || drop(lock.enter()))

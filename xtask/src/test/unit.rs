@@ -3,7 +3,7 @@
 use super::job::Job;
 use super::{Options, Tally, apt};
 use crate::spec::root;
-use crate::{Result, process};
+use crate::{Result, build, process};
 use std::process::Command;
 
 /// The cargo that runs this program.
@@ -17,42 +17,45 @@ fn itself(args: &[&str]) -> Result {
     process::run(Command::new(program).args(args))
 }
 
-/// Stage `unit`: `cargo test` over the workspace, counted test by test.
-pub fn run(options: &Options, tally: &mut Tally) -> Result {
-    let _ = options;
+/// Crates with structures that loom explores.
+const LOOMED: [&str; 2] = ["shm", "sys"];
+
+/// Stage `unit`: `cargo test` over the workspace, and what loom explores, which is built apart; counted test by test.
+pub fn run(_: &Options, tally: &mut Tally) -> Result {
     // The headers are compiled as C++ too.
     apt::need(&[("c++", "g++")])?;
-    let started = std::time::Instant::now();
-    let job = Job::new(cargo())
+    let all = Job::new(cargo())
         .args(["test", "--workspace", "--quiet", "--no-fail-fast"])
-        .folder(&root())
         .limit_s(1500);
-    let done = job.run()?;
-    let mut passed = 0;
-    for line in done.output.lines() {
-        if let Some(rest) = line.strip_prefix("test result: ") {
-            let count = |word: &str| -> usize {
-                let before = rest.split(word).next().unwrap_or("");
-                before
-                    .trim_end()
-                    .rsplit(' ')
-                    .next()
-                    .and_then(|n| n.parse().ok())
-                    .unwrap_or(0)
-            };
-            passed += count("passed");
+    let loom = Job::new(cargo())
+        .args(["test", "--quiet", "--no-fail-fast", "--lib", "--target-dir"])
+        .args([build::target().join("loom").into_os_string()])
+        .args(LOOMED.iter().flat_map(|name| ["-p", name]))
+        .args(["loom"])
+        .env("RUSTFLAGS", "--cfg loom")
+        .limit_s(900);
+    for (what, job) in [("unit tests", all), ("tests by loom", loom)] {
+        let started = std::time::Instant::now();
+        let done = job.folder(&root()).run()?;
+        let passed = passed(&done.output);
+        tally.passed += passed;
+        if done.code != Some(0) || passed == 0 {
+            return Err(complaints(&done.output));
         }
+        let seconds = started.elapsed().as_secs_f64();
+        println!("pass  {passed} {what}  ({seconds:.1} s)");
     }
-    println!(
-        "pass  {passed} unit tests  ({:.1} s)",
-        started.elapsed().as_secs_f64()
-    );
-    tally.passed += passed;
-    if done.code == Some(0) {
-        Ok(())
-    } else {
-        Err(complaints(&done.output))
-    }
+    Ok(())
+}
+
+/// How many tests cargo says have passed.
+fn passed(output: &str) -> usize {
+    let count = |line: &str| {
+        let before = line.split(" passed").next()?;
+        before.rsplit(' ').next()?.parse::<usize>().ok()
+    };
+    let results = output.lines().filter(|l| l.starts_with("test result: "));
+    results.filter_map(count).sum::<usize>()
 }
 
 /// What failed tests said: under `---- NAME stdout ----`, up to the list of their names, and what those said that are
