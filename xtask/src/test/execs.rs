@@ -110,21 +110,36 @@ pub fn ran(executor: Executor, ranks: u32, said: &str) -> Result<u64> {
     Ok(all)
 }
 
-/// Whether any rank says that its thread brought some to their end, if that is the executor, in a program whose ranks compute
-/// meanwhile.
-fn went_on(executor: Executor, said: &str) -> Result {
+/// Whether any rank says that its thread brought some to their end, in a program whose ranks compute meanwhile.
+fn went_on(said: &str) -> Result {
     let ended = said.split(" of which ended there").map(|before| {
         let digits = before.rsplit(|c: char| !c.is_ascii_digit()).next();
         digits.and_then(|n| n.parse::<u64>().ok()).unwrap_or(0)
     });
     let all = said.matches(" of which ended there").count();
-    match executor != Executor::Thread || ended.take(all).sum::<u64>() > 0 {
+    match ended.take(all).sum::<u64>() > 0 {
         true => Ok(()),
         false => Err(format!(
             "no rank says that its thread went on with anything\n{}",
             tail(said)
         )),
     }
+}
+
+/// How often a run of a tenth of a second is begun, in which the thread may not get a processor's time while ranks compute: of 12 on a
+/// calm machine it got none in one.
+const BEGINNINGS: u32 = 10;
+
+/// Runs that until the thread has brought some to their end.
+fn until_it_went_on(run: impl Fn() -> Result<String>) -> Result {
+    let mut went = went_on(&run()?);
+    for _ in 1..BEGINNINGS {
+        if went.is_ok() {
+            break;
+        }
+        went = went_on(&run()?);
+    }
+    went
 }
 
 /// What all tests of the stage use.
@@ -311,11 +326,14 @@ impl Stage<'_> {
         for &ranks in ranks {
             let name = format!("{}/IMB-NBC -n {ranks}", self.of(executor));
             if self.options.wants(&name) {
-                tally.test(&name, || {
+                let run = || {
                     let ground = &self.ground;
                     let said = imb::run_suite(ground, &program, &names, ranks, &amount, variables)?;
-                    ran(executor, ranks, &said)?;
-                    went_on(executor, &said)
+                    ran(executor, ranks, &said).map(|_| said)
+                };
+                tally.test(&name, || match executor {
+                    Executor::Thread => until_it_went_on(run),
+                    _ => run().map(drop),
                 });
             }
         }

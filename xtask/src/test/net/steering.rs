@@ -63,12 +63,18 @@ fn left(folder: &Path) -> Result<Vec<String>> {
     Ok(pids.filter(here).collect())
 }
 
-/// That each steered series has less on the first processor than the one that it is compared with.
+/// The most that a processor of two has of the packets where they are steered to their readers, percent: half, and the shell's, the
+/// calibration's, and those of a rank that moves. A series that isn't steered has nearly all on one, or, if its readers happen to lie well,
+/// as few as a steered one.
+const STEERED: f64 = 75.0;
+
+/// That each steered series has no more than that on the first processor, and some series had when it was not steered.
 fn judge(report: &serde_json::Value) -> Result {
     let panel = &report["panels"][0];
     let series = panel["series"].as_array().map_or(&[][..], Vec::as_slice);
     let share = |who: usize| panel["rounds"][0]["figures"][who][0].as_f64();
     let mut compared = 0;
+    let mut crowded = false;
     for (who, one) in series.iter().enumerate() {
         let name = one["implementation"].as_str().unwrap_or_default();
         let base = one["base"].as_u64().filter(|_| name.ends_with("-steered"));
@@ -80,17 +86,17 @@ fn judge(report: &serde_json::Value) -> Result {
             "      {name}: {on:.0} % of the packets on the first processor, {off:.0} % before"
         );
         compared += 1;
-        if on >= off {
+        crowded |= off > STEERED;
+        if on > STEERED {
             return Err(format!(
-                "{name} has as many packets on the first processor as before"
+                "{name} has {on:.0} % of the packets on the first processor, as if it were not steered"
             ));
         }
     }
-    match series
-        .iter()
-        .any(|one| one["implementation"] == "yamabiko-thread-steered")
-    {
-        true if compared > 0 => Ok(()),
+    let asked = |one: &serde_json::Value| one["implementation"] == "yamabiko-thread-steered";
+    match series.iter().any(asked) {
+        true if crowded => Ok(()),
+        true if compared > 0 => Err(format!("nothing was crowded before: {panel}")),
         _ => Err(format!("nothing is compared: {panel}")),
     }
 }
