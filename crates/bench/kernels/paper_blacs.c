@@ -112,8 +112,8 @@ int main(int argc, char **argv) {
         other = paper_memory(bytes);
         paper_figure(i, figure(bytes));
         meet();
-        free(matrix);
-        free(other);
+        paper_free(matrix);
+        paper_free(other);
     }
     if (me == 0)
         bench_end();

@@ -205,7 +205,7 @@ static void *memory(size_t size) {
 
 static void release(void *got) {
     if (strcmp(bench.how, "mapped"))
-        free(got);
+        paper_free(got);
     else
         ok(fmpl_free(got, NULL));
 }

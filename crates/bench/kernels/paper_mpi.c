@@ -123,9 +123,9 @@ int main(int argc, char **argv) {
         in = paper_memory((size_t)bytes * (size_t)(depth + 1));
         requests = paper_memory((size_t)(depth + 1) * sizeof *requests);
         paper_figure(i, figure());
-        free(out);
-        free(in);
-        free(requests);
+        paper_free(out);
+        paper_free(in);
+        paper_free(requests);
     }
     if (me == 0)
         bench_end();
