@@ -30,12 +30,15 @@ use crate::wait::Waiting;
 mod handed;
 mod small;
 mod streams;
+mod temporaries;
 
 pub use handed::Handed;
 pub(crate) use handed::Spent;
 pub use small::Small;
 pub(crate) use small::SmallCall;
 use streams::Streams;
+pub(crate) use temporaries::Spare;
+use temporaries::Temporaries;
 
 /// Bits of a message tag that the graph uses; the collective's number comes above them.
 const NODE_TAG_BITS: u32 = cad::MAX_TAG.count_ones();
@@ -139,7 +142,7 @@ pub struct Running {
     tag: i32,
     /// The bits of a node's tag that go into its messages'.
     node_tag: i32,
-    temps: Vec<(AlignedBuf, UserBuf)>,
+    temps: Temporaries,
     /// Its messages that may be bound to slots, if it is persistent and has some.
     streams: Option<Streams>,
     /// Whether it is left to the [progress thread](crate::progress_thread) until it is over.
@@ -183,7 +186,7 @@ enum Step {
 }
 
 impl Running {
-    fn new(call: Call) -> Result<Running> {
+    fn new(call: Call, spare: &Rc<Spare>) -> Result<Running> {
         let run = Run::new(&call.graph);
         let (tag, node_tag) = call.tags.resolve(&call.comm);
         let mut running = Running {
@@ -192,11 +195,11 @@ impl Running {
             failed: false,
             tag,
             node_tag,
-            temps: Vec::new(),
+            temps: Temporaries::new(spare),
             streams: None,
             left: false,
         };
-        running.temps = running.allocate()?;
+        running.allocate()?;
         Ok(running)
     }
 
@@ -214,28 +217,25 @@ impl Running {
         self.run.reset(&self.call.graph);
     }
 
-    /// Memory for the graph's temporaries, each with the address that its regions count from.
-    fn allocate(&self) -> Result<Vec<(AlignedBuf, UserBuf)>> {
-        let place = |t: &cad::Temp| {
-            let lowest = match t.ty {
+    /// Makes the graph's temporaries.
+    fn allocate(&mut self) -> Result<()> {
+        let graph = self.call.graph.clone();
+        for temp in graph.temps() {
+            let lowest = match temp.ty {
                 TypeSlot::Bytes => 0,
-                _ => t.low + self.type_of(t.ty).map_or(0, |ty| ty.datatype.true_lb()),
+                _ => temp.low + self.type_of(temp.ty).map_or(0, |ty| ty.datatype.true_lb()),
             };
-            let mut memory = usize::try_from(t.bytes)
+            let origin = |start: UserBuf| {
+                let origin = start.offset(-lowest);
+                let slack = (-(origin.addr() as i64)).rem_euclid(ALIGN);
+                origin.offset(slack)
+            };
+            usize::try_from(temp.bytes)
                 .ok()
-                .and_then(|n| AlignedBuf::new(n + ALIGN as usize))?;
-            let start = memory.buf();
-            let origin = start.offset(-lowest);
-            let slack = (-(origin.addr() as i64)).rem_euclid(ALIGN);
-            Some((memory, origin.offset(slack)))
-        };
-        self.call
-            .graph
-            .temps()
-            .iter()
-            .map(place)
-            .collect::<Option<_>>()
-            .ok_or_else(|| no_memory(self.call.graph.temps().iter().map(|t| t.bytes).sum()))
+                .and_then(|bytes| self.temps.add(bytes + ALIGN as usize, origin))
+                .ok_or_else(|| no_memory(graph.temps().iter().map(|t| t.bytes).sum()))?;
+        }
+        Ok(())
     }
 
     fn type_of(&self, slot: TypeSlot) -> Option<&Rc<TypeObj>> {
@@ -252,7 +252,7 @@ impl Running {
         let base = match region.buf {
             BufId::Send => self.call.send,
             BufId::Recv => self.call.recv,
-            BufId::Temp(k) => self.temps[k as usize].1,
+            BufId::Temp(k) => self.temps.origin(k as usize),
         };
         base.offset(region.offset)
     }
@@ -314,7 +314,7 @@ impl Engine {
     pub(crate) fn start_collective(&self, call: Call) -> Result<Handle> {
         self.check_whole(&call.comm, &call.group)?;
         let comm = call.comm.clone();
-        let running = Running::new(call)?;
+        let running = Running::new(call, &self.spare)?;
         let (handle, request) = self.new_request(Kind::Collective, 1, Some(comm))?;
         request.body.replace(Body::Collective(Box::new(running)));
         self.advance(handle, request);
@@ -326,7 +326,7 @@ impl Engine {
         self.check_whole(&call.comm, &call.group)?;
         let comm = call.comm.clone();
         call.tags = Tags::Kept(self.collective_number(&comm)?);
-        let mut running = Running::new(call)?;
+        let mut running = Running::new(call, &self.spare)?;
         let me = comm.group.endpoint(comm.rank);
         let streams = running.streams_of(me, self.least_bound.get());
         running.streams = streams.filter(|_| self.open_streams());

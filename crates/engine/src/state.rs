@@ -125,6 +125,8 @@ pub struct Engine {
     pub(crate) tools: crate::api::tool::Tools,
     /// The places in shared memory where communicators' blocking collectives go.
     pub(crate) places: Rc<crate::together::Places>,
+    /// Memory that was temporary buffers of collectives.
+    pub(crate) spare: Rc<crate::coll::Spare>,
 }
 
 static ENGINE: OnceLock<BigLock<Engine>> = OnceLock::new();
@@ -216,6 +218,7 @@ impl Engine {
             progress_thread: crate::progress_thread::ProgressThread::default(),
             tools: crate::api::tool::Tools::default(),
             places: Rc::default(),
+            spare: Rc::default(),
         }
     }
 

@@ -63,8 +63,8 @@ impl Handed {
 
     /// Bytes of memory of ours that it holds.
     fn bytes(&self) -> usize {
-        let temps = self.running.temps.iter().map(|(memory, _)| memory.len());
-        temps.chain(self.staging.iter().map(AlignedBuf::len)).sum()
+        let staged: usize = self.staging.iter().map(AlignedBuf::len).sum();
+        self.running.temps.bytes() + staged
     }
 }
 
@@ -306,7 +306,7 @@ impl Engine {
         let (me, size) = place.ok_or_else(|| fault(consts::ERR_INTERN, "there is no ring"))?;
         let members = call.group.members().to_vec();
         let vouched = vouched(&call);
-        let running = Running::new(call)?;
+        let running = Running::new(call, &self.spare)?;
         let mut mark = AlignedBuf::new(1).ok_or_else(|| no_memory(1))?;
         let mut maker = Maker {
             running: &running,

@@ -293,7 +293,7 @@ impl Engine {
             return self.start_collective(call);
         };
         let comm = call.comm.clone();
-        let running = Box::new(Running::new(call)?);
+        let running = Box::new(Running::new(call, &self.spare)?);
         let (handle, request) = self.new_request(Kind::Collective, 1, Some(comm))?;
         let small = Small {
             work,
@@ -358,7 +358,7 @@ impl Engine {
     pub(crate) fn prepare_collective(&self, call: Call) -> Result<Handle> {
         self.check_whole(&call.comm, &call.group)?;
         let comm = call.comm.clone();
-        let running = Running::new(call)?;
+        let running = Running::new(call, &self.spare)?;
         let (handle, request) = self.new_request(Kind::Collective, 1, Some(comm))?;
         request.body.replace(Body::Collective(Box::new(running)));
         Ok(handle)
