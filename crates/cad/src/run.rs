@@ -32,6 +32,7 @@ impl Run {
         self.nodes = indegree.len() as u32;
         (self.head, self.tail, self.completed) = (0, 0, 0);
         self.words.clear();
+        self.words.reserve_exact(2 * indegree.len());
         self.words.extend_from_slice(indegree);
         self.words.resize(2 * indegree.len(), 0);
         for (node, &n) in indegree.iter().enumerate() {

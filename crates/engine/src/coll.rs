@@ -220,6 +220,7 @@ impl Running {
     /// Makes the graph's temporaries.
     fn allocate(&mut self) -> Result<()> {
         let graph = self.call.graph.clone();
+        self.temps.reserve(graph.temps().len());
         for temp in graph.temps() {
             let lowest = match temp.ty {
                 TypeSlot::Bytes => 0,

@@ -67,6 +67,11 @@ impl Temporaries {
         }
     }
 
+    /// So many will be added.
+    pub fn reserve(&mut self, number: usize) {
+        self.all.reserve_exact(number);
+    }
+
     /// Adds one of so many bytes; `origin` says where its regions count from, by where it begins. `None` when memory is refused.
     pub fn add(&mut self, bytes: usize, origin: impl FnOnce(UserBuf) -> UserBuf) -> Option<()> {
         let mut memory = self.spare.take(bytes)?;
