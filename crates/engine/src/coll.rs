@@ -28,6 +28,7 @@ use crate::typeobj::TypeObj;
 use crate::wait::Waiting;
 
 mod handed;
+mod joined;
 mod small;
 mod streams;
 mod temporaries;
@@ -183,6 +184,16 @@ enum Step {
         src: Data,
         dst: Data,
     },
+    /// A [joined](joined) copy's: the node behind it does both,
+    Joined,
+    /// as this: `to[i] = a[i] op b[i]`.
+    Combine {
+        kernel: op::Kernel,
+        a: UserBuf,
+        b: UserBuf,
+        to: UserBuf,
+        count: u64,
+    },
 }
 
 impl Running {
@@ -291,21 +302,24 @@ impl Running {
                 data: self.data(&node.dst),
                 way,
             },
+            cad::Kind::Copy if self.joined(id).is_some() => Step::Joined,
             cad::Kind::Copy => Step::Copy {
                 src: self.data(&node.src),
                 dst: self.data(&node.dst),
             },
-            cad::Kind::Calc => Step::Calc {
-                op: self
-                    .call
-                    .op
-                    .clone()
-                    .expect("a graph with calculations has an operation"),
-                datatype: self.call.recv_type.clone().expect("a reduction has a type"),
-                src: self.address(&node.src),
-                dst: self.address(&node.dst),
-                count: node.src.count,
-            },
+            cad::Kind::Calc => self.joined_with_copy(id).unwrap_or_else(|| self.calc(id)),
+        }
+    }
+
+    fn calc(&self, id: NodeId) -> Step {
+        let node = self.call.graph.node(id);
+        let (op, datatype) = (self.call.op.clone(), self.call.recv_type.clone());
+        Step::Calc {
+            op: op.expect("a graph with calculations has an operation"),
+            datatype: datatype.expect("a reduction has a type"),
+            src: self.address(&node.src),
+            dst: self.address(&node.dst),
+            count: node.src.count,
         }
     }
 }
@@ -611,6 +625,17 @@ impl Engine {
             }
             Step::Copy { src, dst } => {
                 transfer(&src, &dst);
+                return None;
+            }
+            Step::Joined => return None,
+            Step::Combine {
+                kernel,
+                a,
+                b,
+                to,
+                count,
+            } => {
+                kernel.combine(a, b, to, count);
                 return None;
             }
         };
