@@ -2,10 +2,10 @@
  * they go in, from a buffer of their own or in place, non-blocking and persistent.
  *
  * The operands of the operation of the program's do not commute; those of MPI_SUM are whole numbers; MPI_MINLOC's values are often equal, so the
- * lowest rank's has to win. */
+ * lowest rank's has to win. A long element may have any extent. */
 #include "check.h"
 
-enum { AT_ONCE = 3, STARTS = 3 };
+enum { AT_ONCE = 3, STARTS = 3, WORDS = 1024 };
 
 /* x -> a * x + b, modulo 2^32. */
 typedef struct {
@@ -17,11 +17,15 @@ typedef struct {
     int place;
 } Least;
 
-typedef enum { SUM, AFFINE, LEAST, KINDS } Kind;
+typedef struct {
+    int value, place;
+} LeastInt;
+
+typedef enum { SUM, AFFINE, LEAST, LEAST_INT, KINDS } Kind;
 
 static MPI_Datatype types[KINDS];
 static MPI_Op ops[KINDS];
-static const size_t sizes[KINDS] = {sizeof(double), sizeof(Affine), sizeof(Least)};
+static const size_t sizes[KINDS] = {sizeof(double), sizeof(Affine), sizeof(Least), sizeof(LeastInt)};
 
 static Affine after(Affine first, Affine second)
 {
@@ -41,8 +45,10 @@ static void operand(Kind kind, int rank, int i, void *to)
         *(double *)to = rank * 1000 + i % 911;
     else if (kind == AFFINE)
         *(Affine *)to = (Affine){2 * (unsigned)(rank + i) + 1, (unsigned)(7 * rank + i)};
-    else
+    else if (kind == LEAST)
         *(Least *)to = (Least){(rank + i) % 2, rank};
+    else
+        *(LeastInt *)to = (LeastInt){(rank + i) % 2, rank};
 }
 
 static int is_right(Kind kind, int i, const void *got)
@@ -51,6 +57,7 @@ static int is_right(Kind kind, int i, const void *got)
         double sum;
         Affine affine;
         Least least;
+        LeastInt least_int;
     } all, next;
     operand(kind, 0, i, &all);
     for (int rank = 1; rank < t_size; rank++) {
@@ -59,14 +66,18 @@ static int is_right(Kind kind, int i, const void *got)
             all.sum += next.sum;
         else if (kind == AFFINE)
             all.affine = after(all.affine, next.affine);
-        else if (next.least.value < all.least.value)
+        else if (kind == LEAST && next.least.value < all.least.value)
             all.least = next.least;
+        else if (kind == LEAST_INT && next.least_int.value < all.least_int.value)
+            all.least_int = next.least_int;
     }
     if (kind == SUM)
         return *(const double *)got == all.sum;
     if (kind == AFFINE)
         return ((const Affine *)got)->a == all.affine.a && ((const Affine *)got)->b == all.affine.b;
-    return ((const Least *)got)->value == all.least.value && ((const Least *)got)->place == all.least.place;
+    if (kind == LEAST)
+        return ((const Least *)got)->value == all.least.value && ((const Least *)got)->place == all.least.place;
+    return ((const LeastInt *)got)->value == all.least_int.value && ((const LeastInt *)got)->place == all.least_int.place;
 }
 
 static void fill(Kind kind, int count, char *to)
@@ -115,6 +126,39 @@ static void at_once(Kind kind, int least, int in_place, int persistent)
     }
 }
 
+static void add_words(void *in, void *inout, int *count, MPI_Datatype *type)
+{
+    (void)type;
+    CHECK(*count == 1);
+    for (int i = 0; i < WORDS; i++)
+        ((int *)inout)[i] += ((int *)in)[i];
+}
+
+/* One long element of a type with as large an extent as may be: nothing needs memory for that. */
+static void wide(void)
+{
+    static int out[WORDS], in[WORDS];
+    MPI_Datatype words, type;
+    MPI_Request request;
+    MPI_Op op;
+    OK(MPI_Type_contiguous(WORDS, MPI_INT, &words));
+    OK(MPI_Type_create_resized(words, 0, (MPI_Aint)1 << 40, &type));
+    OK(MPI_Type_commit(&type));
+    OK(MPI_Op_create(add_words, 1, &op));
+    for (int i = 0; i < WORDS; i++)
+        out[i] = t_rank + i;
+    OK(MPI_Iallreduce(out, in, 1, type, op, MPI_COMM_WORLD, &request));
+    OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    for (int i = 0; i < WORDS; i++)
+        SAME(in[i], t_size * (t_size - 1) / 2 + t_size * i);
+    OK(MPI_Iallreduce(MPI_IN_PLACE, out, 1, type, op, MPI_COMM_WORLD, &request));
+    OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    SAME(out[WORDS - 1], in[WORDS - 1]);
+    OK(MPI_Op_free(&op));
+    OK(MPI_Type_free(&type));
+    OK(MPI_Type_free(&words));
+}
+
 int main(int argc, char **argv)
 {
     const int bytes[] = {1, 2048, 40000, 131072, 262144, 500000, 1300000};
@@ -124,10 +168,12 @@ int main(int argc, char **argv)
     OK(MPI_Op_create(chain, 0, &ops[AFFINE]));
     types[SUM] = MPI_DOUBLE, ops[SUM] = MPI_SUM;
     types[LEAST] = MPI_DOUBLE_INT, ops[LEAST] = MPI_MINLOC;
+    types[LEAST_INT] = MPI_2INT, ops[LEAST_INT] = MPI_MINLOC;
     for (size_t length = 0; length < sizeof bytes / sizeof *bytes; length++)
         for (int kind = 0; kind < KINDS; kind++)
             for (int how = 0; how < 4; how++)
                 at_once((Kind)kind, bytes[length] / (int)sizes[kind] + 1, how & 1, how >> 1);
+    wide();
     OK(MPI_Op_free(&ops[AFFINE]));
     OK(MPI_Type_free(&types[AFFINE]));
     return t_done("coll_segments");

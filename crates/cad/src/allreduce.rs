@@ -172,6 +172,8 @@ fn butterfly(b: &mut Builder, p: &Params, own: BufId, halving: bool) {
 /// receive buffer at once unless the own data do.
 fn pair(b: &mut Builder, p: &Params, own: BufId, segment: u64) {
     let (partner, ty) = (1 - p.team.rank, &p.ty);
+    // Temporary buffers are as long as a segment, and elements may lie far apart.
+    let segment = segment.min(p.count);
     let is_lower = partner == 0;
     let direct = !is_lower && !p.in_place;
     let temps = match direct {

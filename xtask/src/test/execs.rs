@@ -128,7 +128,7 @@ fn went_on(said: &str) -> Result {
 
 /// How often a run of a tenth of a second is begun, in which the thread may not get a processor's time while ranks compute: of 12 on a
 /// calm machine it got none in one.
-const BEGINNINGS: u32 = 10;
+const BEGINNINGS: u32 = 5;
 
 /// Runs that until the thread has brought some to their end.
 fn until_it_went_on(run: impl Fn() -> Result<String>) -> Result {
@@ -137,6 +137,7 @@ fn until_it_went_on(run: impl Fn() -> Result<String>) -> Result {
         if went.is_ok() {
             break;
         }
+        println!("      the thread got no processor's time: once more");
         went = went_on(&run()?);
     }
     went

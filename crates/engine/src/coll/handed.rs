@@ -61,7 +61,7 @@ impl Handed {
             && call.types.is_none()
     }
 
-    /// Bytes of memory of ours that it holds.
+    /// Bytes of memory of ours that it needs.
     fn bytes(&self) -> usize {
         let staged: usize = self.staging.iter().map(AlignedBuf::len).sum();
         self.running.temps.bytes() + staged

@@ -68,7 +68,7 @@ fn left(folder: &Path) -> Result<Vec<String>> {
 /// as few as a steered one.
 const STEERED: f64 = 75.0;
 
-/// That each steered series has no more than that on the first processor, and some series had when it was not steered.
+/// That each steered series has no more than that on either processor, and some series had on the first when it was not steered.
 fn judge(report: &serde_json::Value) -> Result {
     let panel = &report["panels"][0];
     let series = panel["series"].as_array().map_or(&[][..], Vec::as_slice);
@@ -87,7 +87,7 @@ fn judge(report: &serde_json::Value) -> Result {
         );
         compared += 1;
         crowded |= off > STEERED;
-        if on > STEERED {
+        if !(100.0 - STEERED..=STEERED).contains(&on) {
             return Err(format!(
                 "{name} has {on:.0} % of the packets on the first processor, as if it were not steered"
             ));
