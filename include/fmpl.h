@@ -85,7 +85,8 @@ double fmpl_wtime(void);                   /* seconds */
  * free: more may be sent with it, and they arrive in order.
  *
  * FMPL_TAG_ANY as the index of a receive takes a message of any index of that process. There is no order between such
- * receives and others: a send takes a receive for its very index if one is posted, else the oldest FMPL_TAG_ANY receive.
+ * receives and others: a send takes a receive for its very index if one is posted, else the oldest FMPL_TAG_ANY receive. So messages of
+ * one index may be taken again and again while older ones of other indices lie in the stash.
  * Up to FMPL_ANY_MAX may be in flight, one more is FMPL_ERR_BUSY, and they are filled in the order posted. A wait or test with FMPL_TAG_ANY means the oldest
  * for which none has returned.
  *
@@ -150,6 +151,9 @@ int fmpl_comm_size(int comm, int *size, int *ier);
  * same bits. Where elements are no numbers (NaN), max and min follow that order, too: they keep own unless theirs compares as more, or less.
  * work is as large as buf, does not overlap it, and both are the library's until the call returns; buf holds the result at the root,
  * and elsewhere intermediate results.
+ *
+ * All members give the same size, or count and function. Else, of a broadcast as much arrives as both have, a reduction ends with FMPL_ERR_TRUNCATE where that is seen, and
+ * others may wait for ever.
  *
  * When a process dies and the job goes on (mpiexec -disable-auto-cleanup), a collective that is under way on a communicator of
  * which it was a member ends everywhere, with FMPL_ERR_PEER where it misses anybody, and every later one, fmpl_comm_create for

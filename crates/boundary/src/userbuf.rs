@@ -1,5 +1,7 @@
 //! A caller's buffer address, and memory of our own that is used like one.
 
+use std::alloc::{Layout, alloc_zeroed};
+
 /// The address of a buffer that an MPI call was given.
 ///
 /// Copies through it are as valid as the caller's claim about the buffer, which the `unsafe`
@@ -96,12 +98,20 @@ pub struct AlignedBuf {
 }
 
 impl AlignedBuf {
-    /// `bytes` zeroed bytes, or `None` when memory is refused.
+    /// `bytes` zeroed bytes, or `None` when memory is refused. Pages that nobody writes to are not used: types may have gaps of any length.
     pub fn new(bytes: usize) -> Option<AlignedBuf> {
-        let n = bytes.div_ceil(16);
-        let mut words = Vec::new();
-        words.try_reserve_exact(n).ok()?;
-        words.resize(n, 0);
+        let n = bytes.div_ceil(size_of::<u128>());
+        if n == 0 {
+            return Some(AlignedBuf::default());
+        }
+        let layout = Layout::array::<u128>(n).ok()?;
+        // SAFETY: the size is not zero.
+        let start = unsafe { alloc_zeroed(layout) }.cast::<u128>();
+        if start.is_null() {
+            return None;
+        }
+        // SAFETY: `n` words, which zero is a value of, were just allocated by the same allocator with the layout that a vector of as many has.
+        let words = unsafe { Vec::from_raw_parts(start, n, n) };
         Some(AlignedBuf { words })
     }
 
@@ -134,6 +144,7 @@ mod tests {
         let mut out = [0; 8];
         b.buf().offset(3).read(&mut out);
         assert_eq!(&out, b"mountain");
+        assert!(AlignedBuf::new(0).unwrap().is_empty() && AlignedBuf::new(usize::MAX).is_none());
         assert!(UserBuf::NULL.is_null() && UserBuf::IN_PLACE.is_in_place());
     }
 }

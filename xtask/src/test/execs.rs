@@ -580,9 +580,17 @@ mod tests {
         let said = "yamabiko: rank 0: left to a thread: 4 collectives, 0 of which ended there; at once in calls: 9\n\
                     yamabiko: rank 1: left to a thread: 7 collectives, 2 of which ended there; at once in calls: 0\n";
         assert_eq!(ran(Executor::Thread, 2, said), Ok(11));
-        assert!(went_on(Executor::Thread, said).is_ok());
-        assert!(went_on(Executor::Thread, &said.replace("2 of", "0 of")).is_err());
-        assert!(went_on(Executor::Thread, "3").is_err() && went_on(Executor::Ring, "").is_ok());
+        assert!(went_on(said).is_ok() && went_on("3").is_err());
+        let idle = said.replace("2 of", "0 of");
+        assert!(went_on(&idle).is_err());
+        let runs = std::cell::Cell::new(0);
+        let begin = |needed: u32| {
+            runs.set(runs.get() + 1);
+            let said = if runs.get() < needed { &idle } else { said };
+            Ok(said.to_owned())
+        };
+        assert!(until_it_went_on(|| begin(3)).is_ok() && runs.replace(0) == 3);
+        assert!(until_it_went_on(|| begin(u32::MAX)).is_err() && runs.get() == BEGINNINGS);
         assert!(
             ran(
                 Executor::Inline,
