@@ -2,10 +2,10 @@
  * they go in, from a buffer of their own or in place, non-blocking and persistent.
  *
  * The operands of the operation of the program's do not commute; those of MPI_SUM are whole numbers; MPI_MINLOC's values are often equal, so the
- * lowest rank's has to win. A long element may have any extent. */
+ * lowest rank's has to win. */
 #include "check.h"
 
-enum { AT_ONCE = 3, STARTS = 3, WORDS = 1024 };
+enum { AT_ONCE = 3, STARTS = 3 };
 
 /* x -> a * x + b, modulo 2^32. */
 typedef struct {
@@ -126,39 +126,6 @@ static void at_once(Kind kind, int least, int in_place, int persistent)
     }
 }
 
-static void add_words(void *in, void *inout, int *count, MPI_Datatype *type)
-{
-    (void)type;
-    CHECK(*count == 1);
-    for (int i = 0; i < WORDS; i++)
-        ((int *)inout)[i] += ((int *)in)[i];
-}
-
-/* One long element of a type with as large an extent as may be: nothing needs memory for that. */
-static void wide(void)
-{
-    static int out[WORDS], in[WORDS];
-    MPI_Datatype words, type;
-    MPI_Request request;
-    MPI_Op op;
-    OK(MPI_Type_contiguous(WORDS, MPI_INT, &words));
-    OK(MPI_Type_create_resized(words, 0, (MPI_Aint)1 << 40, &type));
-    OK(MPI_Type_commit(&type));
-    OK(MPI_Op_create(add_words, 1, &op));
-    for (int i = 0; i < WORDS; i++)
-        out[i] = t_rank + i;
-    OK(MPI_Iallreduce(out, in, 1, type, op, MPI_COMM_WORLD, &request));
-    OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
-    for (int i = 0; i < WORDS; i++)
-        SAME(in[i], t_size * (t_size - 1) / 2 + t_size * i);
-    OK(MPI_Iallreduce(MPI_IN_PLACE, out, 1, type, op, MPI_COMM_WORLD, &request));
-    OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
-    SAME(out[WORDS - 1], in[WORDS - 1]);
-    OK(MPI_Op_free(&op));
-    OK(MPI_Type_free(&type));
-    OK(MPI_Type_free(&words));
-}
-
 int main(int argc, char **argv)
 {
     const int bytes[] = {1, 2048, 40000, 131072, 262144, 500000, 1300000};
@@ -173,7 +140,6 @@ int main(int argc, char **argv)
         for (int kind = 0; kind < KINDS; kind++)
             for (int how = 0; how < 4; how++)
                 at_once((Kind)kind, bytes[length] / (int)sizes[kind] + 1, how & 1, how >> 1);
-    wide();
     OK(MPI_Op_free(&ops[AFFINE]));
     OK(MPI_Type_free(&types[AFFINE]));
     return t_done("coll_segments");
