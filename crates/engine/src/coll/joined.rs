@@ -1,9 +1,9 @@
 //! A copy and the calculation behind it, done as one: of what is copied only the result is wanted, so writing it first would be a second pass over
-//! the memory. (Of two ranks an `MPI_Iallreduce` of 256 KiB takes 11 us so, and 13.4 in two passes; two near cores of an EPYC of the fifth generation.)
+//! the memory. (Of two ranks an `MPI_Iallreduce` of 256 KiB takes 12.0 us so, and 13.4 in two passes; two near cores of an EPYC of the fifth generation.)
 //!
 //! Graphs have both, since most executors combine two operands only, into one of them.
 //!
-//! Invariant: which nodes are joined follows from the graph and the call alone, so the copy and the calculation agree on it. Who calls it: [`Running::step`].
+//! Invariant: which nodes are joined follows from the graph and the call alone, so the copy and the calculation agree on it. Who calls it: `Running::step`.
 
 use cad::{Kind, NodeId, TypeSlot};
 use op::Kernel;

@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use boundary::{AlignedBuf, UserBuf};
 
-/// Bytes that are kept at the most. What one call needs that is longer is no more than a small part of its time.
+/// Bytes that are kept at the most: a process has them while no collective uses them.
 const KEPT: usize = 8 << 20;
 /// Pieces that are kept at the most: all are looked through.
 const PIECES: usize = 16;
