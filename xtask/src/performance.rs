@@ -14,6 +14,9 @@ pub struct Args {
     /// Rounds of each experiment
     #[arg(long, default_value_t = 9)]
     rounds: u32,
+    /// As many rounds near as far, waiting up to so many seconds in each part (see `yamabiko bench`)
+    #[arg(long, value_name = "SECONDS")]
+    each_regime: Option<u32>,
     /// The libraries beside ours
     #[arg(long, default_value = "openmpi,impi,mpich")]
     against: String,
@@ -87,14 +90,17 @@ fn file(name: &str, ending: &str) -> PathBuf {
 fn measure(args: &Args, name: &str, what: &[&str]) -> Result<String> {
     let tables = build::target().join("performance.md");
     let (against, rounds) = (&args.against, args.rounds);
+    let mut how = vec!["--rounds".to_owned(), rounds.to_string()];
+    if let Some(seconds) = args.each_regime {
+        how.extend(["--each-regime".to_owned(), seconds.to_string()]);
+    }
     let mut bench = Command::new(build::prefix(false).join("bin/yamabiko"));
     bench.arg("bench").args(what).args(["--against", against]);
-    bench.arg("--rounds").arg(rounds.to_string());
-    bench.arg("--markdown").arg(&tables);
+    bench.args(&how).arg("--markdown").arg(&tables);
     bench.arg("--svg").arg(file(name, "svg"));
     process::run(&mut bench)?;
-    let what = what.join(" ");
-    let command = format!("yamabiko bench {what} --against {against} --rounds {rounds}");
+    let (what, how) = (what.join(" "), how.join(" "));
+    let command = format!("yamabiko bench {what} --against {against} {how}");
     Ok(format!("## `{command}`\n\n{}", read(&tables)?))
 }
 

@@ -79,6 +79,10 @@ pub struct Args {
     /// Rounds that count [default: 7; of all: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
+    /// Have as many rounds with the processors near each other as with them far apart, and wait up to so many
+    /// seconds, in each part of an experiment, for the machine to get where it lacks some
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86400))]
+    pub each_regime: Option<u32>,
     /// Only parts of experiments whose name contains this, such as bcast
     #[arg(long, value_name = "WORD")]
     pub only: Option<String>,
@@ -265,16 +269,26 @@ fn measure(args: &Args, planned: &[Planned], workshop: &mut Workshop) -> Result<
     let all = planned
         .iter()
         .map(|one| one.series(workshop.implementations()));
-    let all: Vec<_> = all.collect();
-    let runs: usize = all
+    let plans = planned.iter().zip(all).map(|(one, series)| {
+        let plan = Plan {
+            series: series.len(),
+            rounds,
+            each_regime: args.each_regime.is_some(),
+            tries: TRIES[usize::from(args.quick)],
+            calibrated: one.experiment.calibrated,
+        };
+        (one, series, plan)
+    });
+    let plans: Vec<_> = plans.collect();
+    let runs: usize = plans
         .iter()
-        .map(|series| series.len() * rounds as usize)
+        .map(|(_, series, plan)| series.len() * plan.wanted() as usize)
         .sum();
     let bar = progress(runs as u64);
     let mut report = begun();
     let mut last = "";
     let mut left_out = 0;
-    for (one, series) in planned.iter().zip(all) {
+    for (one, series, plan) in plans {
         let begins = last != one.experiment.name;
         last = one.experiment.name;
         if report.busy.is_empty() || begins && !args.quick {
@@ -284,12 +298,6 @@ fn measure(args: &Args, planned: &[Planned], workshop: &mut Workshop) -> Result<
                 bar.suspend(|| eprintln!("{warning}"));
             }
         }
-        let plan = Plan {
-            series: series.len(),
-            rounds,
-            tries: TRIES[usize::from(args.quick)],
-            calibrated: one.experiment.calibrated,
-        };
         let mut run = Run {
             experiment: one.experiment,
             panel: one.panel,
@@ -298,6 +306,7 @@ fn measure(args: &Args, planned: &[Planned], workshop: &mut Workshop) -> Result<
             series,
             bar: &bar,
             left_out,
+            patience: Duration::from_secs(args.each_regime.unwrap_or(0).into()),
             workshop,
         };
         let measured = runner::measure(&plan, &mut run)?;

@@ -70,7 +70,12 @@ pub struct Run<'a> {
     pub bar: &'a ProgressBar,
     /// Rounds left out so far.
     pub left_out: u32,
+    /// How long the panel may still wait for a regime.
+    pub patience: Duration,
 }
+
+/// How often the machine is looked at while a regime is waited for.
+const LOOK: Duration = Duration::from_millis(500);
 
 impl Workshop {
     /// Makes a workshop for `implementations`, with the sources in the folder `sources`.
@@ -315,6 +320,16 @@ impl Bench for Run<'_> {
             self.bar.inc_length(self.series.len() as u64);
         }
     }
+
+    fn wait(&mut self) -> bool {
+        if self.patience < LOOK {
+            return false;
+        }
+        self.patience -= LOOK;
+        self.bar.set_message("waiting for the other regime");
+        std::thread::sleep(LOOK);
+        true
+    }
 }
 
 /// Runs a command; its failure names who it was and shows the command.
@@ -377,6 +392,7 @@ mod tests {
             series: vec![(0, "")],
             bar: &bar,
             left_out: 0,
+            patience: Duration::ZERO,
         };
         run.run(0)
     }

@@ -4,8 +4,9 @@
 //! A round runs every series once, one after the other, so that what the machine does meanwhile meets all of them;
 //! figures are compared within a round. The machine is calibrated before, between and after the runs; where that
 //! differs, the machine changed, the round counts for nothing and another one is run in its place, a bounded
-//! number of times; if as many as were wanted have run and none counts, the machine is too restless to go on. A
-//! series that fails once is left out from then on.
+//! number of times; if as many as were wanted have run and none counts, the machine is too restless to go on. Where
+//! each regime is to have its rounds, none is run in one that has them all: the machine is looked at from time to
+//! time, until it is in the other, or that has taken too long. A series that fails once is left out from then on.
 
 use crate::Result;
 use crate::calibrate::{Calibration, regime};
@@ -31,6 +32,10 @@ pub trait Bench {
 
     /// Hears of each round that is over, and whether it counts.
     fn round_over(&mut self, counts: bool);
+
+    /// Lets the machine be for a moment, so that it may come into the other regime; false when there has been enough of
+    /// that.
+    fn wait(&mut self) -> bool;
 }
 
 /// What to run.
@@ -40,10 +45,24 @@ pub struct Plan {
     pub series: usize,
     /// Rounds wanted.
     pub rounds: u32,
+    /// Whether so many are wanted near, and as many far.
+    pub each_regime: bool,
     /// So many are run at most for each one wanted.
     pub tries: u32,
     /// Whether a round during which the machine changed counts for nothing.
     pub calibrated: bool,
+}
+
+impl Plan {
+    /// Rounds that count, if the machine shows itself in each regime that is asked for.
+    pub fn wanted(&self) -> u32 {
+        self.rounds.saturating_mul(1 + u32::from(self.waits()))
+    }
+
+    /// Whether regimes are waited for.
+    fn waits(&self) -> bool {
+        self.each_regime && self.calibrated
+    }
 }
 
 /// A round: each series once.
@@ -74,6 +93,30 @@ pub struct Measured {
     pub failures: Vec<Option<String>>,
 }
 
+impl Measured {
+    /// Whether any round counts.
+    fn counts(&self) -> bool {
+        self.rounds.iter().any(Round::counts)
+    }
+
+    /// Whether all rounds that are wanted have run.
+    fn is_done(&self, plan: &Plan) -> bool {
+        if plan.waits() {
+            return [Regime::Near, Regime::Far]
+                .iter()
+                .all(|one| self.is_complete(*one, plan));
+        }
+        let counted = self.rounds.iter().filter(|round| round.counts());
+        counted.count() >= plan.rounds as usize
+    }
+
+    /// Whether a regime has all rounds that it is to have.
+    fn is_complete(&self, regime: Regime, plan: &Plan) -> bool {
+        let of_regime = self.rounds.iter().filter(|round| round.regime == regime);
+        of_regime.count() >= plan.rounds as usize
+    }
+}
+
 /// Runs the plan.
 ///
 /// # Errors
@@ -83,17 +126,19 @@ pub fn measure(plan: &Plan, bench: &mut dyn Bench) -> Result<Measured> {
         rounds: Vec::new(),
         failures: vec![None; plan.series],
     };
-    let mut kept = 0;
     let mut last = match bench.calibrate() {
         Err(_) if bench.is_interrupted() => return Ok(measured),
         first => first?,
     };
-    for run in 0..plan.rounds.saturating_mul(plan.tries) {
-        let restless = kept == 0 && run >= plan.rounds;
-        if kept == plan.rounds || restless || measured.failures.iter().all(Option::is_some) {
+    for run in 0..plan.wanted().saturating_mul(plan.tries) {
+        let restless = run >= plan.rounds && !measured.counts();
+        if measured.is_done(plan) || restless || measured.failures.iter().all(Option::is_some) {
             break;
         }
-        let Some(mut round) = one_round(last, &mut measured.failures, bench)? else {
+        let Some(now) = awaited(last, plan, &measured, bench)? else {
+            break;
+        };
+        let Some(mut round) = one_round(now, &mut measured.failures, bench)? else {
             break;
         };
         if !plan.calibrated {
@@ -101,11 +146,29 @@ pub fn measure(plan: &Plan, bench: &mut dyn Bench) -> Result<Measured> {
         }
         // Nothing happens between two rounds: the end of one is the beginning of the next.
         last = round.calibrations.last().copied().unwrap_or(last);
-        kept += u32::from(round.counts());
         bench.round_over(round.counts());
         measured.rounds.push(round);
     }
     Ok(measured)
+}
+
+/// The machine in a regime that lacks rounds; none when that was waited for in vain.
+fn awaited(
+    mut now: Calibration,
+    plan: &Plan,
+    measured: &Measured,
+    bench: &mut dyn Bench,
+) -> Result<Option<Calibration>> {
+    while plan.waits() && measured.is_complete(Regime::of(now.flag), plan) {
+        if !bench.wait() || bench.is_interrupted() {
+            return Ok(None);
+        }
+        now = match bench.calibrate() {
+            Err(_) if bench.is_interrupted() => return Ok(None),
+            found => found?,
+        };
+    }
+    Ok(Some(now))
 }
 
 /// Every series that has not failed once; none if it was interrupted.
@@ -153,6 +216,8 @@ mod tests {
         fails: Option<(usize, usize)>,
         interrupted_after: Option<usize>,
         heard: Vec<bool>,
+        waited: u32,
+        patience: u32,
     }
 
     impl Bench for Fake {
@@ -186,11 +251,17 @@ mod tests {
         fn round_over(&mut self, counts: bool) {
             self.heard.push(counts);
         }
+
+        fn wait(&mut self) -> bool {
+            self.waited += 1;
+            self.waited <= self.patience
+        }
     }
 
     const PLAN: Plan = Plan {
         series: 3,
         rounds: 2,
+        each_regime: false,
         tries: 3,
         calibrated: true,
     };
@@ -275,6 +346,54 @@ mod tests {
                 .iter()
                 .all(|regime| *regime == Regime::Unsteady)
         );
+    }
+
+    #[test]
+    fn each_regime_gets_its_rounds() {
+        use Regime::{Far, Near, Unsteady};
+        let plan = Plan {
+            each_regime: true,
+            ..PLAN
+        };
+        // Near for two rounds and two looks more, then far, with a change within the second far round.
+        let mut flags = vec![50.0; 9];
+        flags.extend([250.0, 250.0, 250.0, 250.0, 250.0, 50.0]);
+        flags.extend([250.0; 8]);
+        let mut fake = Fake {
+            flags,
+            patience: 10,
+            ..Fake::default()
+        };
+        let measured = measure(&plan, &mut fake).unwrap();
+        assert_eq!(regimes(&measured), [Near, Near, Far, Unsteady, Far]);
+        assert_eq!(fake.waited, 3);
+        assert_eq!(plan.wanted(), 4);
+    }
+
+    #[test]
+    fn a_regime_that_does_not_come_is_not_awaited_for_ever() {
+        let plan = Plan {
+            each_regime: true,
+            ..PLAN
+        };
+        let mut fake = Fake {
+            patience: 5,
+            ..Fake::default()
+        };
+        let measured = measure(&plan, &mut fake).unwrap();
+        assert_eq!(regimes(&measured), [Regime::Near; 2]);
+        assert_eq!((fake.waited, fake.ran.len()), (6, 6));
+        // What needs no regime waits for none.
+        let plan = Plan {
+            calibrated: false,
+            ..plan
+        };
+        let mut fake = Fake::default();
+        assert_eq!(
+            regimes(&measure(&plan, &mut fake).unwrap()),
+            [Regime::Any; 2]
+        );
+        assert_eq!(fake.waited, 0);
     }
 
     #[test]
