@@ -333,6 +333,7 @@ impl Shm {
             synchronous: synchronous != 0,
             offer,
             since,
+            past: false,
             sink,
         });
         if early > 0 {
@@ -357,7 +358,12 @@ impl Shm {
         let Some(message) = self.announced.get(id) else {
             return;
         };
-        let Sink::User { capacity, .. } = message.sink else {
+        let Sink::User {
+            ref writer,
+            capacity,
+            ..
+        } = message.sink
+        else {
             return;
         };
         let (peer, send) = (message.from, message.send);
@@ -371,6 +377,12 @@ impl Shm {
             }
             let more = wanted.saturating_sub(message.early);
             message.expected = message.early + more;
+            if message.total > WINDOW as u64
+                && let Some((rest, _)) = writer.contiguous()
+            {
+                let at = rest.offset(-(message.arrived as i64));
+                message.past = self.footprint.receives(at.addr() as u64, wanted);
+            }
             let entry = &mut self.peers[peer as usize];
             entry.due = entry.due.saturating_add(more);
             self.mark_busy(peer);

@@ -40,6 +40,7 @@ mod direct_tests;
 mod early;
 mod fabric;
 mod failure;
+mod footprint;
 mod foreign;
 #[cfg(test)]
 mod hostile_tests;

@@ -251,6 +251,13 @@ impl Shm {
 
     /// Takes the chunks that a peer's pipe holds. Returns whether there were any.
     pub(crate) fn drain_pipe(&mut self, queues: &mut Queues, from: u32) -> Result<bool, Hostile> {
+        let moved = self.drain_chunks(queues, from);
+        // Whoever learns of what has ended does so behind this.
+        self.footprint.settle();
+        moved
+    }
+
+    fn drain_chunks(&mut self, queues: &mut Queues, from: u32) -> Result<bool, Hostile> {
         let mut moved = false;
         for _ in 0..TURN {
             if !self.chunk_comes(from) {
@@ -303,9 +310,11 @@ impl Shm {
         if message.from != from || !fits || !in_turn {
             return Err(Hostile);
         }
-        let sink = &mut message.sink;
+        let (sink, past) = (&mut message.sink, message.past);
+        let footprint = &mut self.footprint;
         peer.common.drain(peer.inward, header, |bytes| match sink {
             Sink::Heap(buffer) => buffer.extend_from_slice(bytes),
+            Sink::User { writer, .. } if past => footprint.drain(bytes, writer),
             Sink::User { writer, .. } => drain(bytes, writer),
             Sink::Drop => {}
         });

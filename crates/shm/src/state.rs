@@ -11,6 +11,7 @@ use mtmi::{Completion, Context, Cookie, Endpoint, Names, Outcome, Patience, Send
 use crate::chunking;
 use crate::common::Common;
 use crate::direct::{Choice, Direct, TRIED_FROM, Token};
+use crate::footprint::Footprint;
 use crate::lane::Lane;
 use crate::mapped::Copies;
 use crate::places::{Mover, Spread};
@@ -38,6 +39,8 @@ pub struct Shm {
     pub(crate) seen: Vec<u64>,
     pub(crate) sends: Names<Send>,
     pub(crate) announced: Names<Announced>,
+    /// Where long messages were received.
+    pub(crate) footprint: Footprint,
     /// Peers caught doing what no correct one does; declared failed by the next `progress`.
     pub(crate) suspects: Vec<u32>,
     /// Whether nothing goes out on the short path; see [`Shm::expect_deaths`].
@@ -160,6 +163,8 @@ pub(crate) struct Announced {
     pub offer: Option<Offer>,
     /// When it was matched, in cycles, if it was at once and had the pair for itself.
     pub since: Option<u64>,
+    /// Whether what comes through the pipe is written past the caches.
+    pub past: bool,
     pub sink: Sink,
 }
 
@@ -281,6 +286,7 @@ impl Shm {
             seen: vec![0; segment.senders(local).len()],
             sends: Names::new(),
             announced: Names::new(),
+            footprint: Footprint::new(),
             suspects: Vec::new(),
             wary: false,
             failures: VecDeque::new(),
