@@ -16,6 +16,9 @@ const FLUSH: Duration = Duration::from_secs(10);
 /// How often a waiting process looks at the launcher's page, where that may tell of deaths.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// Looks at the transport in one call, if each moves something: the same as in a test of MPI's.
+const PASSES: u32 = 16;
+
 /// The channel of the barrier at the end; not one of the program's.
 pub(crate) const OWN_CHANNEL: u32 = u32::MAX;
 
@@ -112,10 +115,15 @@ impl Process {
         }
     }
 
-    /// Moves whatever can move.
+    /// Moves whatever can move, as long as something does, but not for ever.
     pub(crate) fn progress(&mut self) {
         self.hear_of_deaths();
-        self.executor().progress();
+        let executor = self.executor();
+        for _ in 0..PASSES {
+            if !executor.progress() {
+                break;
+            }
+        }
     }
 
     /// Until an issue of an executor is over.

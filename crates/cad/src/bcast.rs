@@ -55,6 +55,14 @@ pub const SEGMENT: u64 = 64 << 10;
 /// filling it costs less than an eighth.
 const CHAIN_SEGMENTS_PER_PROCESS: u64 = 8;
 
+/// The same below [`PASSES_FROM`] processes, where the alternative is a tree whose root sends each segment two or three times, so that a chain takes
+/// fewer steps from there on. (Three processes, of which the middle one computes, and tests each 16 us: 256 KiB take 17 us in place of 22,
+/// 1 MiB 54 in place of 82.) A process that calls nothing while it computes keeps those behind it waiting longer than in a tree.
+const CHAIN_SEGMENTS_OF_FEW: u64 = 1;
+
+/// From so many processes on, two passes over the data beat segments down a tree, which has more than three levels then.
+const PASSES_FROM: u64 = 8;
+
 /// Bytes of the shortest segment that kernels pass on between machines: measured over links of 1 Gbit/s, 256 KiB along three ranks took 3 % longer
 /// than from one to the next through a plain socket, in segments of twice as many bytes 6 %.
 pub const APART_SEGMENT_MIN: u64 = 8 << 10;
@@ -66,8 +74,9 @@ const APART_SEGMENTS_PER_PROCESS: u64 = 32;
 /// their own ([`MAX_TAG`]) and for a program of crate `chains`, where each takes a relay four entries.
 const SEGMENTS_MAX: u64 = 6 << 10;
 
-/// Receives of a segmented broadcast posted ahead: one arriving, one matched next, and slack.
-const WINDOW: usize = 4;
+/// Receives of a segmented broadcast posted ahead: twice what a pipe of shared memory holds, as a process that computes takes and passes on what there
+/// is when it tests, and no more than was posted. (In a chain as above 1 MiB takes 54 us, with four 77.)
+const WINDOW: usize = 16;
 
 const _: () = assert!(SEGMENTS_MAX <= MAX_TAG as u64);
 
@@ -79,16 +88,19 @@ pub fn choose(p: &Params) -> Algorithm {
         return Algorithm::Binomial;
     }
     let relays = size - 2;
+    let per_process = match size < PASSES_FROM {
+        true => CHAIN_SEGMENTS_OF_FEW,
+        false => CHAIN_SEGMENTS_PER_PROCESS,
+    };
     if p.apart && bytes >= APART_SEGMENT_MIN * CHAIN_SEGMENTS_PER_PROCESS * relays {
         // Each link carries the data once; in a tree the root's carries them once for each child.
         let segment = bytes / (APART_SEGMENTS_PER_PROCESS * relays);
         Algorithm::Chain {
             segment: segment.clamp(APART_SEGMENT_MIN, SEGMENT),
         }
-    } else if bytes >= SEGMENT * CHAIN_SEGMENTS_PER_PROCESS * size {
+    } else if bytes >= SEGMENT * per_process * size {
         Algorithm::Chain { segment: SEGMENT }
-    } else if size < 8 {
-        // Up to three levels deep: segments down the tree beat two passes over the data.
+    } else if size < PASSES_FROM {
         Algorithm::SegmentedBinomial { segment: SEGMENT }
     } else {
         Algorithm::ScatterRing

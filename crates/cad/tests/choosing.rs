@@ -69,8 +69,8 @@ fn choices_agree_and_graphs_are_valid() {
 }
 
 #[test]
-fn between_machines_long_data_go_along_a_chain() {
-    use bcast::Algorithm::{Binomial, Chain, SegmentedBinomial};
+fn long_data_go_along_a_chain() {
+    use bcast::Algorithm::{Binomial, Chain, ScatterRing, SegmentedBinomial};
     let choose = |size, bytes, apart| {
         bcast::choose(&bcast::Params {
             team: Team { rank: 0, size },
@@ -83,6 +83,7 @@ fn between_machines_long_data_go_along_a_chain() {
     let chain = |kilobytes: u64| Chain {
         segment: kilobytes << 10,
     };
+    // Between machines shorter ones, too.
     for (size, bytes, segment) in [
         (3, 64 << 10, 8),
         (3, 512 << 10, 16),
@@ -95,8 +96,13 @@ fn between_machines_long_data_go_along_a_chain() {
     for (size, bytes) in [(3, (64 << 10) - 1), (5, 128 << 10)] {
         assert_eq!(choose(size, bytes, true), choose(size, bytes, false));
     }
+    // Elsewhere only what has at least a segment for each; for many, eight.
     let tree = SegmentedBinomial { segment: 64 << 10 };
-    assert_eq!(choose(3, 1 << 20, false), tree);
+    assert_eq!(choose(3, 128 << 10, false), tree);
+    assert_eq!(choose(3, 192 << 10, false), chain(64));
+    assert_eq!(choose(7, 448 << 10, false), chain(64));
+    assert_eq!(choose(8, 2 << 20, false), ScatterRing);
+    assert_eq!(choose(8, 4 << 20, false), chain(64));
     // Two have one link, and a few bytes go whole, wherever they are.
     for (size, bytes) in [(2, 1 << 20), (3, 1 << 10)] {
         assert_eq!(choose(size, bytes, true), Binomial);

@@ -9,6 +9,11 @@ use crate::request::{Kind, cookie};
 use crate::state::Engine;
 use crate::world::Fabric;
 
+/// Passes of a test while data move. Whoever sends goes on meanwhile, so what comes through a pipe may be much more than it holds; a program that
+/// computes between its tests would wait for each such piece in turn. (A broadcast of 4 MiB along three ranks, of which the middle one tests each 16 us,
+/// takes 210 us in place of 640.) A test moves no more than 8 MiB from one process so.
+const PASSES: u32 = 16;
+
 impl Engine {
     /// Uses the transport. Its borrow ends before anything else of the engine runs.
     #[inline]
@@ -42,6 +47,15 @@ impl Engine {
             self.hear_of_deaths();
         }
         moved
+    }
+
+    /// What a test does that has found nothing over: moves what can move, as long as something does.
+    pub(crate) fn go_on(&self, over: impl Fn() -> bool) {
+        for _ in 0..PASSES {
+            if !self.progress() || over() {
+                break;
+            }
+        }
     }
 
     /// Something may have completed: this process's other threads that wait in MPI look again.

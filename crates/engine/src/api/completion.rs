@@ -122,7 +122,7 @@ pub fn test(
     }
     let found = e.request(*request)?;
     if !found.is_done() && !e.may_leave_to_kernel(*request) {
-        e.progress();
+        e.go_on(|| found.is_done());
     }
     *flag = e.is_over_or_forsaken(*request, found);
     if !*flag {
@@ -194,7 +194,7 @@ pub fn testall(
 ) -> Result<()> {
     let n = check_all(e, count, requests)?;
     if !all_done(e, n, requests) {
-        e.progress();
+        e.go_on(|| all_done(e, n, requests));
     }
     end_forsaken(e, n, requests);
     *flag = all_done(e, n, requests);
@@ -278,7 +278,7 @@ pub fn testany(
     }
     let mut found = find_done(e, n, requests);
     if found.is_none() {
-        e.progress();
+        e.go_on(|| find_done(e, n, requests).is_some());
         end_forsaken(e, n, requests);
         found = find_done(e, n, requests);
     }
@@ -372,7 +372,7 @@ pub fn testsome(
     if !any_live(e, n, requests) {
         return Ok(());
     }
-    e.progress();
+    e.go_on(|| find_done(e, n, requests).is_some());
     end_forsaken(e, n, requests);
     *outcount = count_done(e, n, requests);
     if *outcount == 0 {
@@ -401,8 +401,8 @@ pub fn request_get_status(
         consts::REQUEST_NULL => None,
         handle => Some(e.request(handle)?),
     };
-    if found.is_some_and(|r| !r.is_done()) {
-        e.progress();
+    if let Some(found) = found.filter(|r| !r.is_done()) {
+        e.go_on(|| found.is_done());
     }
     *flag = found.is_none_or(|r| e.is_over_or_forsaken(request, r));
     if *flag {
@@ -429,7 +429,7 @@ pub fn request_get_status_any(
         put(status, &Status::EMPTY);
         return Ok(());
     }
-    e.progress();
+    e.go_on(|| find_done(e, n, requests).is_some());
     end_forsaken(e, n, requests);
     let found = find_done(e, n, requests);
     *flag = found.is_some();
@@ -449,7 +449,7 @@ pub fn request_get_status_all(
     statuses: Statuses,
 ) -> Result<()> {
     let n = check_all(e, count, requests)?;
-    e.progress();
+    e.go_on(|| all_done(e, n, requests));
     end_forsaken(e, n, requests);
     *flag = all_done(e, n, requests);
     if *flag {
@@ -474,7 +474,7 @@ pub fn request_get_status_some(
     if !any_live(e, n, requests) {
         return Ok(());
     }
-    e.progress();
+    e.go_on(|| find_done(e, n, requests).is_some());
     end_forsaken(e, n, requests);
     let mut count = 0;
     for i in 0..n {
