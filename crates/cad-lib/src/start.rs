@@ -16,7 +16,7 @@ const FLUSH: Duration = Duration::from_secs(10);
 /// How often a waiting process looks at the launcher's page, where that may tell of deaths.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Looks at the transport in one call, if each moves something: the same as in a test of MPI's.
+/// Looks at the transport in one call, if each moves something: the same as in a test of MPI's. A ring has its own bound.
 const PASSES: u32 = 16;
 
 /// The channel of the barrier at the end; not one of the program's.
@@ -115,12 +115,13 @@ impl Process {
         }
     }
 
-    /// Moves whatever can move, as long as something does, but not for ever.
-    pub(crate) fn progress(&mut self) {
+    /// Moves whatever can move, as long as something does, but not for ever, and until `over`.
+    pub(crate) fn progress(&mut self, over: impl Fn() -> bool) {
         self.hear_of_deaths();
+        let passes = if self.ring.is_some() { 1 } else { PASSES };
         let executor = self.executor();
-        for _ in 0..PASSES {
-            if !executor.progress() {
+        for _ in 0..passes {
+            if !executor.progress() || over() {
                 break;
             }
         }

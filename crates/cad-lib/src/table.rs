@@ -199,13 +199,16 @@ impl Library {
     }
 
     pub(crate) fn progress(&mut self) {
-        self.process.progress();
+        self.process.progress(|| false);
     }
 
-    /// How a descriptor stands after a look at the transport.
+    /// How a descriptor stands after what can move has moved.
     pub(crate) fn test(&mut self, handle: usize) -> Outcome<State> {
-        if self.entry(handle)?.state() == State::Pending {
-            self.progress();
+        let entry = self.entry(handle)?;
+        if entry.state() == State::Pending {
+            let issued = entry.issued.clone();
+            self.process
+                .progress(|| issued.as_ref().is_none_or(|i| i.query() != State::Pending));
         }
         Ok(self.entry(handle)?.state())
     }

@@ -19,8 +19,19 @@ pub struct Params {
     pub count: u64,
     /// Their type.
     pub ty: Shape,
-    /// Whether each process is on a machine of its own, and its kernel passes on what it gets. The same on every process.
-    pub apart: bool,
+    /// Where the processes are. The same on every process.
+    pub spread: Spread,
+}
+
+/// Where processes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Spread {
+    /// All share memory.
+    Together,
+    /// Each is on a machine of its own, and its kernel passes on what it gets.
+    Apart,
+    /// Anywhere.
+    Mixed,
 }
 
 /// The algorithms.
@@ -55,10 +66,10 @@ pub const SEGMENT: u64 = 64 << 10;
 /// filling it costs less than an eighth.
 const CHAIN_SEGMENTS_PER_PROCESS: u64 = 8;
 
-/// The same below [`PASSES_FROM`] processes, where the alternative is a tree whose root sends each segment two or three times, so that a chain takes
-/// fewer steps from there on. (Three processes, of which the middle one computes, and tests each 16 us: 256 KiB take 17 us in place of 22,
-/// 1 MiB 54 in place of 82.) A process that calls nothing while it computes keeps those behind it waiting longer than in a tree.
-const CHAIN_SEGMENTS_OF_FEW: u64 = 1;
+/// The same of three that share memory. The alternative is a tree whose root copies each segment for both others, of whom one may share its processor.
+/// (Of three processes the middle one computes, and tests each 16 us: 256 KiB take 17 us in place of 22, 1 MiB 54 in place of 82.) If it calls nothing while it
+/// computes, the last one waits, which it would not in a tree.
+const CHAIN_SEGMENTS_OF_THREE: u64 = 1;
 
 /// From so many processes on, two passes over the data beat segments down a tree, which has more than three levels then.
 const PASSES_FROM: u64 = 8;
@@ -88,11 +99,12 @@ pub fn choose(p: &Params) -> Algorithm {
         return Algorithm::Binomial;
     }
     let relays = size - 2;
-    let per_process = match size < PASSES_FROM {
-        true => CHAIN_SEGMENTS_OF_FEW,
-        false => CHAIN_SEGMENTS_PER_PROCESS,
+    let per_process = match (p.spread, size) {
+        (Spread::Together, 3) => CHAIN_SEGMENTS_OF_THREE,
+        _ => CHAIN_SEGMENTS_PER_PROCESS,
     };
-    if p.apart && bytes >= APART_SEGMENT_MIN * CHAIN_SEGMENTS_PER_PROCESS * relays {
+    if p.spread == Spread::Apart && bytes >= APART_SEGMENT_MIN * CHAIN_SEGMENTS_PER_PROCESS * relays
+    {
         // Each link carries the data once; in a tree the root's carries them once for each child.
         let segment = bytes / (APART_SEGMENTS_PER_PROCESS * relays);
         Algorithm::Chain {

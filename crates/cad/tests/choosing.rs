@@ -1,5 +1,6 @@
 //! The chosen algorithms: the same on every rank whatever its datatype, and valid graphs.
 
+use cad::bcast::Spread;
 use cad::{Part, Shape, Team, allgather, allreduce, alltoall, bcast, gather, reduce, scatter};
 use cad::{reduce_scatter, scan};
 
@@ -39,7 +40,7 @@ fn choices_agree_and_graphs_are_valid() {
                 root,
                 count,
                 ty,
-                apart: size % 2 == 1,
+                spread: [Spread::Mixed, Spread::Apart, Spread::Together][size as usize % 3],
             };
             let g = |&(team, ty): &(Team, Shape)| gather::Params {
                 team,
@@ -71,13 +72,14 @@ fn choices_agree_and_graphs_are_valid() {
 #[test]
 fn long_data_go_along_a_chain() {
     use bcast::Algorithm::{Binomial, Chain, ScatterRing, SegmentedBinomial};
-    let choose = |size, bytes, apart| {
+    use bcast::Spread::{Apart, Mixed, Together};
+    let choose = |size, bytes, spread| {
         bcast::choose(&bcast::Params {
             team: Team { rank: 0, size },
             root: 0,
             count: bytes,
             ty: Shape::BYTE,
-            apart,
+            spread,
         })
     };
     let chain = |kilobytes: u64| Chain {
@@ -91,21 +93,26 @@ fn long_data_go_along_a_chain() {
         (5, 192 << 10, 8),
         (5, 12 << 20, 64),
     ] {
-        assert_eq!(choose(size, bytes, true), chain(segment), "{size} {bytes}");
+        assert_eq!(choose(size, bytes, Apart), chain(segment), "{size} {bytes}");
     }
     for (size, bytes) in [(3, (64 << 10) - 1), (5, 128 << 10)] {
-        assert_eq!(choose(size, bytes, true), choose(size, bytes, false));
+        assert_eq!(choose(size, bytes, Apart), choose(size, bytes, Mixed));
     }
-    // Elsewhere only what has at least a segment for each; for many, eight.
+    // Elsewhere longer ones only, but for three that share memory.
     let tree = SegmentedBinomial { segment: 64 << 10 };
-    assert_eq!(choose(3, 128 << 10, false), tree);
-    assert_eq!(choose(3, 192 << 10, false), chain(64));
-    assert_eq!(choose(7, 448 << 10, false), chain(64));
-    assert_eq!(choose(8, 2 << 20, false), ScatterRing);
-    assert_eq!(choose(8, 4 << 20, false), chain(64));
+    for (size, bytes, spread, expected) in [
+        (3, 1 << 20, Mixed, tree),
+        (3, 128 << 10, Together, tree),
+        (3, 192 << 10, Together, chain(64)),
+        (4, 1 << 20, Together, tree),
+        (8, 2 << 20, Together, ScatterRing),
+        (8, 4 << 20, Mixed, chain(64)),
+    ] {
+        assert_eq!(choose(size, bytes, spread), expected, "{size} {bytes}");
+    }
     // Two have one link, and a few bytes go whole, wherever they are.
     for (size, bytes) in [(2, 1 << 20), (3, 1 << 10)] {
-        assert_eq!(choose(size, bytes, true), Binomial);
+        assert_eq!(choose(size, bytes, Apart), Binomial);
     }
 }
 
@@ -177,7 +184,7 @@ fn dot_shows_every_node() {
         root: 0,
         count: 1,
         ty: PLAIN,
-        apart: false,
+        spread: Spread::Mixed,
     });
     let dot = g.to_dot();
     assert!(dot.contains("START -> n0") && dot.contains("-> END"));

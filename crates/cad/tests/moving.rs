@@ -2,6 +2,7 @@
 
 mod sim;
 
+use cad::bcast::Spread;
 use cad::{Part, Team, allgather, alltoall, barrier, bcast, gather, scatter};
 use sim::{Mem, Rank, Rng, Ty, check_order, execute, sum};
 
@@ -105,7 +106,7 @@ fn bcast_gives_all_the_roots_data() {
                         root,
                         count: *n,
                         ty: ty.shape(),
-                        apart: false,
+                        spread: Spread::Mixed,
                     };
                     let graph = bcast::build(&p, algorithm);
                     let none = Mem {

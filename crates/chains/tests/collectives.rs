@@ -3,6 +3,7 @@
 
 mod sim;
 
+use cad::bcast::Spread;
 use cad::{
     BufId, Builder, Graph, Part, Region, Shape, Team, allgather, allreduce, alltoall, barrier,
     bcast, gather, reduce, reduce_scatter, scan, scatter,
@@ -88,7 +89,7 @@ fn broadcasts_and_barriers() {
                         root,
                         count,
                         ty: ELEMENT,
-                        apart: false,
+                        spread: Spread::Mixed,
                     };
                     bcast::build(&p, algorithm)
                 });
@@ -246,7 +247,7 @@ fn a_relay_interleaves_in_one_chain_and_fits() {
                         root: 0,
                         count: 1 << 17,
                         ty: ELEMENT,
-                        apart: false,
+                        spread: Spread::Mixed,
                     };
                     bcast::build(&p, algorithm)
                 })
@@ -270,7 +271,7 @@ fn a_broadcast_is_not_too_long_for_a_program() {
             root: 0,
             count,
             ty: ELEMENT,
-            apart: false,
+            spread: Spread::Mixed,
         };
         let program = compile(&bcast::graph(&p), &[0, 1, 2], None, &Options::default());
         assert!(program.is_ok_and(|p| p.entries.len() > 1 << 14));

@@ -10,6 +10,8 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use cad::bcast::Spread;
+use fabrics::Fabrics;
 use types::{Handle, Result, consts, fault};
 
 use crate::attr::Attributes;
@@ -144,8 +146,8 @@ pub struct Comm {
     pub(crate) lanes: Cell<u32>,
     /// Where in shared memory its blocking collectives go, if they do.
     pub(crate) meeting: Meeting,
-    /// Whether each of its processes is on a machine of its own, once that was asked.
-    apart: OnceCell<bool>,
+    /// Where its processes are, once that was asked.
+    spread: OnceCell<Spread>,
     _lease: Option<ContextLease>,
 }
 
@@ -182,7 +184,7 @@ impl Comm {
             lane: OnceCell::new(),
             lanes: Cell::new(0),
             meeting: Meeting::default(),
-            apart: OnceCell::new(),
+            spread: OnceCell::new(),
             _lease: lease,
         }
     }
@@ -212,10 +214,18 @@ impl Comm {
 }
 
 impl Engine {
-    /// Whether each process of a communicator is on a machine of its own.
-    pub(crate) fn are_apart(&self, comm: &Comm) -> bool {
-        let ask = || self.transport(|m| m.fabric().are_apart(comm.group.members()));
-        *comm.apart.get_or_init(ask)
+    /// Where the processes of a communicator are.
+    pub(crate) fn spread(&self, comm: &Comm) -> Spread {
+        let members = comm.group.members();
+        let ask = || {
+            let is = |f: fn(&Fabrics, &[u32]) -> bool| self.transport(|m| f(m.fabric(), members));
+            match () {
+                () if is(Fabrics::are_together) => Spread::Together,
+                () if is(Fabrics::are_apart) => Spread::Apart,
+                () => Spread::Mixed,
+            }
+        };
+        *comm.spread.get_or_init(ask)
     }
 }
 

@@ -305,7 +305,7 @@ fn byte_bcast(team: Team, root: u32, bytes: u64) -> Graph {
         count: bytes,
         ty: Shape::BYTE,
         // What the engine tells is short.
-        apart: false,
+        spread: cad::bcast::Spread::Mixed,
     })
 }
 

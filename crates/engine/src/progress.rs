@@ -6,12 +6,15 @@ use types::{Handle, Result, consts};
 use crate::beside::BINDS;
 use crate::extension::EXTENSION_COOKIE;
 use crate::request::{Kind, cookie};
-use crate::state::Engine;
+use crate::state::{Engine, lock};
 use crate::world::Fabric;
 
-/// Passes of a test while data move. Whoever sends goes on meanwhile, so what comes through a pipe may be much more than it holds; a program that
-/// computes between its tests would wait for each such piece in turn. (A broadcast of 4 MiB along three ranks, of which the middle one tests each 16 us,
-/// takes 210 us in place of 640.) A test moves no more than 8 MiB from one process so.
+/// [Cycles](sys::clock::cycles) for which a test goes on while data move, some tens of microseconds; and passes, where they are short. Whoever sends goes on
+/// meanwhile, so what comes through a pipe may be much more than it holds, and a program that computes between its tests would wait for each such piece
+/// in turn. (A broadcast of 4 MiB along three ranks, of which the middle one tests each 16 us, takes 210 us in place of 640.) A last pass may take longer:
+/// as long as what lies in all peers' pipes.
+const GOES_ON: u64 = 250_000;
+/// See [`GOES_ON`].
 const PASSES: u32 = 16;
 
 impl Engine {
@@ -49,10 +52,16 @@ impl Engine {
         moved
     }
 
-    /// What a test does that has found nothing over: moves what can move, as long as something does.
+    /// What a test does that has found nothing over: moves what can move, as long as something does. Other threads get in between.
     pub(crate) fn go_on(&self, over: impl Fn() -> bool) {
-        for _ in 0..PASSES {
-            if !self.progress() || over() {
+        if !self.progress() || over() {
+            return;
+        }
+        let began = sys::clock::cycles();
+        for _ in 1..PASSES {
+            lock().relax();
+            let late = sys::clock::cycles().wrapping_sub(began) > GOES_ON;
+            if late || over() || !self.progress() {
                 break;
             }
         }

@@ -68,6 +68,7 @@ impl Engine {
         let (mut passes, mut most) = (0, PASSES);
         while !done(self) {
             if self.progress() {
+                lock().relax();
                 continue;
             }
             passes += 1;
@@ -94,6 +95,12 @@ impl Engine {
 
     /// Sleeps until the transport may have something to do, or another thread did something.
     fn sleep(&self) {
+        self.sleep_till_woken();
+        // Others had the processor meanwhile.
+        self.gave_way.set(sys::clock::cycles());
+    }
+
+    fn sleep_till_woken(&self) {
         let deadline = self.latest_wake(None);
         let busy = self.is_busy_beside();
         if !self.is_threaded() {
@@ -166,8 +173,8 @@ impl Engine {
         self.give_way_to_ranks();
     }
 
-    /// Where ranks share processors, gives this one to others if the program does nothing but poll: whoever it waits for may need it, and
-    /// would get it when the system takes it away, milliseconds later.
+    /// Where ranks share processors, gives this one to others if the program does nothing but poll, and now and then if it computes in between:
+    /// whoever it waits for may need it, and would get it when the system takes it away, milliseconds later.
     pub(crate) fn give_way_to_ranks(&self) {
         if !self.transport(Slots::is_crowded) {
             return;

@@ -43,6 +43,13 @@ impl JobMap {
         machine.map_or(1, Vec::len)
     }
 
+    /// Whether all these processes are of one segment.
+    pub fn are_together(&self, processes: &[u32]) -> bool {
+        let wanted: HashSet<_> = processes.iter().collect();
+        let mut segments = self.segments.iter();
+        segments.any(|all| all.iter().filter(|rank| wanted.contains(rank)).count() == wanted.len())
+    }
+
     /// Whether no two of these processes run on one machine.
     pub fn are_apart(&self, processes: &[u32]) -> bool {
         let wanted: HashSet<_> = processes.iter().collect();
@@ -133,6 +140,8 @@ mod tests {
         assert_eq!([2, 3, 4].map(|rank| m.neighbours(rank)), [1, 3, 3]);
         assert!(m.are_apart(&[4, 2, 1]) && !m.are_apart(&[1, 4, 0]));
         assert!(!JobMap::together(3).are_apart(&[0, 2]));
+        assert!(m.are_together(&[3, 0]) && m.are_together(&[2]));
+        assert!(!m.are_together(&[0, 4]) && !m.are_together(&[0, 3, 1]));
     }
 
     #[test]

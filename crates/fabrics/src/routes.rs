@@ -105,6 +105,11 @@ impl Fabrics {
         place.unwrap_or(0) as u32
     }
 
+    /// Whether all these processes share memory.
+    pub fn are_together(&self, processes: &[u32]) -> bool {
+        self.map.are_together(processes)
+    }
+
     /// Whether no two of these processes run on one machine.
     pub fn are_apart(&self, processes: &[u32]) -> bool {
         self.map.are_apart(processes)

@@ -42,6 +42,27 @@ pub enum Format {
     Chains,
 }
 
+/// Where ranks are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Spread {
+    /// All share memory
+    Together,
+    /// Each is on a machine of its own, and the kernel runs it
+    Apart,
+    /// Anywhere, or on machines of their own and run in calls
+    Mixed,
+}
+
+impl From<Spread> for bcast::Spread {
+    fn from(spread: Spread) -> bcast::Spread {
+        match spread {
+            Spread::Together => bcast::Spread::Together,
+            Spread::Apart => bcast::Spread::Apart,
+            Spread::Mixed => bcast::Spread::Mixed,
+        }
+    }
+}
+
 /// Arguments of `yamabiko cad show`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
@@ -59,9 +80,9 @@ pub struct Args {
     /// Rank that has the data, or gets them
     #[arg(long, value_name = "RANK", default_value_t = 0)]
     pub root: u32,
-    /// Each rank is on a machine of its own, and the kernel runs it: a broadcast's graph is another one then
-    #[arg(long)]
-    pub apart: bool,
+    /// Where the ranks are: a broadcast's graph depends on it
+    #[arg(long, value_enum, default_value_t = Spread::Together)]
+    pub spread: Spread,
     /// What to print
     #[arg(long = "as", value_enum, default_value_t = Format::Dot)]
     pub format: Format,
@@ -107,7 +128,7 @@ impl Args {
                 root,
                 count,
                 ty,
-                apart: self.apart,
+                spread: self.spread.into(),
             }),
             Collective::Gather => gather::graph(&gather::Params {
                 team,
@@ -243,7 +264,7 @@ mod tests {
             eager: 0,
             kernel: false,
             interleave: false,
-            apart: false,
+            spread: Spread::Together,
         }
     }
 

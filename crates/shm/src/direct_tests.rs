@@ -12,6 +12,7 @@ use mtmi::{
 
 use crate::Shm;
 use crate::direct::{CHUNK, Choice, SHORTEST};
+use crate::footprint::Footprint;
 use crate::foreign::Foreign;
 use crate::lane::WINDOW;
 use crate::places::Mover;
@@ -94,8 +95,8 @@ fn run(a: &mut Rank, b: &mut Rank) {
     }
 }
 
-/// Two ranks, of which rank 0 may lend to rank 1; with a processor each, if they are to help each other.
-fn two(choice: Choice, help: bool) -> Option<(Rank, Rank)> {
+/// Two ranks that know each other; with a processor each, if they are to help each other.
+fn pair(choice: Choice, help: bool) -> (Rank, Rank) {
     let (fd, mut first) = Segment::create(2, "test").unwrap();
     let mut second = Segment::open(&fd, 2, "test").unwrap();
     first.mark(&fd, 0);
@@ -126,6 +127,12 @@ fn two(choice: Choice, help: bool) -> Option<(Rank, Rank)> {
     a.done.clear();
     b.done.clear();
     b.memory.fill(0);
+    (a, b)
+}
+
+/// The same, of which rank 0 may lend to rank 1.
+fn two(choice: Choice, help: bool) -> Option<(Rank, Rank)> {
+    let (a, mut b) = pair(choice, help);
     let known = b.t.fabric().may_lend(0);
     assert_eq!(known, choice != Choice::Pipe && reads_itself());
     known.then_some((a, b))
@@ -147,6 +154,27 @@ fn check(a: &Rank, b: &Rank, bytes: usize) {
 
 fn lent(rank: &mut Rank) -> bool {
     rank.t.fabric().sends.iter().any(|(_, send)| send.offered)
+}
+
+/// Whatever this machine's caches hold: here nothing, so the second and third message are written past them.
+#[test]
+fn past_the_caches_it_is_the_same() {
+    let (mut a, mut b) = pair(Choice::Pipe, false);
+    b.t.fabric().footprint = Footprint::with(Some(0));
+    for bytes in [LONG, LONG, LONG - 7] {
+        b.receive_bytes(bytes);
+        a.send(SendMode::Standard, bytes);
+        run(&mut a, &mut b);
+        check(&a, &b, bytes);
+        assert!(b.memory[bytes..].iter().all(|byte| *byte == 0));
+        a.done.clear();
+        b.done.clear();
+        b.memory.fill(0);
+    }
+    let at = b.memory.as_ptr().addr() as u64;
+    let footprint = &mut b.t.fabric().footprint;
+    assert!(footprint.receives(at, 1), "it was known where they began");
+    assert!(!footprint.receives(at + 1, 1));
 }
 
 #[test]

@@ -6,17 +6,19 @@
 //! more has been received since than the caches hold, that has left them. What nothing is known of counts as cached, so a program's first messages, and those to
 //! places that never come again, are written as ever.
 //!
-//! Invariants: bytes that were received are counted, not those that a program reads and writes besides, so memory is rather taken for cached than not.
-//! Whatever is answered decides how fast a copy is, and nothing else. Nobody outside this thread is told of bytes before they are settled.
+//! Bytes that were received are counted, not those that a program reads and writes besides. So memory may be gone that is taken for cached; and a buffer that
+//! a program reads all the time, beside much else that it receives, is taken for gone, and read from memory the next time.
 //!
-//! Who calls it: [`incoming`](crate::incoming), once for each message that is longer than a pipe, and [`pipe`](crate::pipe), which copies.
+//! Invariants: whatever is answered decides how fast a copy is, and nothing else. Nobody outside this thread is told that a message has ended before its bytes are settled.
+//!
+//! Who calls it: [`incoming`](crate::incoming), once for each message that is longer than a pipe and comes through it, and [`pipe`](crate::pipe), which copies.
 
 use std::cell::OnceCell;
 
-use crate::lane::drain_by;
-
 /// Places that are remembered, in 16 bytes each: 512 buffers can be in turn and few of them share one.
 const PLACES: usize = 1024;
+
+const _: () = assert!(PLACES.is_power_of_two());
 
 /// Where a message began, and how many bytes had been received before.
 type Place = (u64, u64);
@@ -36,7 +38,7 @@ pub(crate) struct Footprint {
 /// Where a message that begins at this address is looked for.
 fn index(at: u64) -> usize {
     // Buffers are mostly multiples of 4 KiB apart, and at the same place of a page: the product's upper bits depend on all.
-    (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % PLACES
+    (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - PLACES.ilog2())) as usize
 }
 
 impl Footprint {
@@ -47,6 +49,15 @@ impl Footprint {
             places: Vec::new(),
             received: 0,
             unsettled: false,
+        }
+    }
+
+    /// The same, of caches that hold so much.
+    #[cfg(all(test, not(loom)))]
+    pub fn with(held: Option<u64>) -> Footprint {
+        Footprint {
+            held: OnceCell::from(held),
+            ..Footprint::new()
         }
     }
 
@@ -66,7 +77,15 @@ impl Footprint {
 
     /// As [`drain`](crate::lane::drain), past the caches; to be [settled](Footprint::settle) before another thread or process can learn of it.
     pub fn drain(&mut self, from: &[u8], to: &mut layout::Writer) {
-        drain_by(sys::past::copy_past, from, to);
+        let Some((buf, left)) = to.contiguous() else {
+            to.write(from);
+            return;
+        };
+        let n = (from.len() as u64).min(left) as usize;
+        // SAFETY: the buffer's maker vouched for `left` bytes; `from` is part of a lane, where no caller's buffer lies. Other bytes than
+        // these are written until they are settled, and nobody is told of them.
+        unsafe { sys::past::copy_past(buf.as_mut_ptr(), from.as_ptr(), n) }
+        to.seek(to.position() + n as u64);
         self.unsettled = true;
     }
 
@@ -86,13 +105,6 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn with(held: Option<u64>) -> Footprint {
-        Footprint {
-            held: OnceCell::from(held),
-            ..Footprint::new()
-        }
-    }
-
     /// So many buffers of some MiB in turn: whether each message of the third turn goes past the caches.
     fn third_turn(footprint: &mut Footprint, buffers: u64, mib: u64) -> Vec<bool> {
         let mut turn = || {
@@ -108,15 +120,15 @@ mod tests {
     #[test]
     fn buffers_that_fit_stay_cached() {
         for (buffers, mib) in [(1, 4), (8, 4), (4, 8), (32, 1)] {
-            let past = third_turn(&mut with(Some(32 * MIB)), buffers, mib);
+            let past = third_turn(&mut Footprint::with(Some(32 * MIB)), buffers, mib);
             assert!(!past.contains(&true), "{buffers} of {mib}");
         }
     }
 
     #[test]
     fn more_than_the_caches_hold_goes_past_them() {
-        for (buffers, mib) in [(1, 64), (16, 4), (64, 1), (5, 8)] {
-            let past = third_turn(&mut with(Some(32 * MIB)), buffers, mib);
+        for (buffers, mib) in [(1, 64), (16, 4), (64, 1), (5, 8), (512, 4)] {
+            let past = third_turn(&mut Footprint::with(Some(32 * MIB)), buffers, mib);
             // Buffers that share a place with others are not known.
             let known = past.iter().filter(|past| **past).count() as u64;
             assert!(known * 10 >= buffers * 8, "{buffers} of {mib}: {known}");
@@ -125,12 +137,12 @@ mod tests {
 
     #[test]
     fn where_it_is_of_no_use_nothing_does() {
-        assert!(!third_turn(&mut with(None), 16, 4).contains(&true));
+        assert!(!third_turn(&mut Footprint::with(None), 16, 4).contains(&true));
     }
 
     #[test]
     fn any_length_is_counted() {
-        let mut footprint = with(Some(32 * MIB));
+        let mut footprint = Footprint::with(Some(32 * MIB));
         for _ in 0..3 {
             footprint.receives(16, i64::MAX as u64 / 4);
         }

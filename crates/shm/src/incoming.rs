@@ -380,7 +380,7 @@ impl Shm {
             if message.total > WINDOW as u64
                 && let Some((rest, _)) = writer.contiguous()
             {
-                let at = rest.offset(-(message.arrived as i64));
+                let at = rest.offset(-(writer.position() as i64));
                 message.past = self.footprint.receives(at.addr() as u64, wanted);
             }
             let entry = &mut self.peers[peer as usize];

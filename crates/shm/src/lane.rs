@@ -603,22 +603,12 @@ pub(crate) fn fill(to: &mut [u8], from: &mut layout::Reader) {
 
 /// Copies `from` to the next bytes of `to`; what does not fit is dropped.
 pub(crate) fn drain(from: &[u8], to: &mut layout::Writer) {
-    drain_by(sys::copy::copy, from, to)
-}
-
-/// The same by a function that copies as [`sys::copy::copy`] does.
-#[inline(always)]
-pub(crate) fn drain_by(
-    copy: unsafe fn(*mut u8, *const u8, usize),
-    from: &[u8],
-    to: &mut layout::Writer,
-) {
     match to.contiguous() {
         Some((buf, left)) => {
             let n = (from.len() as u64).min(left) as usize;
             // SAFETY: the buffer's maker vouched for `left` bytes; `from` is part of a lane or heap
             // memory of ours, where no caller's buffer lies.
-            unsafe { copy(buf.as_mut_ptr(), from.as_ptr(), n) }
+            unsafe { sys::copy::copy(buf.as_mut_ptr(), from.as_ptr(), n) }
             to.seek(to.position() + n as u64);
         }
         None => {

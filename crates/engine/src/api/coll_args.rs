@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use boundary::{Handles, Ints, UserBuf};
 use cad::alltoall::BlockW;
+use cad::bcast::Spread;
 use cad::{
     Block, Graph, Part, Shape, allgather, alltoall as alltoall_graphs, bcast as bcast_graphs,
     gather as gather_graphs, scatter as scatter_graphs,
@@ -185,14 +186,17 @@ pub(crate) fn prepare_bcast(
     let root = check_root(&comm, root)?;
     let data = side(e, buffer, count, datatype)?;
     let Part { count, ty } = data.part;
-    // Elsewhere ranks pass data on in calls: while they compute not at all, and over a fast link each piece costs them more than the link.
-    let by_kernel = handed && e.kernel.is_on();
+    let spread = match e.spread(&comm) {
+        // Ranks pass data on in calls: while they compute not at all, and over a fast link each piece costs them more than the link.
+        Spread::Apart if !(handed && e.kernel.is_on()) => Spread::Mixed,
+        spread => spread,
+    };
     let plan = Plan::Bcast(bcast_graphs::Params {
         team: team(&comm),
         root,
         count,
         ty,
-        apart: by_kernel && e.are_apart(&comm),
+        spread,
     });
     Ok(planned(comm, plan, NOWHERE, data))
 }

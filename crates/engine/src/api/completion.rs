@@ -292,14 +292,16 @@ pub fn testany(
 }
 
 /// Retires all that are done, packing their indices and statuses to the front.
+/// Retires all that are done, however many that are by then, and counts them, those that failed too.
 fn retire_some(
     e: &Engine,
     n: usize,
     requests: Handles,
-    indices: Ints,
-    statuses: Statuses,
-) -> Result<i32> {
+    outcount: &mut i32,
+    (indices, statuses): (Ints, Statuses),
+) -> Result<()> {
     let (mut count, mut first) = (0usize, None);
+    *outcount = 0;
     for i in 0..n {
         let mut handle = requests.get(i);
         if handle == consts::REQUEST_NULL {
@@ -320,20 +322,13 @@ fn retire_some(
             statuses.set_error(count, status.error);
         }
         count += 1;
+        *outcount = count as i32;
     }
     let Some((failed, fault)) = first else {
-        return Ok(count as i32);
+        return Ok(());
     };
     (0..failed).for_each(|i| statuses.set_error(i, consts::SUCCESS));
     Err(in_status(fault))
-}
-
-/// Counts the done ones, for `outcount` where some failed.
-fn count_done(e: &Engine, n: usize, requests: Handles) -> i32 {
-    let done = |r: Option<&'static Request>| r.is_some_and(|r| r.active.get() && r.is_done());
-    (0..n)
-        .filter(|&i| at(e, requests, i).is_ok_and(done))
-        .count() as i32
 }
 
 /// `MPI_Waitsome`.
@@ -354,8 +349,7 @@ pub fn waitsome(
         end_forsaken(e, n, requests);
         find_done(e, n, requests).is_some()
     });
-    *outcount = count_done(e, n, requests);
-    retire_some(e, n, requests, indices, statuses).map(drop)
+    retire_some(e, n, requests, outcount, (indices, statuses))
 }
 
 /// `MPI_Testsome`.
@@ -374,11 +368,12 @@ pub fn testsome(
     }
     e.go_on(|| find_done(e, n, requests).is_some());
     end_forsaken(e, n, requests);
-    *outcount = count_done(e, n, requests);
-    if *outcount == 0 {
+    if find_done(e, n, requests).is_none() {
+        *outcount = 0;
         e.relax();
+        return Ok(());
     }
-    retire_some(e, n, requests, indices, statuses).map(drop)
+    retire_some(e, n, requests, outcount, (indices, statuses))
 }
 
 /// The status of a completed or inactive request, which stays as it is.
@@ -433,10 +428,12 @@ pub fn request_get_status_any(
     end_forsaken(e, n, requests);
     let found = find_done(e, n, requests);
     *flag = found.is_some();
-    if let Some(i) = found {
-        *index = i as i32;
-        put(status, &peek(e, at(e, requests, i)?)?);
-    }
+    let Some(i) = found else {
+        e.relax();
+        return Ok(());
+    };
+    *index = i as i32;
+    put(status, &peek(e, at(e, requests, i)?)?);
     Ok(())
 }
 
@@ -452,10 +449,12 @@ pub fn request_get_status_all(
     e.go_on(|| all_done(e, n, requests));
     end_forsaken(e, n, requests);
     *flag = all_done(e, n, requests);
-    if *flag {
-        for i in 0..n {
-            statuses.set(i, &peek(e, at(e, requests, i)?)?);
-        }
+    if !*flag {
+        e.relax();
+        return Ok(());
+    }
+    for i in 0..n {
+        statuses.set(i, &peek(e, at(e, requests, i)?)?);
     }
     Ok(())
 }
@@ -488,6 +487,9 @@ pub fn request_get_status_some(
         }
     }
     *outcount = count as i32;
+    if count == 0 {
+        e.relax();
+    }
     Ok(())
 }
 
