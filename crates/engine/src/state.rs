@@ -107,8 +107,8 @@ pub struct Engine {
     pub(crate) polled: Cell<u64>,
     /// How many such calls came one right after the other.
     pub(crate) polls: Cell<u32>,
-    /// When the processor was last given away by one, in the same.
-    pub(crate) gave_way: Cell<u64>,
+    /// When the processor is given away next by one that computes in between, in the same.
+    pub(crate) next_turn: Cell<u64>,
     /// With threads, the communicator that short paths know.
     pub(crate) known: Known,
     /// Whether anything uses the transport beside ordinary messages.
@@ -211,7 +211,7 @@ impl Engine {
             changes: Cell::new(0),
             polled: Cell::new(0),
             polls: Cell::new(0),
-            gave_way: Cell::new(0),
+            next_turn: Cell::new(0),
             known: Known::BLANK,
             beside: Cell::new(false),
             bound: RefCell::default(),
