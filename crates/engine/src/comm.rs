@@ -217,15 +217,16 @@ impl Engine {
     /// Where the processes of a communicator are.
     pub(crate) fn spread(&self, comm: &Comm) -> Spread {
         let members = comm.group.members();
-        let ask = || {
-            let is = |f: fn(&Fabrics, &[u32]) -> bool| self.transport(|m| f(m.fabric(), members));
-            match () {
-                () if is(Fabrics::are_together) => Spread::Together,
-                () if is(Fabrics::are_apart) => Spread::Apart,
-                () => Spread::Mixed,
+        let ask = |fabrics: &Fabrics| {
+            if fabrics.are_together(members) {
+                Spread::Together
+            } else if fabrics.are_apart(members) {
+                Spread::Apart
+            } else {
+                Spread::Mixed
             }
         };
-        *comm.spread.get_or_init(ask)
+        *(comm.spread).get_or_init(|| self.transport(|m| ask(m.fabric())))
     }
 }
 

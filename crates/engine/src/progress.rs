@@ -9,7 +9,7 @@ use crate::request::{Kind, cookie};
 use crate::state::{Engine, lock};
 use crate::world::Fabric;
 
-/// [Cycles](sys::clock::cycles) for which a test goes on while data move, some tens of microseconds; and passes, where they are short. Whoever sends goes on
+/// [Cycles](sys::clock::cycles) for which a test goes on while data move, a tenth of a millisecond; and passes, where they are short. Whoever sends goes on
 /// meanwhile, so what comes through a pipe may be much more than it holds, and a program that computes between its tests would wait for each such piece
 /// in turn. (A broadcast of 4 MiB along three ranks, of which the middle one tests each 16 us, takes 210 us in place of 640.) A last pass may take longer:
 /// as long as what lies in all peers' pipes.

@@ -32,9 +32,11 @@ const POLLS_TO_GIVE_WAY: u32 = 4;
 /// whoever it waits for may be ready to run here, and would when the system takes the processor away, milliseconds later. (Four ranks on two processors,
 /// which test each 16 us: a broadcast of 8 bytes takes 50 us in place of 3,500, of 1 MiB 0.3 ms in place of 4 to 16.)
 const BETWEEN_TURNS: u64 = 100_000;
-/// Whoever keeps it for longer than this, half a millisecond or so, does not wait for anybody: then it is kept here for as long, too. (Beside a rank that
-/// only computes, one that computes and tests would have 3 % of the processor.)
-const KEPT: u64 = 1_000_000;
+/// Where others keep it for long, as those do that don't wait for anybody, it is given away more rarely, so that one part in so many is had here. (Beside
+/// a rank that only computes, one that computes and tests would have 3 % of the processor.) Where less than so many ranks share a processor, they don't keep it longer and longer so.
+const PART: u64 = 8;
+/// But at least so often, half a millisecond or so.
+const TURN_MAX: u64 = 1_000_000;
 
 /// What a call waits for, as the hang report shows it. `MPI_UNDEFINED` where it doesn't apply.
 #[derive(Clone, Copy, Debug)]
@@ -199,10 +201,10 @@ impl Engine {
             false => self.transport(Slots::give_way),
         }
         let back = sys::clock::cycles();
-        let away = Some(back.wrapping_sub(now)).filter(|away| *away >= KEPT);
+        let away = back.wrapping_sub(now);
+        let turn = (away / PART).clamp(BETWEEN_TURNS, TURN_MAX);
         self.polled.set(back);
-        let next = back.wrapping_add(away.unwrap_or(BETWEEN_TURNS));
-        self.next_turn.set(next);
+        self.next_turn.set(back.wrapping_add(turn));
     }
 
     #[cold]
