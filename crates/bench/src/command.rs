@@ -151,7 +151,9 @@ pub fn size(text: &str) -> Result<u64> {
         Some(b'M') => (&text[..text.len() - 1], 20),
         _ => (text, 0),
     };
-    let number: u64 = digits.parse().map_err(|e| format!("{e}"))?;
+    let number: u64 = digits
+        .parse()
+        .map_err(|e| format!("{e}; a number, and k or M behind it for 1024 or 1024^2"))?;
     number
         .checked_mul(1 << shift)
         .ok_or_else(|| "too large".into())
@@ -175,17 +177,21 @@ pub struct Answer {
 /// Measures the installation `prefix`, and whatever it is compared with.
 ///
 /// # Errors
-/// When the arguments do not fit each other, or a library cannot be installed, or a file cannot be written.
-/// Libraries that fail while they are measured are no error; the answer tells.
+/// When the arguments do not fit each other, or a library cannot be installed.
+/// Libraries that fail while they are measured are no error, nor are files that cannot be written: the answer tells.
 pub fn run(args: &Args, prefix: &Path) -> Result<Answer> {
     let plan = plan::of(args)?;
     process::catch_interrupts()?;
     let say = |text: &str| eprintln!("{text}");
     let mut implementations = implementations(args, prefix, &say)?;
-    if plan.iter().any(Planned::sets_progress) {
+    let sets_progress = plan.iter().any(Planned::sets_progress);
+    if sets_progress {
         let ways = progress::ways(&implementations, !args.hosts.is_empty())?;
+        progress::check_wanted(&ways, &args.ways)?;
         implementations.extend(ways);
         implementations.retain(|one| !progress::is_unwanted(one, &args.ways));
+    } else if !args.ways.is_empty() {
+        return Err("--ways: nothing of this is measured in several ways".into());
     }
     if args.steering.is_some() {
         implementations.extend(progress::steered(&implementations));
@@ -205,16 +211,9 @@ pub fn run(args: &Args, prefix: &Path) -> Result<Answer> {
     let off = workshop.end_steering();
     let report = report?;
     off?;
-    if let Some(path) = &args.json {
-        write(path, &report.json().map_err(|e| e.to_string())?)?;
-    }
-    if let Some(path) = &args.svg {
-        draw(path, &report)?;
-    }
-    if let Some(path) = &args.markdown {
-        write(path, &markdown::text(&report))?;
-    }
-    let failures = report.failures();
+    let mut failures = report.failures();
+    let unwritten = write_files(args, &report).err();
+    failures.extend(unwritten.as_deref());
     let failed = match (process::is_interrupted(), failures.as_slice()) {
         (true, _) => Some("interrupted".into()),
         (false, []) => None,
@@ -224,6 +223,20 @@ pub fn run(args: &Args, prefix: &Path) -> Result<Answer> {
         text: table::text(&report),
         failed,
     })
+}
+
+/// Writes what was measured wherever it is wanted.
+fn write_files(args: &Args, report: &Report) -> Result<()> {
+    if let Some(path) = &args.json {
+        write(path, &report.json().map_err(|e| e.to_string())?)?;
+    }
+    if let Some(path) = &args.svg {
+        draw(path, report)?;
+    }
+    if let Some(path) = &args.markdown {
+        write(path, &markdown::text(report))?;
+    }
+    Ok(())
 }
 
 /// Ours, those it is compared with, and the bare machine.

@@ -138,12 +138,12 @@ fn ranks(args: &Args, experiment: &Experiment, panel: &Panel, tour: bool) -> Res
         }
         (Ranks::Swept, asked) if tour || asked.is_none() => Ok(None),
         (Ranks::Swept, _) => Err(format!("{} sweeps the ranks: say --sizes", experiment.name)),
-        (Ranks::Exactly(ranks), _) => Err(format!(
-            "{} {} is measured on {ranks} rank{}",
-            experiment.name,
-            panel.name,
-            if ranks == 1 { "" } else { "s" }
-        )),
+        (Ranks::Exactly(ranks), _) => {
+            let both = [experiment.name, panel.name];
+            let what = both[usize::from(both[0] == both[1])..].join(" ");
+            let s = if ranks == 1 { "" } else { "s" };
+            Err(format!("{what} is measured on {ranks} rank{s}"))
+        }
     }
 }
 

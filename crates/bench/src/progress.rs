@@ -54,6 +54,21 @@ pub fn steered(all: &[Implementation]) -> Vec<Implementation> {
     .collect()
 }
 
+/// That each word of these (`ring`, `calls`) is a way that somebody has.
+pub fn check_wanted(ways: &[Implementation], wanted: &[String]) -> Result<()> {
+    let is_unknown = |word: &&String| ways.iter().all(|one| is_unwanted(one, &[word.to_string()]));
+    let Some(unknown) = wanted.iter().find(is_unknown) else {
+        return Ok(());
+    };
+    let mut words: Vec<_> = ways
+        .iter()
+        .filter_map(|one| one.name.rsplit('-').next())
+        .collect();
+    words.sort_unstable();
+    words.dedup();
+    Err(format!("--ways {unknown}: there are {}", words.join(", ")))
+}
+
 /// Whether one is a way to progress that is none of these (`ring`, `calls`), where some are asked for.
 pub fn is_unwanted(one: &Implementation, wanted: &[String]) -> bool {
     let way = matches!(one.interface, Interface::Progress | Interface::Cad);
@@ -221,6 +236,22 @@ mod tests {
         assert!(
             why.contains("lost: `/nonexistent/bin/yamabiko info`"),
             "{why}"
+        );
+    }
+
+    #[test]
+    fn ways_that_nobody_has_are_refused() {
+        let mut peer = Implementation::mpi("peer", "/p/mpicc".into(), "/p/mpiexec".into());
+        peer.progress = Progress::Calls;
+        let all = ways(&[peer], false).unwrap();
+        let check = |words: &[&str]| {
+            check_wanted(&all, &words.iter().map(|w| (*w).into()).collect::<Vec<_>>())
+        };
+        assert_eq!(check(&[]), Ok(()));
+        assert_eq!(check(&["calls"]), Ok(()));
+        assert_eq!(
+            check(&["calls", "zzz"]).unwrap_err(),
+            "--ways zzz: there are calls"
         );
     }
 
