@@ -28,10 +28,19 @@ pub struct Params {
 pub enum Spread {
     /// All share memory.
     Together,
-    /// Each is on a machine of its own, and its kernel passes on what it gets.
-    Apart,
-    /// Anywhere.
+    /// Each is on a machine of its own, and what it gets is passed on at once.
+    Apart(Relay),
+    /// Anywhere; or each on a machine of its own, and what it gets is passed on when the program calls next.
     Mixed,
+}
+
+/// Who passes on what a process gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Relay {
+    /// The kernel.
+    Kernel,
+    /// The process, which waits for the end in its call.
+    Process,
 }
 
 /// The algorithms.
@@ -78,8 +87,27 @@ const PASSES_FROM: u64 = 8;
 /// than from one to the next through a plain socket, in segments of twice as many bytes 6 %.
 pub const APART_SEGMENT_MIN: u64 = 8 << 10;
 
-/// Segments of such a chain for each process beyond the second, if they are then neither too short nor too long: filling it costs 3 %.
+/// The same that processes pass on, each of which costs them a wake-up and calls of the system. Over links of 1 Gbit/s 1 MiB takes three ranks 8.7 ms
+/// along a chain and 17.4 down a tree, five 8.8 and 26.5; 128 KiB take three 1.0 and 2.1. Over links as fast as memory, of ranks that share two
+/// processors, both take as long; in segments of 8 KiB 256 KiB took three times as long as down a tree.
+pub const WAITING_SEGMENT_MIN: u64 = 32 << 10;
+
+/// Segments of such a chain for each process beyond the second, at least: filling it costs a quarter, and a tree's root sends all twice.
+/// (With half as many, ranks that share processors take up to twice as long for 64 KiB.)
+const WAITING_SEGMENTS_PER_PROCESS: u64 = 4;
+
+/// Segments of such chains for each process beyond the second, if they are then neither too short nor too long: filling them costs 3 %.
 const APART_SEGMENTS_PER_PROCESS: u64 = 32;
+
+impl Relay {
+    /// Bytes of the shortest segment, and from how many such segments for each process beyond the second on a chain is better than a tree.
+    fn shortest(self) -> (u64, u64) {
+        match self {
+            Relay::Kernel => (APART_SEGMENT_MIN, CHAIN_SEGMENTS_PER_PROCESS),
+            Relay::Process => (WAITING_SEGMENT_MIN, WAITING_SEGMENTS_PER_PROCESS),
+        }
+    }
+}
 
 /// Segments at most: so many that filling a chain costs nothing against them, and few enough for their messages to have tags of
 /// their own ([`MAX_TAG`]) and for a program of crate `chains`, where each takes a relay four entries.
@@ -103,12 +131,14 @@ pub fn choose(p: &Params) -> Algorithm {
         (Spread::Together, 3) => CHAIN_SEGMENTS_OF_THREE,
         _ => CHAIN_SEGMENTS_PER_PROCESS,
     };
-    if p.spread == Spread::Apart && bytes >= APART_SEGMENT_MIN * CHAIN_SEGMENTS_PER_PROCESS * relays
+    if let Spread::Apart(relay) = p.spread
+        && let (shortest, least) = relay.shortest()
+        && bytes >= shortest * least * relays
     {
         // Each link carries the data once; in a tree the root's carries them once for each child.
         let segment = bytes / (APART_SEGMENTS_PER_PROCESS * relays);
         Algorithm::Chain {
-            segment: segment.clamp(APART_SEGMENT_MIN, SEGMENT),
+            segment: segment.clamp(shortest, SEGMENT),
         }
     } else if bytes >= SEGMENT * per_process * size {
         Algorithm::Chain { segment: SEGMENT }

@@ -10,7 +10,7 @@ use crate::{
 const PAPER: &str = "Thakur, Rabenseifner and Gropp, 2005";
 
 /// The tunables of this crate that choose an algorithm.
-pub const TUNABLES: [Tunable; 28] = [
+pub const TUNABLES: [Tunable; 29] = [
     bytes(
         "cad.bcast.whole_message_max",
         bcast::WHOLE_MESSAGE_MAX,
@@ -25,6 +25,11 @@ pub const TUNABLES: [Tunable; 28] = [
         "cad.bcast.apart_segment_min",
         bcast::APART_SEGMENT_MIN,
         "measured over links of 1 Gbit/s",
+    ),
+    bytes(
+        "cad.bcast.waiting_segment_min",
+        bcast::WAITING_SEGMENT_MIN,
+        "measured between three hosts at 1 Gbit/s and at memory's speed",
     ),
     bytes("cad.reduce.binomial_max", reduce::BINOMIAL_MAX, PAPER),
     bytes("cad.allreduce.doubling_max", allreduce::DOUBLING_MAX, PAPER),

@@ -1,6 +1,6 @@
 //! The chosen algorithms: the same on every rank whatever its datatype, and valid graphs.
 
-use cad::bcast::Spread;
+use cad::bcast::{Relay, Spread};
 use cad::{Part, Shape, Team, allgather, allreduce, alltoall, bcast, gather, reduce, scatter};
 use cad::{reduce_scatter, scan};
 
@@ -16,6 +16,13 @@ const SPREAD: Shape = Shape {
     true_extent: 20,
     contiguous: false,
 };
+
+const SPREADS: [Spread; 4] = [
+    Spread::Together,
+    Spread::Apart(Relay::Kernel),
+    Spread::Apart(Relay::Process),
+    Spread::Mixed,
+];
 
 fn same<T: PartialEq + std::fmt::Debug>(list: Vec<T>) -> bool {
     list.windows(2).all(|w| w[0] == w[1])
@@ -35,13 +42,19 @@ fn choices_agree_and_graphs_are_valid() {
                 .collect();
             let root = size / 2;
             let part = |ty| Part { count, ty };
-            let b = |&(team, ty): &_| bcast::Params {
-                team,
-                root,
-                count,
-                ty,
-                spread: [Spread::Mixed, Spread::Apart, Spread::Together][size as usize % 3],
-            };
+            for spread in SPREADS {
+                let b = |&(team, ty): &_| bcast::Params {
+                    team,
+                    root,
+                    count,
+                    ty,
+                    spread,
+                };
+                assert!(same(teams.iter().map(|t| bcast::choose(&b(t))).collect()));
+                for t in &teams {
+                    bcast::graph(&b(t)).verify().unwrap();
+                }
+            }
             let g = |&(team, ty): &(Team, Shape)| gather::Params {
                 team,
                 root,
@@ -56,11 +69,9 @@ fn choices_agree_and_graphs_are_valid() {
                 recv: part(ty),
                 in_place: false,
             };
-            assert!(same(teams.iter().map(|t| bcast::choose(&b(t))).collect()));
             assert!(same(teams.iter().map(|t| gather::choose(&g(t))).collect()));
             assert!(same(teams.iter().map(|t| scatter::choose(&s(t))).collect()));
             for t in &teams {
-                bcast::graph(&b(t)).verify().unwrap();
                 gather::graph(&g(t)).verify().unwrap();
                 scatter::graph(&s(t)).verify().unwrap();
                 others(t.0, t.1, count);
@@ -72,6 +83,7 @@ fn choices_agree_and_graphs_are_valid() {
 #[test]
 fn long_data_go_along_a_chain() {
     use bcast::Algorithm::{Binomial, Chain, ScatterRing, SegmentedBinomial};
+    use bcast::Relay::{Kernel, Process};
     use bcast::Spread::{Apart, Mixed, Together};
     let choose = |size, bytes, spread| {
         bcast::choose(&bcast::Params {
@@ -86,17 +98,32 @@ fn long_data_go_along_a_chain() {
         segment: kilobytes << 10,
     };
     // Between machines shorter ones, too.
-    for (size, bytes, segment) in [
-        (3, 64 << 10, 8),
-        (3, 512 << 10, 16),
-        (3, 4 << 20, 64),
-        (5, 192 << 10, 8),
-        (5, 12 << 20, 64),
+    for (relay, size, bytes, segment) in [
+        (Kernel, 3, 64 << 10, 8),
+        (Kernel, 3, 512 << 10, 16),
+        (Kernel, 3, 4 << 20, 64),
+        (Kernel, 5, 192 << 10, 8),
+        (Kernel, 5, 12 << 20, 64),
+        (Process, 3, 128 << 10, 32),
+        (Process, 3, 4 << 20, 64),
+        (Process, 5, 384 << 10, 32),
+        (Process, 16, 2 << 20, 32),
     ] {
-        assert_eq!(choose(size, bytes, Apart), chain(segment), "{size} {bytes}");
+        let chosen = choose(size, bytes, Apart(relay));
+        assert_eq!(chosen, chain(segment), "{relay:?} {size} {bytes}");
     }
-    for (size, bytes) in [(3, (64 << 10) - 1), (5, 128 << 10)] {
-        assert_eq!(choose(size, bytes, Apart), choose(size, bytes, Mixed));
+    for (relay, size, bytes) in [
+        (Kernel, 3, (64 << 10) - 1),
+        (Kernel, 5, 128 << 10),
+        (Process, 3, (128 << 10) - 1),
+        (Process, 5, 256 << 10),
+    ] {
+        let chosen = choose(size, bytes, Apart(relay));
+        assert_eq!(
+            chosen,
+            choose(size, bytes, Mixed),
+            "{relay:?} {size} {bytes}"
+        );
     }
     // Elsewhere longer ones only, but for three that share memory.
     let tree = SegmentedBinomial { segment: 64 << 10 };
@@ -112,7 +139,7 @@ fn long_data_go_along_a_chain() {
     }
     // Two have one link, and a few bytes go whole, wherever they are.
     for (size, bytes) in [(2, 1 << 20), (3, 1 << 10)] {
-        assert_eq!(choose(size, bytes, Apart), Binomial);
+        assert_eq!(choose(size, bytes, Apart(Process)), Binomial);
     }
 }
 

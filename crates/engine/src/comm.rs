@@ -10,7 +10,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use cad::bcast::Spread;
+use cad::bcast::{Relay, Spread};
 use fabrics::Fabrics;
 use types::{Handle, Result, consts, fault};
 
@@ -221,7 +221,7 @@ impl Engine {
             if fabrics.are_together(members) {
                 Spread::Together
             } else if fabrics.are_apart(members) {
-                Spread::Apart
+                Spread::Apart(Relay::Process)
             } else {
                 Spread::Mixed
             }

@@ -49,7 +49,9 @@ pub enum Spread {
     Together,
     /// Each is on a machine of its own, and the kernel runs it
     Apart,
-    /// Anywhere, or on machines of their own and run in calls
+    /// Each is on a machine of its own, and waits in the call
+    ApartWaiting,
+    /// Anywhere; or on machines of their own, run in calls, and no call waits for it
     Mixed,
 }
 
@@ -57,7 +59,8 @@ impl From<Spread> for bcast::Spread {
     fn from(spread: Spread) -> bcast::Spread {
         match spread {
             Spread::Together => bcast::Spread::Together,
-            Spread::Apart => bcast::Spread::Apart,
+            Spread::Apart => bcast::Spread::Apart(bcast::Relay::Kernel),
+            Spread::ApartWaiting => bcast::Spread::Apart(bcast::Relay::Process),
             Spread::Mixed => bcast::Spread::Mixed,
         }
     }

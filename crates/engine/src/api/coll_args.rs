@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use boundary::{Handles, Ints, UserBuf};
 use cad::alltoall::BlockW;
-use cad::bcast::Spread;
+use cad::bcast::{Relay, Spread};
 use cad::{
     Block, Graph, Part, Shape, allgather, alltoall as alltoall_graphs, bcast as bcast_graphs,
     gather as gather_graphs, scatter as scatter_graphs,
@@ -187,8 +187,9 @@ pub(crate) fn prepare_bcast(
     let data = side(e, buffer, count, datatype)?;
     let Part { count, ty } = data.part;
     let spread = match e.spread(&comm) {
-        // Ranks pass data on in calls: while they compute not at all, and over a fast link each piece costs them more than the link.
-        Spread::Apart if !(handed && e.kernel.is_on()) => Spread::Mixed,
+        Spread::Apart(_) if handed && e.kernel.is_on() => Spread::Apart(Relay::Kernel),
+        // Ranks pass data on in calls: while they compute not at all.
+        Spread::Apart(_) if handed => Spread::Mixed,
         spread => spread,
     };
     let plan = Plan::Bcast(bcast_graphs::Params {

@@ -9,10 +9,11 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-pub(super) const TESTS: [(&str, Test); 14] = [
+pub(super) const TESTS: [(&str, Test); 15] = [
     ("net/messages between two hosts", two_hosts),
     ("net/messages by IPv6", version_6),
     ("net/messages of 32 ranks on four hosts", many),
+    ("net/broadcasts of three and four hosts", broadcasts),
     ("net/messages with MTU 576", narrow),
     ("net/messages at 10 Mbit/s", slow),
     ("net/messages while a link is down for 5 s", link_down),
@@ -33,7 +34,14 @@ pub(super) const TESTS: [(&str, Test); 14] = [
 pub(super) fn compile() -> Result {
     let bin = folder();
     std::fs::create_dir_all(&bin).map_err(|e| format!("{}: {e}", bin.display()))?;
-    for name in ["talk", "alltoall", "pingpong", "polling", "severed"] {
+    for name in [
+        "talk",
+        "alltoall",
+        "broadcasts",
+        "pingpong",
+        "polling",
+        "severed",
+    ] {
         let mut mpicc = Command::new(build::prefix(false).join("bin/mpicc"));
         mpicc.args([
             "-std=c11",
@@ -115,6 +123,14 @@ fn many(ground: &Ground, _: bool) -> Result {
     shows(&said);
     println!("      start to end: {:.1?}", since.elapsed());
     wants(&said, &["ok alltoall"])
+}
+
+fn broadcasts(ground: &Ground, _: bool) -> Result {
+    for (hosts, ranks) in [("h1,h2,h3", "3"), ("h1,h2,h3,h4", "4")] {
+        let said = ground.passes(&["-hosts", hosts, "-n", ranks, &program("broadcasts")])?;
+        wants(&said, &["ok broadcasts"])?;
+    }
+    Ok(())
 }
 
 fn narrow(ground: &Ground, _: bool) -> Result {
