@@ -21,6 +21,7 @@ mod boards;
 mod card;
 mod copying;
 mod map;
+mod neighbours;
 mod routes;
 mod selection;
 mod sleep;

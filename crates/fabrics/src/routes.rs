@@ -10,6 +10,7 @@ use shm::{Foreign, Ports, Shm, SlotPorts, Stretch};
 use tcp::Tcp;
 
 use crate::map::JobMap;
+use crate::neighbours::Neighbours;
 use crate::sleep::Sleeper;
 
 /// Which fabric reaches a process.
@@ -28,6 +29,7 @@ pub struct Fabrics {
     via: Vec<Via>,
     map: JobMap,
     pub(crate) sleeper: Sleeper,
+    pub(crate) neighbours: Neighbours,
 }
 
 impl Fabrics {
@@ -44,6 +46,7 @@ impl Fabrics {
             via,
             map,
             sleeper,
+            neighbours: Neighbours::default(),
         })
     }
 

@@ -135,7 +135,12 @@ impl Fabrics {
             return patience;
         };
         tcp.share_processors(self.shm.shares_processors());
+        let spin = match self.neighbours.are_there() {
+            true => Duration::ZERO,
+            false => patience.spin,
+        };
         Patience {
+            spin,
             polls: patience.polls.min(LOOKS),
             ..patience
         }
@@ -147,7 +152,7 @@ impl Fabrics {
         self.shm.give_way();
         // Where ranks share processors that was a yield already.
         if self.tcp.is_some() && !self.shm.shares_processors() {
-            std::thread::yield_now();
+            self.neighbours.give_way();
         }
     }
 

@@ -142,7 +142,7 @@ impl Slots for Fabrics {
 
     #[inline]
     fn is_crowded(&mut self) -> bool {
-        self.shm.is_crowded()
+        self.shm.is_crowded() || self.neighbours.are_there()
     }
 
     fn give_way(&mut self) {

@@ -158,7 +158,7 @@ impl Tcp {
             moved = true;
             let hung = stream.hung;
             self.note_read(peer);
-            self.glances = if self.crowded { 0 } else { GLANCES };
+            self.glances = if self.expects_more() { GLANCES } else { 0 };
             if let Err(Hostile(what)) = self.took(queues, peer, direct.map_or(0, |d| d.1), n) {
                 self.protocol.links[peer as usize].bye = false;
                 self.lost(queues, peer, &format!("it sent {what}"));

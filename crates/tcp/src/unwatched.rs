@@ -20,6 +20,10 @@ use crate::state::PEER;
 /// Reads in a row after which a peer is expected to go on: taking its socket out and putting it back costs what 10 packets do.
 const STREAK: u32 = 64;
 
+/// Reads in a row from a peer after which it is worth while to look there before asking who has something: where several peers send in turn most such
+/// looks are in vain. (Three ranks on hosts of their own, on two processors: 8 bytes are reduced for all in 78 us in place of 103.)
+const STEADY: u32 = 8;
+
 /// Which connection is unwatched.
 #[derive(Default)]
 pub(crate) struct Unwatched {
@@ -57,6 +61,12 @@ impl Tcp {
         if self.unwatched.streak == STREAK {
             self.unwatch(peer);
         }
+    }
+
+    /// Whether the next data are likely to come from where the last came from.
+    #[inline]
+    pub(crate) fn expects_more(&self) -> bool {
+        self.unwatched.streak >= STEADY && !self.crowded
     }
 
     /// Takes the connection to `peer` out of epoll, if that may be.
