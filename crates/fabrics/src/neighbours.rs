@@ -35,12 +35,14 @@ impl Neighbours {
     }
 
     /// A yield took so many cycles.
-    fn note(&mut self, cycles: u64) {
-        self.left = match cycles {
-            ..=ALONE => self.left.saturating_sub(1),
-            ..=IN_TURN => UNUSED,
-            _ => 0,
-        };
+    pub fn note(&mut self, cycles: u64) {
+        if cycles <= ALONE {
+            self.left = self.left.saturating_sub(1);
+        } else if cycles <= IN_TURN {
+            self.left = UNUSED;
+        } else {
+            self.left = 0;
+        }
     }
 }
 

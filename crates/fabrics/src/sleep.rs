@@ -156,6 +156,13 @@ impl Fabrics {
         }
     }
 
+    /// A thread of this process gave way by itself, and had the processor again after so many [cycles](sys::clock::cycles).
+    pub fn gave_way(&mut self, cycles: u64) {
+        if self.tcp.is_some() && !self.shm.shares_processors() {
+            self.neighbours.note(cycles);
+        }
+    }
+
     /// Waits until `progress` may find something to do or the deadline passes.
     pub(crate) fn wait_for_any(&mut self, deadline: Option<Instant>) {
         if self.sleeper.sockets.is_none() {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-pub(super) const TESTS: [(&str, Test); 15] = [
+pub(super) const TESTS: [(&str, Test); 16] = [
     ("net/messages between two hosts", two_hosts),
     ("net/messages by IPv6", version_6),
     ("net/messages of 32 ranks on four hosts", many),
@@ -25,6 +25,7 @@ pub(super) const TESTS: [(&str, Test); 15] = [
         given_up_told,
     ),
     ("net/messages polled for in vain", polled),
+    ("net/messages waited for by tests", tested),
     ("net/messages while a rank is stopped", rank_stopped),
     ("net/messages among strangers' connections", strangers),
     ("net/messages under Hydra", hydra),
@@ -41,6 +42,7 @@ pub(super) fn compile() -> Result {
         "pingpong",
         "polling",
         "severed",
+        "tested",
     ] {
         let mut mpicc = Command::new(build::prefix(false).join("bin/mpicc"));
         mpicc.args([
@@ -131,6 +133,15 @@ fn broadcasts(ground: &Ground, _: bool) -> Result {
         wants(&said, &["ok broadcasts"])?;
     }
     Ok(())
+}
+
+/// Of four hosts on, it may be, two processors.
+fn tested(ground: &Ground, _: bool) -> Result {
+    let job = ["-hosts", "h1,h2,h3,h4", "-n", "4", &program("tested")];
+    // Two seconds, or two minutes if ranks keep their processors.
+    let said = ground.start(&job)?.ends(Some(0), Duration::from_secs(60))?;
+    shows(&said);
+    wants(&said, &["ok tested"])
 }
 
 fn narrow(ground: &Ground, _: bool) -> Result {
