@@ -135,10 +135,10 @@ fn broadcasts(ground: &Ground, _: bool) -> Result {
     Ok(())
 }
 
-/// Of four hosts on, it may be, two processors.
+/// Four ranks that nobody knows to share processors, where the machine has fewer.
 fn tested(ground: &Ground, _: bool) -> Result {
     let job = ["-hosts", "h1,h2,h3,h4", "-n", "4", &program("tested")];
-    // Two seconds, or two minutes if ranks keep their processors.
+    // It takes a second, and two minutes if ranks keep their processors while they poll.
     let said = ground.start(&job)?.ends(Some(0), Duration::from_secs(60))?;
     shows(&said);
     wants(&said, &["ok tested"])

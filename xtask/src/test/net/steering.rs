@@ -14,29 +14,14 @@ const TABLE: &str = "/proc/sys/net/core/rps_sock_flow_entries";
 /// How long what was told to end may take: a shell among them sleeps a second.
 const ENDING: Duration = Duration::from_secs(20);
 
-/// How often it is measured at most: where others want the processors, too, ranks are not where they would be.
-const ATTEMPTS: u32 = 3;
-
 /// Of a broadcast between two computing ranks the first processor receives all packets, and steered only those for the rank there.
 pub fn steering(ground: &Ground, _: bool) -> Result {
-    if fs::read_to_string(TABLE).is_err() {
+    let lab = &ground.lab;
+    let before = fs::read_to_string(TABLE).ok();
+    if before.is_none() {
         println!("      skipped: the machine's table of flows can't be reached from here");
         return Ok(());
     }
-    let mut judged = Ok(());
-    for _ in 0..ATTEMPTS {
-        judged = judge(&measure(ground)?);
-        if judged.is_ok() {
-            break;
-        }
-    }
-    judged
-}
-
-/// The experiment's report.
-fn measure(ground: &Ground) -> Result<serde_json::Value> {
-    let lab = &ground.lab;
-    let before = fs::read_to_string(TABLE).ok();
     let json = lab.folder().join("report.json");
     let steering = Steering::new(lab, first_processor())?;
     let mut bench = lab.command(1, build::prefix(false).join("bin/yamabiko"));
@@ -66,7 +51,7 @@ fn measure(ground: &Ground) -> Result<serde_json::Value> {
         std::thread::sleep(Duration::from_millis(20));
     }
     let text = fs::read_to_string(&json).map_err(|e| format!("{}: {e}", json.display()))?;
-    serde_json::from_str(&text).map_err(|e| e.to_string())
+    judge(&serde_json::from_str(&text).map_err(|e| e.to_string())?)
 }
 
 /// Processes whose output goes to the log in the lab's folder.
