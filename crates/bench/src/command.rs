@@ -151,9 +151,9 @@ pub fn size(text: &str) -> Result<u64> {
         Some(b'M') => (&text[..text.len() - 1], 20),
         _ => (text, 0),
     };
-    let number: u64 = digits
-        .parse()
-        .map_err(|e| format!("{e}; a number, and k or M behind it for 1024 or 1024^2"))?;
+    let number: u64 = digits.parse().map_err(|e| {
+        format!("{e}; wanted is a number, such as 8, 64k or 1M: k and M stand for 1024 and 1024^2")
+    })?;
     number
         .checked_mul(1 << shift)
         .ok_or_else(|| "too large".into())
@@ -212,8 +212,8 @@ pub fn run(args: &Args, prefix: &Path) -> Result<Answer> {
     let report = report?;
     off?;
     let mut failures = report.failures();
-    let unwritten = write_files(args, &report).err();
-    failures.extend(unwritten.as_deref());
+    let unwritten = write_files(args, &report);
+    failures.extend(unwritten.iter().map(String::as_str));
     let failed = match (process::is_interrupted(), failures.as_slice()) {
         (true, _) => Some("interrupted".into()),
         (false, []) => None,
@@ -225,18 +225,18 @@ pub fn run(args: &Args, prefix: &Path) -> Result<Answer> {
     })
 }
 
-/// Writes what was measured wherever it is wanted.
-fn write_files(args: &Args, report: &Report) -> Result<()> {
-    if let Some(path) = &args.json {
-        write(path, &report.json().map_err(|e| e.to_string())?)?;
-    }
-    if let Some(path) = &args.svg {
-        draw(path, report)?;
-    }
-    if let Some(path) = &args.markdown {
-        write(path, &markdown::text(report))?;
-    }
-    Ok(())
+/// Writes what was measured wherever it is wanted; says what could not be written.
+fn write_files(args: &Args, report: &Report) -> Vec<String> {
+    let as_json = |path: &PathBuf| write(path, &report.json().map_err(|e| e.to_string())?);
+    let as_svg = |path: &PathBuf| draw(path, report);
+    let as_markdown = |path: &PathBuf| write(path, &markdown::text(report));
+    let written = [
+        args.json.as_ref().map(as_json),
+        args.svg.as_ref().map(as_svg),
+        args.markdown.as_ref().map(as_markdown),
+    ];
+    let unwritten = written.into_iter().flatten().filter_map(Result::err);
+    unwritten.collect()
 }
 
 /// Ours, those it is compared with, and the bare machine.

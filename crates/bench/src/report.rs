@@ -241,6 +241,7 @@ pub mod tests {
             measured: Measured {
                 rounds,
                 failures: vec![None; names.len()],
+                lacking: Vec::new(),
             },
         }
     }

@@ -91,6 +91,8 @@ pub struct Measured {
     pub rounds: Vec<Round>,
     /// For each series, why it failed, if it did.
     pub failures: Vec<Option<String>>,
+    /// Regimes of which rounds were asked for in vain, and how many each had.
+    pub lacking: Vec<(Regime, u32)>,
 }
 
 impl Measured {
@@ -102,18 +104,26 @@ impl Measured {
     /// Whether all rounds that are wanted have run.
     fn is_done(&self, plan: &Plan) -> bool {
         if plan.waits() {
-            return [Regime::Near, Regime::Far]
-                .iter()
-                .all(|one| self.is_complete(*one, plan));
+            return self.lacking(plan).is_empty();
         }
         let counted = self.rounds.iter().filter(|round| round.counts());
         counted.count() >= plan.rounds as usize
     }
 
+    /// Regimes that lack rounds, where each is to have them, and how many they have.
+    fn lacking(&self, plan: &Plan) -> Vec<(Regime, u32)> {
+        let rounds = |regime| {
+            let of_regime = self.rounds.iter().filter(|round| round.regime == regime);
+            (regime, of_regime.count() as u32)
+        };
+        let both = plan.waits().then_some([Regime::Near, Regime::Far]);
+        let both = both.into_iter().flatten().map(rounds);
+        both.filter(|(_, found)| *found < plan.rounds).collect()
+    }
+
     /// Whether a regime has all rounds that it is to have.
     fn is_complete(&self, regime: Regime, plan: &Plan) -> bool {
-        let of_regime = self.rounds.iter().filter(|round| round.regime == regime);
-        of_regime.count() >= plan.rounds as usize
+        self.lacking(plan).iter().all(|(one, _)| *one != regime)
     }
 }
 
@@ -123,8 +133,8 @@ impl Measured {
 /// When the calibration fails.
 pub fn measure(plan: &Plan, bench: &mut dyn Bench) -> Result<Measured> {
     let mut measured = Measured {
-        rounds: Vec::new(),
         failures: vec![None; plan.series],
+        ..Measured::default()
     };
     let mut last = match bench.calibrate() {
         Err(_) if bench.is_interrupted() => return Ok(measured),
@@ -149,6 +159,7 @@ pub fn measure(plan: &Plan, bench: &mut dyn Bench) -> Result<Measured> {
         bench.round_over(round.counts());
         measured.rounds.push(round);
     }
+    measured.lacking = measured.lacking(plan);
     Ok(measured)
 }
 
@@ -366,6 +377,7 @@ mod tests {
         };
         let measured = measure(&plan, &mut fake).unwrap();
         assert_eq!(regimes(&measured), [Near, Near, Far, Unsteady, Far]);
+        assert_eq!(measured.lacking, []);
         assert_eq!(fake.waited, 3);
         assert_eq!(plan.wanted(), 4);
     }
@@ -382,6 +394,7 @@ mod tests {
         };
         let measured = measure(&plan, &mut fake).unwrap();
         assert_eq!(regimes(&measured), [Regime::Near; 2]);
+        assert_eq!(measured.lacking, [(Regime::Far, 0)]);
         assert_eq!((fake.waited, fake.ran.len()), (6, 6));
         // What needs no regime waits for none.
         let plan = Plan {

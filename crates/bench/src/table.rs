@@ -76,6 +76,13 @@ fn panel(text: &mut String, outcome: &Outcome) {
     if rows.is_empty() {
         let _ = writeln!(text, "  nothing was measured");
     }
+    for (regime, found) in &outcome.measured.lacking {
+        let (regime, wanted) = (regime.name(), outcome.wanted);
+        let _ = writeln!(
+            text,
+            "  {regime}: {found} of {wanted} rounds; the machine was not seen so for longer"
+        );
+    }
     printed(text, outcome);
     let failures = outcome.series.iter().zip(&outcome.measured.failures);
     for (series, why) in failures.filter_map(|(series, why)| Some((series, why.as_ref()?))) {
@@ -276,6 +283,15 @@ mod tests {
             !text.contains("warning") && !text.contains("far:"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_regime_that_lacks_rounds_is_told() {
+        let mut panel = outcome(&["ours"], vec![round(Regime::Near, &[Some(1.0)])]);
+        panel.measured.lacking = vec![(Regime::Near, 1), (Regime::Far, 0)];
+        let told = text(&report(vec![panel]));
+        assert!(told.contains("  near: 1 of 2 rounds; "), "{told}");
+        assert!(told.contains("  far: 0 of 2 rounds; "), "{told}");
     }
 
     #[test]

@@ -205,19 +205,23 @@ impl Engine {
             return;
         }
         self.polls.set(0);
-        match self.is_threaded() {
-            // Others of this rank may call meanwhile.
-            true => lock().unlocked(std::thread::yield_now),
-            false => self.transport(Slots::give_way),
-        }
-        let back = sys::clock::cycles();
-        let away = back.wrapping_sub(now);
-        if self.is_threaded() {
-            self.transport(|m| m.fabric().gave_way(away));
-        }
-        let turn = (away / PART).clamp(BETWEEN_TURNS, TURN_MAX);
+        let back = self.give_processor_away(now);
+        let turn = (back.wrapping_sub(now) / PART).clamp(BETWEEN_TURNS, TURN_MAX);
         self.polled.set(back);
         self.next_turn.set(back.wrapping_add(turn));
+    }
+
+    /// Lets whoever is ready run here, from `now` on; when it was back.
+    fn give_processor_away(&self, now: u64) -> u64 {
+        if !self.is_threaded() {
+            self.transport(Slots::give_way);
+            return sys::clock::cycles();
+        }
+        // Others of this rank may call meanwhile.
+        lock().unlocked(std::thread::yield_now);
+        let back = sys::clock::cycles();
+        self.transport(|m| m.fabric().gave_way(back.wrapping_sub(now)));
+        back
     }
 
     #[cold]

@@ -150,15 +150,19 @@ impl Fabrics {
     /// it may be this one: ranks of another container, or of another network namespace. Beside looks that are system calls a yield costs little.
     pub(crate) fn give_way_to_all(&mut self) {
         self.shm.give_way();
-        // Where ranks share processors that was a yield already.
-        if self.tcp.is_some() && !self.shm.shares_processors() {
+        if self.may_have_neighbours() {
             self.neighbours.give_way();
         }
     }
 
+    /// Whether ranks that nobody here knows of may share this processor. Where known ones do, giving way to these is giving way to all.
+    fn may_have_neighbours(&self) -> bool {
+        self.tcp.is_some() && !self.shm.shares_processors()
+    }
+
     /// A thread of this process gave way by itself, and had the processor again after so many [cycles](sys::clock::cycles).
     pub fn gave_way(&mut self, cycles: u64) {
-        if self.tcp.is_some() && !self.shm.shares_processors() {
+        if self.may_have_neighbours() {
             self.neighbours.note(cycles);
         }
     }

@@ -10,6 +10,7 @@ use cad_softirq::layout::DATA_MAX;
 use cad_softirq::resend;
 use types::Tunable;
 
+use crate::variables::SETTABLE;
 use crate::{limits, steer};
 
 /// The libraries: file name and ABI.
@@ -22,75 +23,6 @@ const LIBRARIES: [(&str, &str); 2] = [
 const FORTRAN: [(&str, &str); 2] = [
     ("libmpifort_abi.so.1", "mpif.h, standard ABI"),
     ("libmpifort.so.12", "mpif.h, ABI of MPICH"),
-];
-
-/// Environment variables that a person may set. Those by which the parts of a job know each other
-/// (`PMI_*`, `YAMABIKO_*_FD`) are not among them.
-const VARIABLES: [(&str, &str); 16] = [
-    (
-        "MPIEXEC_TIMEOUT",
-        "seconds after which mpiexec ends a job (default, and 0: no limit)",
-    ),
-    (
-        "YAMABIKO_FABRICS",
-        "fabrics that may be used (default: self,shm,tcp)",
-    ),
-    (
-        "YAMABIKO_COPY",
-        "long messages inside a machine: pipe, through shared memory; direct, read in the sender's memory where allowed; measured, as is faster (default)",
-    ),
-    (
-        "YAMABIKO_TCP_INTERFACE",
-        "interfaces, addresses or networks for tcp, as eth0 or 10.1.0.0/16 (default: all)",
-    ),
-    (
-        "YAMABIKO_PORT_RANGE",
-        "ports for tcp, as 50000:50100 (default: any)",
-    ),
-    (
-        "YAMABIKO_TCP_REACTOR",
-        "how tcp watches sockets: epoll or io_uring (default: epoll)",
-    ),
-    (
-        "YAMABIKO_CAD",
-        "what runs the descriptors of libcad, and MPI's non-blocking collectives: inline or ring; of the latter only: softirq, small ones by kaccd, thread, and auto, as above (default: inline)",
-    ),
-    (
-        "YAMABIKO_CAD_CALLBACK",
-        "what reduces for the ring while a rank computes: program (where kaccd lets it, and signal beside it; says why if it can't), signal, or none (default: program and signal, as far as there are)",
-    ),
-    (
-        "YAMABIKO_CAD_REPORT",
-        "set, each rank says in MPI_Finalize where its non-blocking and persistent collectives ran",
-    ),
-    (
-        "YAMABIKO_KACCD",
-        "the name of the kaccd that softirq and the ring ask (default: yamabiko-kaccd)",
-    ),
-    (
-        "YAMABIKO_SLOTS_REPORT",
-        "set, each rank says in MPI_Finalize how many persistent messages went without matching",
-    ),
-    (
-        "YAMABIKO_CC",
-        "C compiler of mpicc (also MPICH_CC, OMPI_CC)",
-    ),
-    (
-        "YAMABIKO_CXX",
-        "C++ compiler of mpicxx (also MPICH_CXX, OMPI_CXX)",
-    ),
-    (
-        "YAMABIKO_FC",
-        "Fortran compiler of mpifort (also MPICH_FC, OMPI_FC)",
-    ),
-    (
-        "YAMABIKO_CFLAGS",
-        "more options of mpicc (YAMABIKO_CXXFLAGS: of mpicxx, YAMABIKO_FCFLAGS: of mpifort)",
-    ),
-    (
-        "YAMABIKO_LDFLAGS",
-        "more options of all three when they link",
-    ),
 ];
 
 /// The text of `yamabiko info`.
@@ -149,7 +81,7 @@ pub fn summary() -> String {
         "tunables, fixed when built, and where they come from",
         tunables().map(tunable),
     );
-    section(&mut text, "environment variables", VARIABLES.map(owned));
+    section(&mut text, "environment variables", SETTABLE.map(owned));
     text
 }
 

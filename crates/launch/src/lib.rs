@@ -51,5 +51,6 @@ pub mod show;
 mod spread;
 pub mod steer;
 mod tree;
+pub mod variables;
 mod verdict;
 mod watch;

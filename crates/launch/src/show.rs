@@ -31,6 +31,13 @@ pub enum Collective {
     Exscan,
 }
 
+impl Collective {
+    fn has_root(self) -> bool {
+        use Collective::{Bcast, Gather, Reduce, Scatter};
+        matches!(self, Bcast | Gather | Scatter | Reduce)
+    }
+}
+
 /// What is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -80,12 +87,12 @@ pub struct Args {
     /// Whose graph
     #[arg(long, value_name = "RANK", default_value_t = 0)]
     pub rank: u32,
-    /// Rank that has the data, or gets them
-    #[arg(long, value_name = "RANK", default_value_t = 0)]
-    pub root: u32,
-    /// Where the ranks are: a broadcast's graph depends on it
-    #[arg(long, value_enum, default_value_t = Spread::Together)]
-    pub spread: Spread,
+    /// Rank that has the data, or gets them [default: 0]
+    #[arg(long, value_name = "RANK")]
+    pub root: Option<u32>,
+    /// Where the ranks are: a broadcast's graph depends on it [default: together]
+    #[arg(long, value_enum)]
+    pub spread: Option<Spread>,
     /// What to print
     #[arg(long = "as", value_enum, default_value_t = Format::Dot)]
     pub format: Format,
@@ -102,7 +109,7 @@ pub struct Args {
 
 impl Args {
     fn graph(&self, rank: u32) -> Graph {
-        let (root, in_place, size) = (self.root, false, self.ranks);
+        let (root, in_place, size) = (self.root.unwrap_or(0), false, self.ranks);
         let team = Team { rank, size };
         let width = if self.size.is_multiple_of(ELEMENT) {
             ELEMENT
@@ -131,7 +138,7 @@ impl Args {
                 root,
                 count,
                 ty,
-                spread: self.spread.into(),
+                spread: self.spread.unwrap_or(Spread::Together).into(),
             }),
             Collective::Gather => gather::graph(&gather::Params {
                 team,
@@ -229,7 +236,13 @@ impl Args {
 
 /// The text to print; the error is a sentence.
 pub fn show(args: &Args) -> Result<String, String> {
-    for (name, rank) in [("--rank", args.rank), ("--root", args.root)] {
+    if args.root.is_some() && !args.collective.has_root() {
+        return Err("--root: this collective has none".to_owned());
+    }
+    if args.spread.is_some() && args.collective != Collective::Bcast {
+        return Err("--spread: only the graph of bcast depends on where ranks are".to_owned());
+    }
+    for (name, rank) in [("--rank", args.rank), ("--root", args.root.unwrap_or(0))] {
         if rank >= args.ranks {
             return Err(format!("{name} {rank}: ranks are 0 to {}", args.ranks - 1));
         }
@@ -262,12 +275,12 @@ mod tests {
             ranks: 8,
             size: 64 << 10,
             rank: 3,
-            root: 0,
+            root: None,
             format,
             eager: 0,
             kernel: false,
             interleave: false,
-            spread: Spread::Together,
+            spread: None,
         }
     }
 
@@ -303,11 +316,23 @@ mod tests {
     #[test]
     fn ranks_that_do_not_exist_are_refused() {
         let mut args = args(Collective::Bcast, Format::Dot);
-        args.root = 8;
+        args.root = Some(8);
         assert_eq!(show(&args), Err("--root 8: ranks are 0 to 7".into()));
-        (args.root, args.rank) = (0, 9);
+        (args.root, args.rank) = (None, 9);
         assert_eq!(show(&args), Err("--rank 9: ranks are 0 to 7".into()));
         (args.rank, args.size) = (0, u64::MAX);
         assert!(show(&args).is_err());
+    }
+
+    #[test]
+    fn what_would_have_no_effect_is_refused() {
+        let mut args = args(Collective::Allreduce, Format::Dot);
+        args.spread = Some(Spread::Apart);
+        assert!(show(&args).unwrap_err().starts_with("--spread: "));
+        (args.spread, args.root) = (None, Some(1));
+        assert!(show(&args).unwrap_err().starts_with("--root: "));
+        args.collective = Collective::Bcast;
+        args.spread = Some(Spread::Apart);
+        show(&args).unwrap();
     }
 }

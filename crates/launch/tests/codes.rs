@@ -333,6 +333,16 @@ fn variables_and_directories() {
 }
 
 #[test]
+fn a_mistyped_variable_is_told_once() {
+    let outcome = run("-genv YAMABIKO_CADD=ring -n 2 true : -n 1 -env YAMABIKO_ROOT /opt true");
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    let told = "mpiexec: the environment variable YAMABIKO_CADD has no effect here; is YAMABIKO_CAD meant?";
+    assert_eq!(outcome.stderr.matches(told).count(), 1, "{outcome:?}");
+    assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:?}");
+    assert_eq!(run("-genv YAMABIKO_CAD inline -n 1 true").stderr, "");
+}
+
+#[test]
 fn the_report_tells_who_failed_after_mpi() {
     let outcome = run("-timeout 1 -n 2 PROBE stay-after-finalize 3");
     assert_eq!(outcome.code, Some(124), "{outcome:?}");

@@ -72,12 +72,12 @@ fn environment_directory_and_mask_are_carried() {
         let arguments: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
         let mark = command
             .get_envs()
-            .find(|(name, _)| *name == "YAMABIKO_TEST_MARK");
+            .find(|(name, _)| *name == "LAUNCH_TEST_MARK");
         let mark = mark.unwrap().1.unwrap().to_owned();
         *command = Command::new("sh");
         command.args(["-c", "umask 027; exec \"$@\"", "sh"]);
         command.arg(mpiexec()).args(arguments).current_dir("/usr");
-        command.env("YAMABIKO_TEST_MARK", mark);
+        command.env("LAUNCH_TEST_MARK", mark);
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

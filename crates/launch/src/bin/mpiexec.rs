@@ -1,6 +1,7 @@
 //! `mpiexec` (and `mpirun`): runs an MPI job.
 
 use launch::options::{self, Options, Request};
+use launch::variables;
 use std::ffi::OsStr;
 use std::process::exit;
 
@@ -17,6 +18,9 @@ fn main() {
         }
         Err(text) => fail(&text, 2),
     };
+    for text in variables::mistyped(&options) {
+        eprintln!("mpiexec: {text}");
+    }
     match launch::job::run(&options) {
         Ok(code) => exit(code),
         Err(error) => fail(&error.text, error.code),

@@ -94,9 +94,7 @@ pub fn start_with(line: &str, stdin: Stdio, adjust: impl FnOnce(&mut Command)) -
             None => command.arg(word),
         };
     }
-    command
-        .env("YAMABIKO_TEST_MARK", &mark)
-        .env("PROBE", probe());
+    command.env("LAUNCH_TEST_MARK", &mark).env("PROBE", probe());
     command
         .stdin(stdin)
         .stdout(Stdio::piped())
@@ -323,7 +321,7 @@ pub fn feed(mut stdin: ChildStdin, total: usize) -> usize {
 
 /// Living processes whose environment holds the mark.
 fn processes(mark: &str) -> Vec<(i32, String)> {
-    let variable = format!("YAMABIKO_TEST_MARK={mark}");
+    let variable = format!("LAUNCH_TEST_MARK={mark}");
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
         let Some(pid) = entry
