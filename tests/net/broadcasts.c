@@ -1,9 +1,9 @@
-/* Broadcasts of ranks that are each on a host of its own, around the length from which on they go along a chain, from every root; ranks with an odd
+/* Broadcasts of ranks on hosts of their own, or of which those of a host follow on one another, around the lengths from which on they go along a chain, from every root; ranks with an odd
  * number have gaps between their elements.  Checks the data, and that long ones go out of the root's host once.
  */
 #include "../c/check.h"
 
-/* Integers from which on three ranks make a chain. */
+/* Integers from which on three ranks make a chain; each further one takes as many more. */
 enum { CHAIN = (128 << 10) / sizeof(int) };
 enum { ELEMENTS = 300000, LONG = 1 << 20, TIMES = 8, GAP = 3 };
 
@@ -62,7 +62,8 @@ static void goes_out_once(char *data)
 int main(int argc, char **argv)
 {
     t_init(&argc, &argv);
-    const int counts[] = {1, 5000, CHAIN - 1, CHAIN, 100000, ELEMENTS};
+    const int chain = CHAIN * (t_size - 2);
+    const int counts[] = {1, 5000, chain - 1, chain, ELEMENTS};
     int *data = t_alloc(sizeof(int) * ELEMENTS * GAP);
     MPI_Datatype gaps;
     OK(MPI_Type_create_resized(MPI_INT, 0, GAP * (MPI_Aint)sizeof(int), &gaps));

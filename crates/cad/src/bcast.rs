@@ -30,6 +30,8 @@ pub enum Spread {
     Together,
     /// Each is on a machine of its own, and what it gets is passed on at once.
     Apart(Relay),
+    /// On several machines, those of each following on one another (the last is followed by the first); each waits for the end in its call.
+    Blocks,
     /// Anywhere; or each on a machine of its own, and what it gets is passed on when the program calls next.
     Mixed,
 }
@@ -88,7 +90,7 @@ const PASSES_FROM: u64 = 8;
 pub const APART_SEGMENT_MIN: u64 = 8 << 10;
 
 /// The same that processes pass on, each of which costs them a wake-up and calls of the system. Over links of 1 Gbit/s 1 MiB takes three ranks 8.7 ms
-/// along a chain and 17.4 down a tree, five 8.8 and 26.5; 128 KiB take three 1.0 and 2.1. Over links as fast as memory, of ranks that share two
+/// along a chain and 17.4 down a tree, five 8.8 and 26.5, and six on three machines 8.7 and 17.4; 128 KiB take three 1.0 and 2.1. Over links as fast as memory, of ranks that share two
 /// processors, both take as long; in segments of 8 KiB 256 KiB took three times as long as down a tree.
 pub const WAITING_SEGMENT_MIN: u64 = 32 << 10;
 
@@ -98,6 +100,17 @@ const WAITING_SEGMENTS_PER_PROCESS: u64 = 4;
 
 /// Segments of such chains for each process beyond the second, if they are then neither too short nor too long: filling them costs 3 %.
 const APART_SEGMENTS_PER_PROCESS: u64 = 32;
+
+impl Spread {
+    /// Who passes on what a process gets, if a chain of all carries the data into each machine once.
+    fn relay(self) -> Option<Relay> {
+        match self {
+            Spread::Apart(relay) => Some(relay),
+            Spread::Blocks => Some(Relay::Process),
+            Spread::Together | Spread::Mixed => None,
+        }
+    }
+}
 
 impl Relay {
     /// Bytes of the shortest segment, and from how many such segments for each process beyond the second on a chain is better than a tree.
@@ -131,7 +144,7 @@ pub fn choose(p: &Params) -> Algorithm {
         (Spread::Together, 3) => CHAIN_SEGMENTS_OF_THREE,
         _ => CHAIN_SEGMENTS_PER_PROCESS,
     };
-    if let Spread::Apart(relay) = p.spread
+    if let Some(relay) = p.spread.relay()
         && let (shortest, least) = relay.shortest()
         && bytes >= shortest * least * relays
     {

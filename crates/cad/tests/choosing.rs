@@ -17,10 +17,11 @@ const SPREAD: Shape = Shape {
     contiguous: false,
 };
 
-const SPREADS: [Spread; 4] = [
+const SPREADS: [Spread; 5] = [
     Spread::Together,
     Spread::Apart(Relay::Kernel),
     Spread::Apart(Relay::Process),
+    Spread::Blocks,
     Spread::Mixed,
 ];
 
@@ -84,7 +85,7 @@ fn choices_agree_and_graphs_are_valid() {
 fn long_data_go_along_a_chain() {
     use bcast::Algorithm::{Binomial, Chain, ScatterRing, SegmentedBinomial};
     use bcast::Relay::{Kernel, Process};
-    use bcast::Spread::{Apart, Mixed, Together};
+    use bcast::Spread::{Apart, Blocks, Mixed, Together};
     let choose = |size, bytes, spread| {
         bcast::choose(&bcast::Params {
             team: Team { rank: 0, size },
@@ -123,6 +124,15 @@ fn long_data_go_along_a_chain() {
             chosen,
             choose(size, bytes, Mixed),
             "{relay:?} {size} {bytes}"
+        );
+    }
+    // As where several ranks of a machine follow on one another.
+    for (size, bytes) in [(4, 128 << 10), (4, 256 << 10), (6, 1 << 20)] {
+        let chosen = choose(size, bytes, Blocks);
+        assert_eq!(
+            chosen,
+            choose(size, bytes, Apart(Process)),
+            "{size} {bytes}"
         );
     }
     // Elsewhere longer ones only, but for three that share memory.

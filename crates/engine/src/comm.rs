@@ -222,6 +222,8 @@ impl Engine {
                 Spread::Together
             } else if fabrics.are_apart(members) {
                 Spread::Apart(Relay::Process)
+            } else if fabrics.follow_on(members) {
+                Spread::Blocks
             } else {
                 Spread::Mixed
             }

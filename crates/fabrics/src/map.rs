@@ -1,6 +1,6 @@
 //! Where the processes of a job are, and who shares memory.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::card::Card;
 
@@ -55,6 +55,24 @@ impl JobMap {
         let wanted: HashSet<_> = processes.iter().collect();
         let mut machines = self.machines.iter();
         machines.all(|all| all.iter().filter(|rank| wanted.contains(rank)).count() <= 1)
+    }
+
+    /// Whether a ring of these processes, in this order, enters each machine once, and the machines are several.
+    pub fn follow_on(&self, processes: &[u32]) -> bool {
+        let of_machine = |(at, all): (usize, &Vec<u32>)| {
+            all.iter().map(move |rank| (*rank, at)).collect::<Vec<_>>()
+        };
+        let of_rank: HashMap<u32, usize> = self
+            .machines
+            .iter()
+            .enumerate()
+            .flat_map(of_machine)
+            .collect();
+        let machines: Vec<_> = processes.iter().map(|rank| of_rank.get(rank)).collect();
+        let distinct = machines.iter().collect::<HashSet<_>>().len();
+        let next = machines.iter().cycle().skip(1);
+        let entered = machines.iter().zip(next).filter(|(from, to)| from != to);
+        distinct > 1 && entered.count() == distinct
     }
 
     /// What is used between which ranks, and why.
@@ -142,6 +160,24 @@ mod tests {
         assert!(!JobMap::together(3).are_apart(&[0, 2]));
         assert!(m.are_together(&[3, 0]) && m.are_together(&[2]));
         assert!(!m.are_together(&[0, 4]) && !m.are_together(&[0, 3, 1]));
+    }
+
+    #[test]
+    fn which_orders_enter_each_machine_once() {
+        let one = |machine| (Some(machine), true);
+        let m = map(&[one(1), one(1), one(2), one(2), one(3), (None, true)]);
+        for processes in [
+            &[0, 1, 2, 3, 4][..],
+            &[1, 2, 3, 4, 0],
+            &[3, 2, 5, 0, 1],
+            &[0, 2, 4],
+            &[0, 1, 2],
+        ] {
+            assert!(m.follow_on(processes), "{processes:?}");
+        }
+        for processes in [&[0, 2, 1, 3, 4][..], &[2, 4, 3, 0], &[0, 1], &[4], &[]] {
+            assert!(!m.follow_on(processes), "{processes:?}");
+        }
     }
 
     #[test]

@@ -118,6 +118,11 @@ impl Fabrics {
         self.map.are_apart(processes)
     }
 
+    /// Whether a ring of these processes, in this order, enters each of several machines once.
+    pub fn follow_on(&self, processes: &[u32]) -> bool {
+        self.map.follow_on(processes)
+    }
+
     /// What is used between which ranks of the job, and why: a sentence a line, for people.
     pub fn describe(&self) -> Vec<String> {
         self.map.describe()

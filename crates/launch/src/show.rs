@@ -58,6 +58,8 @@ pub enum Spread {
     Apart,
     /// Each is on a machine of its own, and waits in the call
     ApartWaiting,
+    /// Those of each of several machines follow on one another, and wait in the call
+    Blocks,
     /// Anywhere; or on machines of their own, run in calls, and no call waits for it
     Mixed,
 }
@@ -68,6 +70,7 @@ impl From<Spread> for bcast::Spread {
             Spread::Together => bcast::Spread::Together,
             Spread::Apart => bcast::Spread::Apart(bcast::Relay::Kernel),
             Spread::ApartWaiting => bcast::Spread::Apart(bcast::Relay::Process),
+            Spread::Blocks => bcast::Spread::Blocks,
             Spread::Mixed => bcast::Spread::Mixed,
         }
     }

@@ -189,7 +189,7 @@ pub(crate) fn prepare_bcast(
     let spread = match e.spread(&comm) {
         Spread::Apart(_) if handed && e.kernel.is_on() => Spread::Apart(Relay::Kernel),
         // Ranks pass data on in calls: while they compute not at all.
-        Spread::Apart(_) if handed => Spread::Mixed,
+        Spread::Apart(_) | Spread::Blocks if handed => Spread::Mixed,
         spread => spread,
     };
     let plan = Plan::Bcast(bcast_graphs::Params {

@@ -13,7 +13,7 @@ pub(super) const TESTS: [(&str, Test); 16] = [
     ("net/messages between two hosts", two_hosts),
     ("net/messages by IPv6", version_6),
     ("net/messages of 32 ranks on four hosts", many),
-    ("net/broadcasts of three and four hosts", broadcasts),
+    ("net/broadcasts of several hosts", broadcasts),
     ("net/messages with MTU 576", narrow),
     ("net/messages at 10 Mbit/s", slow),
     ("net/messages while a link is down for 5 s", link_down),
@@ -128,7 +128,12 @@ fn many(ground: &Ground, _: bool) -> Result {
 }
 
 fn broadcasts(ground: &Ground, _: bool) -> Result {
-    for (hosts, ranks) in [("h1,h2,h3", "3"), ("h1,h2,h3,h4", "4")] {
+    for (hosts, ranks) in [
+        ("h1,h2,h3", "3"),
+        ("h1,h2,h3,h4", "4"),
+        ("h1:2,h2:2", "4"),
+        ("h1:2,h2:1,h3:2", "5"),
+    ] {
         let said = ground.passes(&["-hosts", hosts, "-n", ranks, &program("broadcasts")])?;
         wants(&said, &["ok broadcasts"])?;
     }
