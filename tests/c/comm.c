@@ -190,6 +190,10 @@ static void names(void)
     OK(MPI_Comm_get_name(comm, name, &length));
     CHECK(strcmp(name, long_name) == 0 && length == MPI_MAX_OBJECT_NAME - 1);
     free(long_name);
+    /* In whatever encoding. */
+    OK(MPI_Comm_set_name(comm, "caf\xe9"));
+    OK(MPI_Comm_get_name(comm, name, &length));
+    CHECK(strcmp(name, "caf\xe9") == 0 && length == 4);
     OK(MPI_Comm_free(&comm));
 }
 

@@ -18,6 +18,12 @@ static int query(void *state, MPI_Status *status)
     return MPI_SUCCESS;
 }
 
+static int query_in_vain(void *state, MPI_Status *status)
+{
+    query(state, status);
+    return MPI_ERR_OTHER;
+}
+
 static int release(void *state)
 {
     ((Trace *)state)->freed++;
@@ -53,6 +59,19 @@ int main(int argc, char **argv)
     SAME(s.MPI_TAG, 12);
     OK(MPI_Get_count(&s, MPI_INT, &count));
     SAME(count, 3);
+
+    /* What the query function returns is the call's code; the status it filled is the status all the same. */
+    trace = (Trace){0, 0, 0, 0};
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+    OK(MPI_Grequest_start(query_in_vain, release, cancel, &trace, &r));
+    OK(MPI_Grequest_complete(r));
+    FAILS(MPI_Wait(&r, &s), MPI_ERR_OTHER);
+    SAME(trace.freed, 1);
+    SAME(s.MPI_SOURCE, 11);
+    SAME(s.MPI_TAG, 12);
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL));
+    OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL));
 
     trace = (Trace){0, 0, 0, 0};
     OK(MPI_Grequest_start(query, release, cancel, &trace, &list[0]));

@@ -47,6 +47,12 @@ int main(int argc, char **argv)
     SAME(n, 102);
     OK(MPI_Info_dup(info, &copy));
     OK(MPI_Info_set(info, "key3", "changed"));
+    int latin_room = 16, latin_found;
+    char latin[16];
+    OK(MPI_Info_set(info, "\xe9t\xe9", "no\xebl"));
+    OK(MPI_Info_get_string(info, "\xe9t\xe9", &latin_room, latin, &latin_found));
+    CHECK(latin_found && latin_room == 5 && strcmp(latin, "no\xebl") == 0);
+    OK(MPI_Info_delete(info, "\xe9t\xe9"));
     size = sizeof value;
     OK(MPI_Info_get_string(copy, "key3", &size, value, &flag));
     CHECK(flag && strcmp(value, "value 9") == 0);

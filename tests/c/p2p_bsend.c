@@ -124,6 +124,79 @@ static void too_small(void)
     OK(MPI_Errhandler_free(&before));
 }
 
+/* A request for a flush is had at once, and completes when what was in the buffer then has left. */
+static void flush_meanwhile(void)
+{
+    enum { LONG = 4 << 20 };
+    int bytes = LONG + MPI_BSEND_OVERHEAD, small = t_rank, got = -1, flag;
+    char *pool = t_alloc((size_t)bytes);
+    unsigned char *data = t_alloc(LONG + 1);
+    void *back;
+    MPI_Request r;
+    OK(MPI_Buffer_attach(pool, bytes));
+    OK(MPI_Buffer_iflush(&r)); /* of nothing */
+    OK(MPI_Wait(&r, MPI_STATUS_IGNORE));
+    t_fill(data, T_PLAIN, LONG, (unsigned)t_rank, 9);
+    OK(MPI_Bsend(data, LONG, MPI_BYTE, right, 1, MPI_COMM_WORLD));
+    OK(MPI_Buffer_iflush(&r));
+    OK(MPI_Sendrecv(&small, 1, MPI_INT, right, 2, &got, 1, MPI_INT, left, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    SAME(got, left);
+    memset(data, 0x5A, LONG + 1);
+    OK(MPI_Recv(data, LONG, MPI_BYTE, left, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    VERIFY(data, T_PLAIN, LONG, (unsigned)left, 9);
+    OK(MPI_Wait(&r, MPI_STATUS_IGNORE));
+    CHECK(r == MPI_REQUEST_NULL);
+    /* It has left, so there is room again. */
+    OK(MPI_Bsend(data, LONG, MPI_BYTE, t_rank, 3, MPI_COMM_WORLD));
+    OK(MPI_Buffer_iflush(&r));
+    OK(MPI_Request_free(&r));
+    OK(MPI_Iprobe(t_rank, 3, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE));
+    OK(MPI_Recv(data, LONG, MPI_BYTE, t_rank, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    OK(MPI_Buffer_detach(&back, &bytes));
+    free(data);
+    free(pool);
+}
+
+/* As a library does that needs a buffer of its own for a while. */
+static void borrowed(void)
+{
+    char pool[MPI_BSEND_OVERHEAD + 100];
+    void *theirs = pool, *back;
+    int size = -1, bytes;
+    OK(MPI_Buffer_detach(&theirs, &size));
+    CHECK(theirs == NULL);
+    SAME(size, 0);
+    OK(MPI_Buffer_attach(pool, sizeof pool));
+    OK(MPI_Buffer_detach(&back, &bytes));
+    CHECK(back == pool);
+    OK(MPI_Buffer_attach(theirs, size));
+    OK(MPI_Buffer_attach(pool, sizeof pool));
+    OK(MPI_Buffer_detach(&back, &bytes));
+    CHECK(back == pool);
+}
+
+/* A persistent send that found no room can be started when there is some. */
+static void started_again(void)
+{
+    char pool[MPI_BSEND_OVERHEAD + 100];
+    int word = 70 + t_rank, got = -1, bytes;
+    void *back;
+    MPI_Request r;
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+    OK(MPI_Bsend_init(&word, 1, MPI_INT, right, 4, MPI_COMM_WORLD, &r));
+    FAILS(MPI_Start(&r), MPI_ERR_BUFFER);
+    OK(MPI_Buffer_attach(pool, sizeof pool));
+    OK(MPI_Start(&r));
+    OK(MPI_Wait(&r, MPI_STATUS_IGNORE));
+    OK(MPI_Recv(&got, 1, MPI_INT, left, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    SAME(got, 70 + left);
+    OK(MPI_Request_free(&r));
+    OK(MPI_Buffer_detach(&back, &bytes));
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL));
+    OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL));
+}
+
 int main(int argc, char **argv)
 {
     t_init(&argc, &argv);
@@ -132,6 +205,11 @@ int main(int argc, char **argv)
     process_buffer();
     communicator_buffer();
     automatic();
+    if (argc < 2) { /* else on another implementation, which may want less or do without */
+        flush_meanwhile();
+        borrowed();
+        started_again();
+    }
     too_small();
     return t_done("p2p_bsend");
 }

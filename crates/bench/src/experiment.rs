@@ -169,8 +169,10 @@ pub struct Unit {
     pub name: &'static str,
     /// Whether less is better.
     pub less_is_better: bool,
-    /// Whether it is a share, which may be 0 and is drawn on a linear axis.
+    /// Whether it is a share, of 100.
     pub share: bool,
+    /// Whether it may be 0, as what is lost to something may be; then it is drawn on a linear axis.
+    pub zero: bool,
 }
 
 impl Serialize for Unit {
@@ -184,6 +186,12 @@ pub const MICROSECONDS: Unit = Unit {
     name: "us",
     less_is_better: true,
     share: false,
+    zero: false,
+};
+/// Microseconds that something takes beside something else, which may be none.
+pub const MICROSECONDS_MORE: Unit = Unit {
+    zero: true,
+    ..MICROSECONDS
 };
 /// Milliseconds.
 pub const MILLISECONDS: Unit = Unit {
@@ -210,6 +218,7 @@ pub const GIGABYTES: Unit = Unit {
     name: "GB/s",
     less_is_better: false,
     share: false,
+    zero: false,
 };
 /// Millions of messages in a second.
 pub const MESSAGES: Unit = Unit {
@@ -221,6 +230,7 @@ pub const PERCENT_GAINED: Unit = Unit {
     name: "%",
     less_is_better: false,
     share: true,
+    zero: true,
 };
 /// Per cent, of something one pays with.
 pub const PERCENT_SPENT: Unit = Unit {

@@ -5,8 +5,8 @@ mod fmpl;
 mod kacc;
 
 use crate::experiment::{
-    Axis, Experiment, GIGABYTES, Interface, MESSAGES, MILLISECONDS, PERCENT_GAINED, PERCENT_SPENT,
-    Panel, Ranks, Source,
+    Axis, Experiment, GIGABYTES, Interface, MESSAGES, MICROSECONDS_MORE, MILLISECONDS,
+    PERCENT_GAINED, PERCENT_SPENT, Panel, Ranks, Source,
 };
 
 const KI: u64 = 1 << 10;
@@ -36,6 +36,16 @@ const fn overlapped(name: &'static str, about: &'static str) -> Panel {
         name,
         about,
         unit: PERCENT_GAINED,
+        ..Panel::PLAIN
+    }
+}
+
+/// What a non-blocking operation costs a computation.
+const fn added(name: &'static str, about: &'static str) -> Panel {
+    Panel {
+        name,
+        about,
+        unit: MICROSECONDS_MORE,
         ..Panel::PLAIN
     }
 }
@@ -196,19 +206,19 @@ pub static ALL: &[Experiment] = &[
             overlapped("iallreduce", "MPI_Iallreduce, sum of floats"),
             overlapped("iallgather", "MPI_Iallgather"),
             overlapped("ialltoall", "MPI_Ialltoall"),
-            operation(
+            added(
                 "ibcast-cost",
                 "what MPI_Ibcast, roots in turn, adds to a computation",
             ),
-            operation(
+            added(
                 "iallreduce-cost",
                 "what MPI_Iallreduce, sum of floats, adds to a computation",
             ),
-            operation(
+            added(
                 "iallgather-cost",
                 "what MPI_Iallgather adds to a computation",
             ),
-            operation("ialltoall-cost", "what MPI_Ialltoall adds to a computation"),
+            added("ialltoall-cost", "what MPI_Ialltoall adds to a computation"),
         ],
     },
     Experiment {

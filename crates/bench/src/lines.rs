@@ -58,9 +58,8 @@ fn figure(text: &str, unit: Unit) -> Option<f64> {
         return Some(f64::NAN);
     }
     let number = text.parse().ok();
-    number.filter(|figure: &f64| {
-        figure.is_finite() && (*figure > 0.0 || unit.share && *figure == 0.0)
-    })
+    number
+        .filter(|figure: &f64| figure.is_finite() && (*figure > 0.0 || unit.zero && *figure == 0.0))
 }
 
 fn wrong(line: &str, expected: &str) -> String {

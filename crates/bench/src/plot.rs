@@ -107,8 +107,12 @@ fn plot(area: &Area<'_>, outcome: &Outcome) -> Drawn {
     let across = across.log_scale().with_key_points(values.collect());
     let up = around(points().flat_map(|p| p.1));
     let unit = format!("{} ({better} is better)", outcome.unit.name);
-    if outcome.unit.share {
-        let most = if up.end > 50.0 { 105.0 } else { up.end };
+    if outcome.unit.zero {
+        let most = if outcome.unit.share && up.end > 50.0 {
+            105.0
+        } else {
+            up.end
+        };
         let chart = builder.build_cartesian_2d(across, 0.0..most)?;
         draw(chart, outcome, &unit, &lines)?;
     } else {

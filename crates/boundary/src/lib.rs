@@ -14,5 +14,5 @@ mod userbuf;
 
 pub use arrays::{HandleCodec, Handles, Ints, StatusCodec, Statuses};
 pub use callback::{CallbackAbi, UserFn};
-pub use text::{Text, TextOut};
+pub use text::{Text, TextOut, cut};
 pub use userbuf::{AlignedBuf, UserBuf};

@@ -1,6 +1,8 @@
 //! Strings of a C caller.
 
 use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
 /// A NUL-terminated string, in.
 #[derive(Clone, Copy)]
@@ -31,7 +33,12 @@ impl Text {
         unsafe { std::ffi::CStr::from_ptr(self.addr as *const std::ffi::c_char) }.to_bytes()
     }
 
-    /// Its text, with what isn't UTF-8 replaced.
+    /// Its text, in whatever encoding.
+    pub fn to_os(&self) -> &OsStr {
+        OsStr::from_bytes(self.bytes())
+    }
+
+    /// Its text, with what isn't UTF-8 replaced: to be shown, not to be given back.
     pub fn to_str_lossy(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(self.bytes())
     }
@@ -71,16 +78,13 @@ impl TextOut {
         }
     }
 
-    /// Writes `text` and a NUL, cut to the room there is (at a character's edge); says how many
-    /// bytes were written without the NUL.
-    pub fn set(self, text: &str) -> usize {
+    /// Writes `text` and a NUL, [cut](cut) to the room there is; says how many bytes were written without the NUL.
+    pub fn set(self, text: impl AsRef<OsStr>) -> usize {
         if self.is_null() || self.limit == 0 {
             return 0;
         }
-        let mut n = text.len().min(self.limit - 1);
-        while !text.is_char_boundary(n) {
-            n -= 1;
-        }
+        let text = cut(text.as_ref(), self.limit - 1).as_bytes();
+        let n = text.len();
         // SAFETY: the constructor's contract: `limit` bytes are writable and n + 1 <= limit.
         unsafe {
             std::ptr::copy_nonoverlapping(text.as_ptr(), self.addr as *mut u8, n);
@@ -88,4 +92,13 @@ impl TextOut {
         }
         n
     }
+}
+
+/// The beginning of `text`, at most `limit` bytes of it, to a character's edge where it is UTF-8.
+pub fn cut(text: &OsStr, limit: usize) -> &OsStr {
+    let n = match text.to_str() {
+        Some(text) => text.floor_char_boundary(limit),
+        None => text.len().min(limit),
+    };
+    OsStr::from_bytes(&text.as_bytes()[..n])
 }

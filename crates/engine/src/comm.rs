@@ -8,6 +8,7 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::rc::Rc;
 
 use cad::bcast::{Relay, Spread};
@@ -126,7 +127,7 @@ pub struct Comm {
     /// This process's rank in it.
     pub rank: u32,
     /// Its name (`MPI_Comm_set_name`).
-    pub name: RefCell<String>,
+    pub name: RefCell<OsString>,
     /// Its error handler.
     pub errhandler: RefCell<Rc<Errhandler>>,
     /// Its cached attributes.
@@ -173,7 +174,7 @@ impl Comm {
             context: Cell::new(context),
             group,
             rank,
-            name: RefCell::new(String::new()),
+            name: RefCell::default(),
             errhandler: RefCell::new(errhandler),
             attributes: Attributes::default(),
             topology: None,

@@ -6,12 +6,14 @@
 mod texts;
 
 use std::cell::Cell;
+use std::ffi::OsString;
 use std::rc::Rc;
 
 use boundary::UserFn;
 use types::{Fault, Handle, Result, consts, fault};
 
 use crate::attr::AttrKind;
+use crate::comm::Comm;
 use crate::state::{Engine, Guard, Phase, out_of_objects};
 
 /// What to do about an error.
@@ -64,7 +66,7 @@ pub struct AddedError {
     /// Whether it is a class.
     pub is_class: bool,
     /// What `MPI_Error_string` says.
-    pub text: String,
+    pub text: OsString,
 }
 
 /// The first class or code that a program adds.
@@ -99,6 +101,12 @@ impl Guard {
             // of communicators: MPI_ERRORS_RETURN.
             return class;
         }
+        if object == Some(consts::COMM_NULL)
+            && let Some(handler) = engine.handler_of_freed.take()
+        {
+            engine.handle(call, &handler, consts::COMM_NULL, &fault);
+            return class;
+        }
         let object = object
             .filter(|&h| engine.comm(h).is_ok())
             .unwrap_or_else(|| engine.handler_of_last_resort());
@@ -108,6 +116,17 @@ impl Guard {
 }
 
 impl Engine {
+    /// The handle of the communicator that an error is raised on. The program may have freed it, with the operation pending: its handler takes the
+    /// error all the same, and is told `MPI_COMM_NULL`.
+    pub(crate) fn raised_on(&self, comm: &Comm) -> Handle {
+        let handle = comm.handle.get();
+        if handle == consts::COMM_NULL {
+            let handler = comm.errhandler.borrow().clone();
+            self.handler_of_freed.replace(Some(handler));
+        }
+        handle
+    }
+
     /// Whose handler takes an error that belongs to no object: `MPI_COMM_SELF`'s, as MPI-4.0 says,
     /// but `MPI_COMM_WORLD`'s, as MPI-3 said, for a program that only set that one.
     fn handler_of_last_resort(&self) -> Handle {
@@ -177,11 +196,11 @@ impl Engine {
     }
 
     /// The text of an error class or code.
-    pub fn error_string(&self, code: i32) -> String {
+    pub fn error_string(&self, code: i32) -> OsString {
         match (texts::of_class(code), self.added_error(code)) {
-            (Some(text), _) => text.to_string(),
+            (Some(text), _) => text.into(),
             (None, Some(added)) => added.text,
-            (None, None) => format!("{code} is no error class or code"),
+            (None, None) => format!("{code} is no error class or code").into(),
         }
     }
 
@@ -190,10 +209,14 @@ impl Engine {
             self.die(call, fault, false)
         };
         let handler = comm.errhandler.borrow().clone();
-        match &*handler {
+        self.handle(call, &handler, object, fault);
+    }
+
+    /// What a handler does about an error.
+    fn handle(&self, call: &'static str, handler: &Errhandler, object: Handle, fault: &Fault) {
+        match handler {
             Errhandler::Predefined(consts::ERRORS_RETURN) => {}
-            Errhandler::Predefined(consts::ERRORS_ABORT) => self.die(call, fault, true),
-            Errhandler::Predefined(_) => self.die(call, fault, false),
+            Errhandler::Predefined(h) => self.die(call, fault, *h == consts::ERRORS_ABORT),
             Errhandler::User { function, .. } => self.run_handler(*function, object, fault.class),
         }
     }
@@ -214,7 +237,7 @@ impl Engine {
         let text = format!(
             "{who}: {call} failed{scope}: {}. [{}]",
             fault.text,
-            self.error_string(class)
+            self.error_string(class).display()
         );
         if class == consts::ERR_PROC_ABORTED {
             self.note_bereft();
@@ -237,11 +260,7 @@ impl Engine {
             on: None,
             of_request: None,
         };
-        match &*handler {
-            Errhandler::Predefined(consts::ERRORS_RETURN) => {}
-            Errhandler::Predefined(h) => self.die(call, &fault, *h == consts::ERRORS_ABORT),
-            Errhandler::User { function, .. } => self.run_handler(*function, object, class),
-        }
+        self.handle(call, &handler, object, &fault);
     }
 }
 

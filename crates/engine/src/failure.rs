@@ -217,14 +217,14 @@ impl Engine {
         if rank == consts::ANY_SOURCE {
             let text = "all other processes of the communicator are gone, so nothing can come from MPI_ANY_SOURCE";
             let mut fault = fault(consts::ERR_PROC_ABORTED, text);
-            fault.on = Some(comm.handle.get());
+            fault.on = Some(self.raised_on(comm));
             return fault;
         }
         if rank == consts::UNDEFINED {
             let text = "a process of the communicator is gone, or has given the collective up, as where the \
                         system has no more descriptors for it (ulimit -n)";
             let mut fault = fault(consts::ERR_PROC_ABORTED, text);
-            fault.on = Some(comm.handle.get());
+            fault.on = Some(self.raised_on(comm));
             return fault;
         }
         let of_job = u32::try_from(rank)
@@ -246,7 +246,7 @@ impl Engine {
             None => format!("{who} is gone"),
         };
         let mut fault = fault(consts::ERR_PROC_ABORTED, text);
-        fault.on = Some(comm.handle.get());
+        fault.on = Some(self.raised_on(comm));
         fault
     }
 

@@ -2,37 +2,40 @@
 //! of this process's start (`MPI_INFO_ENV`) and the hints of a communicator.
 
 use std::cell::RefCell;
+use std::ffi::{OsStr, OsString};
 use std::sync::OnceLock;
 
+use boundary::cut;
 use types::{Handle, Result, consts, fault};
 
 use crate::state::Engine;
 
-/// An info object.
+/// An info object. Keys and values are bytes: a program's encoding is its own affair.
 #[derive(Clone, Default, Debug)]
 pub struct Info {
     /// The pairs in the order in which keys were first set.
-    pub pairs: RefCell<Vec<(String, String)>>,
+    pub pairs: RefCell<Vec<(OsString, OsString)>>,
 }
 
 impl Info {
     /// The value of `key`.
-    pub fn get(&self, key: &str) -> Option<String> {
-        let pairs = self.pairs.borrow();
+    pub fn get(&self, key: impl AsRef<OsStr>) -> Option<OsString> {
+        let (pairs, key) = (self.pairs.borrow(), key.as_ref());
         pairs.iter().find(|(k, _)| k == key).map(|(_, v)| v.clone())
     }
 
     /// Sets `key`, in place if it exists.
-    pub fn set(&self, key: &str, value: &str) {
+    pub fn set(&self, key: impl AsRef<OsStr>, value: impl AsRef<OsStr>) {
+        let (key, value) = (key.as_ref(), value.as_ref().to_os_string());
         let mut pairs = self.pairs.borrow_mut();
         match pairs.iter_mut().find(|(k, _)| k == key) {
-            Some((_, v)) => *v = value.to_string(),
-            None => pairs.push((key.to_string(), value.to_string())),
+            Some((_, v)) => *v = value,
+            None => pairs.push((key.to_os_string(), value)),
         }
     }
 
     /// Removes `key`; says whether it was there.
-    pub fn delete(&self, key: &str) -> bool {
+    pub fn delete(&self, key: &OsStr) -> bool {
         let mut pairs = self.pairs.borrow_mut();
         let before = pairs.len();
         pairs.retain(|(k, _)| k != key);
@@ -48,7 +51,8 @@ impl Info {
 }
 
 /// Checks a key that the program passed.
-pub(crate) fn check_key(key: &str) -> Result<()> {
+pub(crate) fn check_key(key: impl AsRef<OsStr>) -> Result<()> {
+    let key = key.as_ref();
     let limit = consts::MAX_INFO_KEY as usize;
     if key.is_empty() {
         return Err(fault(consts::ERR_INFO_KEY, "the key is empty"));
@@ -67,7 +71,8 @@ pub(crate) fn check_key(key: &str) -> Result<()> {
 }
 
 /// Checks a value that the program passed.
-pub(crate) fn check_value(value: &str) -> Result<()> {
+pub(crate) fn check_value(value: impl AsRef<OsStr>) -> Result<()> {
+    let value = value.as_ref();
     let limit = consts::MAX_INFO_VAL as usize;
     if value.len() >= limit {
         return Err(fault(
@@ -102,8 +107,8 @@ pub(crate) const OP_ASYNC_SAFE: &str = "yamabiko_op_async_safe";
 /// that are neither true nor false. What memory kinds exist is not the program's to say.
 pub(crate) fn set_comm_hints(hints: &Info, asked: &Info) {
     for (key, value) in asked.pairs.borrow().iter() {
-        let known = COMM_HINTS.iter().any(|(k, _)| k == key);
-        if known && matches!(value.as_str(), "true" | "false") {
+        let known = COMM_HINTS.iter().any(|(k, _)| key == k);
+        if known && (value == "true" || value == "false") {
             hints.set(key, value);
         }
     }
@@ -120,13 +125,13 @@ impl Engine {
     /// What is known of how this process was started: the pairs of `MPI_INFO_ENV`. Keys whose value
     /// isn't known are absent, as the standard says.
     pub fn info_env(&self) -> Info {
-        static START: OnceLock<Vec<(&'static str, String)>> = OnceLock::new();
+        static START: OnceLock<Vec<(&'static str, OsString)>> = OnceLock::new();
         let info = Info::default();
         for (key, value) in START.get_or_init(start) {
             info.set(key, value);
         }
         if let Some(world) = &*self.comm_world.borrow() {
-            info.set("maxprocs", &world.size().to_string());
+            info.set("maxprocs", world.size().to_string());
         }
         info
     }
@@ -150,24 +155,20 @@ pub(crate) fn host() -> String {
 }
 
 /// Read once, so that the values are those of the start even if the program changes directory.
-fn start() -> Vec<(&'static str, String)> {
-    let mut arguments = std::env::args_os().map(|a| a.to_string_lossy().into_owned());
+fn start() -> Vec<(&'static str, OsString)> {
+    let mut arguments = std::env::args_os();
     let mut pairs = Vec::new();
     if let Some(command) = arguments.next() {
         pairs.push(("command", command));
-        pairs.push(("argv", arguments.collect::<Vec<_>>().join(" ")));
+        pairs.push(("argv", arguments.collect::<Vec<_>>().join(" ".as_ref())));
     }
-    pairs.push(("host", host()));
-    pairs.push(("arch", std::env::consts::ARCH.to_string()));
+    pairs.push(("host", host().into()));
+    pairs.push(("arch", std::env::consts::ARCH.into()));
     if let Ok(directory) = std::env::current_dir() {
-        pairs.push(("wdir", directory.to_string_lossy().into_owned()));
+        pairs.push(("wdir", directory.into()));
     }
     for (_, value) in &mut pairs {
-        let mut end = value.len().min(consts::MAX_INFO_VAL as usize - 1);
-        while !value.is_char_boundary(end) {
-            end -= 1;
-        }
-        value.truncate(end);
+        *value = cut(value, consts::MAX_INFO_VAL as usize - 1).to_os_string();
     }
     pairs
 }
@@ -181,9 +182,10 @@ mod tests {
         #[test]
         fn agrees_with_a_list(steps in proptest::collection::vec((0u8..3, 0u8..5, 0u8..9), 0..40)) {
             let info = Info::default();
-            let mut naive: Vec<(String, String)> = Vec::new();
+            let mut naive: Vec<(OsString, OsString)> = Vec::new();
             for (what, key, value) in steps {
-                let (key, value) = (format!("k{key}"), format!("v{value}"));
+                let key = OsString::from(format!("k{key}"));
+                let value = OsString::from(format!("v{value}"));
                 let at = naive.iter().position(|(k, _)| *k == key);
                 match what {
                     0 => {
@@ -231,8 +233,8 @@ mod tests {
         ]);
         set_comm_hints(&hints, &asked);
         let all = comm_hints(&hints);
-        assert_eq!(all.get("mpi_assert_no_any_tag").as_deref(), Some("true"));
-        assert_eq!(all.get("mpi_assert_exact_length").as_deref(), Some("false"));
+        assert_eq!(all.get("mpi_assert_no_any_tag"), Some("true".into()));
+        assert_eq!(all.get("mpi_assert_exact_length"), Some("false".into()));
         assert_eq!(all.get("colour"), None);
     }
 

@@ -99,7 +99,7 @@ impl Op {
             format!(
                 "the operation {} is not defined on the datatype {}",
                 builtin.name(),
-                datatype.name.borrow()
+                datatype.name.borrow().display()
             ),
         ))
     }
@@ -112,6 +112,7 @@ fn fits(program: &Program, datatype: &TypeObj) -> Result<()> {
     let (low, high) = (described.true_lb(), described.true_ub());
     let inside = low <= i64::from(touched.start) && i64::from(touched.end) <= high;
     let name = datatype.name.borrow();
+    let name = name.display();
     let text = if i64::from(element) != extent {
         format!(
             "the operation's byte code is for elements of {element} bytes, and the extent of the datatype {name} is {extent}"

@@ -283,6 +283,8 @@ impl Engine {
 
     /// Has the light receives on a communicator that is to go away keep what they need of it.
     pub(crate) fn keep_comm(&self, comm: &Rc<Comm>) {
+        // Those that have failed are told of first: it can still be found.
+        self.progress();
         for request in self.requests.handles().filter_map(|h| self.requests.get(h)) {
             if request.light.get() && !request.is_done() && request.context() == comm.context() {
                 request.comm.replace(Some(comm.clone()));
@@ -352,7 +354,7 @@ impl Engine {
         }
         let body = request.body.take();
         if let Body::Buffered(_, key, bytes) = &body {
-            self.bsend.borrow_mut().give_back(*key, *bytes);
+            self.buffered_left(handle, *key, *bytes);
         }
         drop(body);
         if request.unattended.get() {
@@ -375,12 +377,21 @@ impl Engine {
         completed_status(rank.map_or(consts::ANY_SOURCE, |r| r as i32), done)
     }
 
+    /// Takes the result of a completed request, as [`Engine::retire_with_status`] does; the status if it did not fail.
+    pub(crate) fn retire(&self, handle: &mut Handle) -> Result<Status> {
+        let (status, result) = self.retire_with_status(handle);
+        result.map(|()| status)
+    }
+
     /// Takes the result of a completed request: its status, and the fault if it failed. The
     /// request goes away, or becomes inactive if it is persistent.
-    pub(crate) fn retire(&self, handle: &mut Handle) -> Result<Status> {
-        let request = self.request(*handle)?;
+    pub(crate) fn retire_with_status(&self, handle: &mut Handle) -> (Status, Result<()>) {
+        let request = match self.request(*handle) {
+            Ok(request) => request,
+            Err(fault) => return (Status::EMPTY, Err(fault)),
+        };
         if !request.active.get() {
-            return Ok(Status::EMPTY);
+            return (Status::EMPTY, Ok(()));
         }
         let queried = self.query_grequest(request);
         let status = request.status();
@@ -398,12 +409,15 @@ impl Engine {
             let freed = self.free_grequest(request);
             self.release_request(*handle, request);
             *handle = consts::REQUEST_NULL;
-            queried.and(freed)?;
+            if let Err(fault) = queried.and(freed) {
+                return (status, Err(fault));
+            }
         }
-        match status.error {
-            consts::SUCCESS => Ok(status),
+        let result = match status.error {
+            consts::SUCCESS => Ok(()),
             class => Err(self.operation_failed(class, &status, culprit, comm.as_deref())),
-        }
+        };
+        (status, result)
     }
 
     /// The fault of an operation on `comm` that completed with an error, because of rank `culprit`.
@@ -426,7 +440,7 @@ impl Engine {
             consts::ERR_OTHER if self.has_lost_daemon() => LOST_DAEMON.to_string(),
             _ => "the operation failed".to_string(),
         };
-        let on = comm.map(|c| c.handle.get());
+        let on = comm.map(|c| self.raised_on(c));
         Box::new(types::Fault {
             class,
             text,

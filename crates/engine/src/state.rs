@@ -74,6 +74,8 @@ pub struct Engine {
     pub(crate) comm_self: RefCell<Option<Rc<Comm>>>,
     pub(crate) group_empty: Rc<Group>,
     pub(crate) errors_are_fatal: Rc<Errhandler>,
+    /// The handler of a communicator that was freed with an operation pending that has failed since, until that error is handled.
+    pub(crate) handler_of_freed: RefCell<Option<Rc<Errhandler>>>,
     pub(crate) errors_abort: Rc<Errhandler>,
     pub(crate) errors_return: Rc<Errhandler>,
     pub(crate) comms: Slab<Rc<Comm>>,
@@ -185,6 +187,7 @@ impl Engine {
             comm_self: RefCell::new(None),
             group_empty: Rc::new(Group::empty()),
             errors_are_fatal: Rc::new(Errhandler::predefined(consts::ERRORS_ARE_FATAL)),
+            handler_of_freed: RefCell::default(),
             errors_abort: Rc::new(Errhandler::predefined(consts::ERRORS_ABORT)),
             errors_return: Rc::new(Errhandler::predefined(consts::ERRORS_RETURN)),
             comms: Slab::new(1),

@@ -2,6 +2,7 @@
 //! it.
 
 use std::cell::{Cell, RefCell};
+use std::ffi::OsString;
 use std::rc::Rc;
 
 use boundary::UserBuf;
@@ -19,7 +20,7 @@ pub struct TypeObj {
     /// What it describes.
     pub datatype: Rc<Datatype>,
     /// Its name.
-    pub name: RefCell<String>,
+    pub name: RefCell<OsString>,
     /// Its cached attributes.
     pub attributes: Attributes,
     form: Cell<Form>,
@@ -150,7 +151,7 @@ impl Predefined {
 fn predefined(row: &'static Basic) -> TypeObj {
     let object = TypeObj::new(Datatype::basic(row));
     object.handle.set(row.handle);
-    object.name.replace(row.name.to_string());
+    object.name.replace(row.name.into());
     object.commit().expect("a basic type compiles");
     object
 }

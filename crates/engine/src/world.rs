@@ -165,8 +165,8 @@ impl Engine {
         let own = Comm::new(context(rank, OF_SELF), None, me, 0, fatal());
         world.handle.set(consts::COMM_WORLD);
         own.handle.set(consts::COMM_SELF);
-        world.name.replace("MPI_COMM_WORLD".to_string());
-        own.name.replace("MPI_COMM_SELF".to_string());
+        world.name.replace("MPI_COMM_WORLD".into());
+        own.name.replace("MPI_COMM_SELF".into());
         self.comm_world.replace(Some(Rc::new(world)));
         self.comm_self.replace(Some(Rc::new(own)));
     }

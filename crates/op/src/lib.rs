@@ -108,21 +108,25 @@ impl Builtin {
 /// [`Builtin::NoOp`], which reductions don't allow, in accumulates).
 pub fn supports(op: Builtin, ty: &Basic) -> bool {
     use Class::{Byte, CInteger, Complex, Float, FortranInteger, Logical, Multi, Pair};
+    // The standard leaves MPI_CHAR out, and integers of Fortran and addresses of the logical operations; MPICH has them, and programs use them.
+    let class = match ty.handle {
+        consts::CHAR => CInteger,
+        _ => ty.class,
+    };
     match op {
         Builtin::Max | Builtin::Min => {
-            matches!(ty.class, CInteger | FortranInteger | Float | Multi)
+            matches!(class, CInteger | FortranInteger | Float | Multi)
         }
         Builtin::Sum | Builtin::Prod => {
-            matches!(
-                ty.class,
-                CInteger | FortranInteger | Float | Complex | Multi
-            )
+            matches!(class, CInteger | FortranInteger | Float | Complex | Multi)
         }
-        Builtin::Land | Builtin::Lor | Builtin::Lxor => matches!(ty.class, CInteger | Logical),
+        Builtin::Land | Builtin::Lor | Builtin::Lxor => {
+            matches!(class, CInteger | FortranInteger | Multi | Logical)
+        }
         Builtin::Band | Builtin::Bor | Builtin::Bxor => {
-            matches!(ty.class, CInteger | FortranInteger | Byte | Multi)
+            matches!(class, CInteger | FortranInteger | Byte | Multi)
         }
-        Builtin::Maxloc | Builtin::Minloc => ty.class == Pair,
+        Builtin::Maxloc | Builtin::Minloc => class == Pair,
         Builtin::Replace | Builtin::NoOp => true,
     }
 }

@@ -134,6 +134,8 @@ impl Convert<'_> {
             // A pointer: MPI_STATUSES_IGNORE as an array of unknown size is a warning of the compiler.
             _ if array && self.kind.form == "status" => format!("{constant}{base} *{name}"),
             _ if array => format!("{constant}{base} {name}[]"),
+            // The standard's table does not say that these are pointers.
+            ("fortran", _) if p.constant => format!("{constant}{base} *{name}"),
             _ if *pointer || self.kind.form == "status" => format!("{constant}{base} *{name}"),
             _ => format!("{constant}{base} {name}"),
         }

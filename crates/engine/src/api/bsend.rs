@@ -28,10 +28,19 @@ struct Pool {
     used: u64,
 }
 
+/// A part of a request for a flush.
+struct Flush {
+    /// It is done when this message has left.
+    message: Handle,
+    request: Handle,
+}
+
 /// All attached buffers, and automatic ones that still drain.
 #[derive(Default)]
 pub struct Pools {
     attached: HashMap<PoolKey, Pool>,
+    /// What waits for messages to leave.
+    flushes: Vec<Flush>,
 }
 
 impl Pools {
@@ -86,7 +95,9 @@ impl Engine {
         let key = self.reserve(t.comm.context(), bytes)?;
         let (scratch, data) =
             packed(t).inspect_err(|_| self.bsend.borrow_mut().give_back(key, bytes))?;
-        let (handle, request) = self.new_request(Kind::Send, 1, Some(t.comm.clone()))?;
+        let (handle, request) = self
+            .new_request(Kind::Send, 1, Some(t.comm.clone()))
+            .inspect_err(|_| self.bsend.borrow_mut().give_back(key, bytes))?;
         request.unattended.set(true);
         request.body.replace(Body::Buffered(scratch, key, bytes));
         let submit = self.submit_send(t, data, SendMode::Standard, handle, 0);
@@ -120,6 +131,10 @@ impl Engine {
                 "a buffer is already attached; detach it first",
             ));
         }
+        if buffer.is_null() {
+            // As if none were attached, which is what MPI_Buffer_detach says where there is none.
+            return Ok(());
+        }
         let pool = Pool {
             address: buffer,
             size: size as u64,
@@ -142,6 +157,46 @@ impl Engine {
         self.wait_until(what, |e| e.bsend.borrow().used(key) == 0);
     }
 
+    /// A request that is complete when the messages that are in the buffer now have left.
+    fn begin_flush(&self, key: PoolKey) -> Result<Handle> {
+        while self.progress() {}
+        let is_in = |handle: &u32| {
+            let request = self.requests.get(*handle);
+            let is_in = |body: &Body| matches!(body, Body::Buffered(_, pool, _) if *pool == key);
+            request.is_some_and(|request| is_in(&request.body.borrow()))
+        };
+        let messages: Vec<u32> = self.requests.handles().filter(is_in).collect();
+        if messages.is_empty() {
+            return self.done_request();
+        }
+        let (request, _) = self.new_request(Kind::Send, messages.len() as u32, None)?;
+        let parts = messages.into_iter().map(|message| Flush {
+            message: Handle(message),
+            request,
+        });
+        self.bsend.borrow_mut().flushes.extend(parts);
+        Ok(request)
+    }
+
+    /// A message has left that counted against a buffer.
+    pub(crate) fn buffered_left(&self, message: Handle, key: PoolKey, bytes: u64) {
+        let mut pools = self.bsend.borrow_mut();
+        pools.give_back(key, bytes);
+        let waiting = pools
+            .flushes
+            .extract_if(.., |flush| flush.message == message);
+        let waiting: Vec<Flush> = waiting.collect();
+        drop(pools);
+        for Flush {
+            request: handle, ..
+        } in waiting
+        {
+            if let Some(request) = self.requests.get(handle.0) {
+                self.part_done(handle, request);
+            }
+        }
+    }
+
     fn detach(
         &self,
         call: &'static str,
@@ -150,10 +205,9 @@ impl Engine {
         size: &mut i64,
     ) -> Result<()> {
         self.flush(call, key);
-        let Some(pool) = self.bsend.borrow_mut().attached.remove(&key) else {
-            return Err(fault(consts::ERR_BUFFER, "no buffer is attached"));
-        };
-        (*address, *size) = (pool.address.addr(), pool.size as i64);
+        // Without a buffer it is as with one of no bytes: libraries detach what a program may have attached, and give it back.
+        let pool = self.bsend.borrow_mut().attached.remove(&key);
+        (*address, *size) = pool.map_or((0, 0), |pool| (pool.address.addr(), pool.size as i64));
         Ok(())
     }
 }
@@ -176,8 +230,7 @@ pub fn buffer_flush(e: &Engine) -> Result<()> {
 
 /// `MPI_Buffer_iflush`.
 pub fn buffer_iflush(e: &Engine, request: &mut Handle) -> Result<()> {
-    e.flush("MPI_Buffer_iflush", None);
-    *request = e.done_request()?;
+    *request = e.begin_flush(None)?;
     Ok(())
 }
 
@@ -206,7 +259,6 @@ pub fn comm_flush_buffer(e: &Engine, comm: Handle) -> Result<()> {
 
 /// `MPI_Comm_iflush_buffer`.
 pub fn comm_iflush_buffer(e: &Engine, comm: Handle, request: &mut Handle) -> Result<()> {
-    comm_flush_buffer(e, comm)?;
-    *request = e.done_request()?;
+    *request = e.begin_flush(Some(e.comm(comm)?.context()))?;
     Ok(())
 }

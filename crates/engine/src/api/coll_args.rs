@@ -105,6 +105,16 @@ pub(crate) fn check_distinct(sendbuf: UserBuf, recvbuf: UserBuf, count: i64) -> 
     ))
 }
 
+/// Checks that the two sides of a collective are not one. Different types at one address may well be of different memory.
+pub(super) fn check_sides(send: &Side, recv: &Side) -> Result<()> {
+    let types = send.datatype.as_ref().zip(recv.datatype.as_ref());
+    if types.is_none_or(|(one, other)| !Rc::ptr_eq(one, other)) {
+        return Ok(());
+    }
+    let bytes = |side: &Side| side.part.ty.bytes(side.part.count);
+    check_distinct(send.buf, recv.buf, bytes(send).min(bytes(recv)) as i64)
+}
+
 /// Checks the rank of a root.
 pub(crate) fn check_root(comm: &Comm, root: i32) -> Result<u32> {
     u32::try_from(root)
@@ -228,11 +238,7 @@ pub(crate) fn prepare_gather(
     } else {
         NOWHERE
     };
-    check_distinct(
-        send.buf,
-        recv.buf,
-        send.part.count.min(recv.part.count) as i64,
-    )?;
+    check_sides(&send, &recv)?;
     let params = gather_graphs::Params {
         team: team(&comm),
         root,
@@ -386,11 +392,7 @@ pub(crate) fn prepare_allgather(
     } else {
         side(e, sendbuf, sendcount, sendtype)?
     };
-    check_distinct(
-        send.buf,
-        recv.buf,
-        send.part.count.min(recv.part.count) as i64,
-    )?;
+    check_sides(&send, &recv)?;
     let params = allgather::Params {
         team: team(&comm),
         send: send.part,
@@ -456,11 +458,7 @@ pub(crate) fn prepare_alltoall(
     } else {
         side(e, sendbuf, sendcount, sendtype)?
     };
-    check_distinct(
-        send.buf,
-        recv.buf,
-        send.part.count.min(recv.part.count) as i64,
-    )?;
+    check_sides(&send, &recv)?;
     let params = alltoall_graphs::Params {
         team: team(&comm),
         send: send.part,

@@ -224,6 +224,7 @@ pub(crate) fn prepare_reduce_scatter(
     Ok(r.call(scatter_graphs::graph(&params), sendbuf, recvbuf))
 }
 
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
 fn scan_params(
     e: &Engine,
     sendbuf: UserBuf,
@@ -232,9 +233,14 @@ fn scan_params(
     datatype: Handle,
     op: Handle,
     comm: Handle,
+    exclusive: bool,
 ) -> Result<(Reduction, scan_graphs::Params)> {
     let comm = e.comm(comm)?;
-    let from = operand(e, sendbuf, recvbuf, count, datatype)?;
+    // The first rank of an exclusive one gets nothing: its receive buffer is not significant.
+    let from = match exclusive && comm.rank == 0 && !sendbuf.is_in_place() {
+        true => sendbuf,
+        false => operand(e, sendbuf, recvbuf, count, datatype)?,
+    };
     let r = Reduction::check(e, from, count, datatype, op, &comm)?;
     let params = scan_graphs::Params {
         team: team(&comm),
@@ -254,7 +260,7 @@ pub(crate) fn prepare_scan(
     op: Handle,
     comm: Handle,
 ) -> Result<Planned> {
-    let (r, params) = scan_params(e, sendbuf, recvbuf, count, datatype, op, comm)?;
+    let (r, params) = scan_params(e, sendbuf, recvbuf, count, datatype, op, comm, false)?;
     Ok(r.planned(Plan::Scan(params), sendbuf, recvbuf))
 }
 
@@ -267,7 +273,7 @@ pub(crate) fn prepare_exscan(
     op: Handle,
     comm: Handle,
 ) -> Result<Planned> {
-    let (r, params) = scan_params(e, sendbuf, recvbuf, count, datatype, op, comm)?;
+    let (r, params) = scan_params(e, sendbuf, recvbuf, count, datatype, op, comm, true)?;
     Ok(r.planned(Plan::Exscan(params), sendbuf, recvbuf))
 }
 

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use boundary::{AlignedBuf, Text, TextOut};
+use boundary::{AlignedBuf, Text, TextOut, cut};
 use types::{Handle, Result, consts, fault};
 
 use crate::api::bsend::comm_detach_buffer;
@@ -82,13 +82,8 @@ fn no_remote_group() -> Box<types::Fault> {
 
 /// `MPI_Comm_set_name`. A longer name is cut.
 pub fn comm_set_name(e: &Engine, comm: Handle, comm_name: Text) -> Result<()> {
-    let mut name = comm_name.to_str_lossy().into_owned();
-    let mut end = name.len().min(consts::MAX_OBJECT_NAME as usize - 1);
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
-    name.truncate(end);
-    e.comm(comm)?.name.replace(name);
+    let name = cut(comm_name.to_os(), consts::MAX_OBJECT_NAME as usize - 1);
+    e.comm(comm)?.name.replace(name.to_os_string());
     Ok(())
 }
 
@@ -101,7 +96,7 @@ pub fn comm_get_name(
 ) -> Result<()> {
     let length = match comm {
         consts::COMM_NULL => comm_name.set("MPI_COMM_NULL"),
-        comm => comm_name.set(&e.comm(comm)?.name.borrow()),
+        comm => comm_name.set(&*e.comm(comm)?.name.borrow()),
     };
     *resultlen = length as i32;
     Ok(())
@@ -255,25 +250,25 @@ pub fn comm_split_type(
 ) -> Result<()> {
     let parent = e.comm(comm)?;
     let info = e.hints(info)?;
-    let asked = |key: &str| info.as_ref().and_then(|i| i.get(key));
-    let resource = asked(RESOURCE_TYPE);
+    let asked = |key: &str, value: &str| {
+        let found = info.as_ref().and_then(|i| i.get(key));
+        found.is_some_and(|found| found == value)
+    };
     let machine = e.transport(|m| m.fabric().machine()) as i32;
     let color = match split_type {
         consts::COMM_TYPE_SHARED => machine,
         consts::COMM_TYPE_HW_GUIDED | consts::COMM_TYPE_RESOURCE_GUIDED
-            if resource.as_deref() == Some(SHARED_MEMORY) =>
+            if asked(RESOURCE_TYPE, SHARED_MEMORY) =>
         {
             machine
         }
-        consts::COMM_TYPE_RESOURCE_GUIDED => match asked(PROCESS_SET).as_deref() {
-            Some("mpi://WORLD") => 0,
-            Some("mpi://SELF") => parent.rank as i32,
-            _ => consts::UNDEFINED,
-        },
+        consts::COMM_TYPE_RESOURCE_GUIDED if asked(PROCESS_SET, "mpi://WORLD") => 0,
+        consts::COMM_TYPE_RESOURCE_GUIDED if asked(PROCESS_SET, "mpi://SELF") => parent.rank as i32,
         // Nothing is known that would make a smaller communicator, as unguided splitting must.
-        consts::COMM_TYPE_HW_GUIDED | consts::COMM_TYPE_HW_UNGUIDED | consts::UNDEFINED => {
-            consts::UNDEFINED
-        }
+        consts::COMM_TYPE_HW_GUIDED
+        | consts::COMM_TYPE_HW_UNGUIDED
+        | consts::COMM_TYPE_RESOURCE_GUIDED
+        | consts::UNDEFINED => consts::UNDEFINED,
         _ => {
             return Err(fault(
                 consts::ERR_ARG,
@@ -291,7 +286,7 @@ pub fn comm_free(e: &Engine, comm: &mut Handle) -> Result<()> {
     if comm.is_predefined() {
         return Err(fault(
             consts::ERR_COMM,
-            format!("{} can't be freed", object.name.borrow()),
+            format!("{} can't be freed", object.name.borrow().display()),
         ));
     }
     attr::delete_all(e, &object.attributes, *comm)?;

@@ -43,20 +43,11 @@ fn retire(e: &Engine, handle: &mut Handle) -> (Status, Result<()>) {
         *handle = consts::REQUEST_NULL;
         return (status, Ok(()));
     }
-    let before = e
-        .request(*handle)
-        .map(Request::status)
-        .unwrap_or(Status::EMPTY);
-    match e.retire(handle) {
-        Ok(status) => (status, Ok(())),
-        Err(fault) => (
-            Status {
-                error: fault.class,
-                ..before
-            },
-            Err(fault),
-        ),
-    }
+    let (status, result) = e.retire_with_status(handle);
+    let error = result
+        .as_ref()
+        .map_or_else(|fault| fault.class, |()| status.error);
+    (Status { error, ..status }, result)
 }
 
 /// Request `i`, unless it is null.

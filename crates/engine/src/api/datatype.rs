@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use boundary::{Handles, Ints, Text, TextOut, UserBuf};
+use boundary::{Handles, Ints, Text, TextOut, UserBuf, cut};
 use datatype::{Contents, Datatype, match_size, value_index};
 use types::basic::ABSENT;
 use types::{Handle, List, Result, consts, fault};
@@ -506,9 +506,8 @@ fn part_handle(e: &Engine, part: &Rc<Datatype>) -> Result<Handle> {
 
 /// `MPI_Type_set_name`. A longer name is cut.
 pub fn type_set_name(e: &Engine, datatype: Handle, type_name: Text) -> Result<()> {
-    let mut name = type_name.to_str_lossy().into_owned();
-    name.truncate(name.floor_char_boundary(consts::MAX_OBJECT_NAME as usize - 1));
-    e.type_of(datatype)?.name.replace(name);
+    let name = cut(type_name.to_os(), consts::MAX_OBJECT_NAME as usize - 1);
+    e.type_of(datatype)?.name.replace(name.to_os_string());
     Ok(())
 }
 
@@ -521,7 +520,7 @@ pub fn type_get_name(
 ) -> Result<()> {
     let length = match datatype {
         consts::DATATYPE_NULL => type_name.set("MPI_DATATYPE_NULL"),
-        datatype => type_name.set(&e.type_of(datatype)?.name.borrow()),
+        datatype => type_name.set(&*e.type_of(datatype)?.name.borrow()),
     };
     *resultlen = length as i32;
     Ok(())

@@ -1,6 +1,7 @@
 //! Inquiries about the library, the process and the ABI (chapter 9 and sections 11.6, 20.2), and
 //! memory allocation.
 
+use std::ffi::OsString;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use boundary::{TextOut, UserBuf, memory};
@@ -32,7 +33,7 @@ pub fn get_library_version(e: &Engine, version: TextOut, resultlen: &mut i32) ->
 
 /// `MPI_Get_processor_name`.
 pub fn get_processor_name(_e: &Engine, name: TextOut, resultlen: &mut i32) -> Result<()> {
-    *resultlen = name.set(&info::host()) as i32;
+    *resultlen = name.set(info::host()) as i32;
     Ok(())
 }
 
@@ -136,15 +137,15 @@ pub fn abi_set_fortran_info(e: &Engine, info: Handle) -> Result<()> {
         ));
     }
     for (key, datatype) in SIZES {
-        let ours = basic(datatype).map(|b| b.size.to_string());
+        let ours = basic(datatype).map(|b| OsString::from(b.size.to_string()));
         let theirs = told.get(key);
         if theirs.is_some() && theirs != ours {
             return Err(fault(
                 consts::ERR_ABI,
                 format!(
                     "{key} is {}; this library was built for {}",
-                    theirs.unwrap_or_default(),
-                    ours.unwrap_or_default()
+                    theirs.unwrap_or_default().display(),
+                    ours.unwrap_or_default().display()
                 ),
             ));
         }
@@ -196,7 +197,7 @@ pub fn abi_set_fortran_booleans(
 
 /// What a Fortran library told of its compiler.
 struct Fortran {
-    types: Option<Vec<(String, String)>>,
+    types: Option<Vec<(OsString, OsString)>>,
     /// True and false, to be cut to the size of a logical.
     booleans: Option<(i128, i128)>,
 }

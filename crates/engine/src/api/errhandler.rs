@@ -1,5 +1,6 @@
 //! Error handlers, error classes, codes and strings (chapter 9).
 
+use std::ffi::OsString;
 use std::rc::Rc;
 
 use boundary::{Text, TextOut, UserFn};
@@ -64,7 +65,7 @@ pub fn error_string(
     string: TextOut,
     resultlen: &mut i32,
 ) -> Result<()> {
-    *resultlen = string.set(&e.error_string(errorcode)) as i32;
+    *resultlen = string.set(e.error_string(errorcode)) as i32;
     Ok(())
 }
 
@@ -75,7 +76,7 @@ pub fn add_error_class(e: &Engine, errorclass: &mut i32) -> Result<()> {
     texts.added.push(Some(AddedError {
         class,
         is_class: true,
-        text: String::new(),
+        text: OsString::new(),
     }));
     *errorclass = class;
     Ok(())
@@ -98,14 +99,14 @@ pub fn add_error_code(e: &Engine, errorclass: i32, errorcode: &mut i32) -> Resul
     texts.added.push(Some(AddedError {
         class: errorclass,
         is_class: false,
-        text: String::new(),
+        text: OsString::new(),
     }));
     Ok(())
 }
 
 /// `MPI_Add_error_string`.
 pub fn add_error_string(e: &Engine, errorcode: i32, string: Text) -> Result<()> {
-    let text = string.to_str_lossy().into_owned();
+    let text = string.to_os().to_os_string();
     if text.len() >= consts::MAX_ERROR_STRING as usize {
         return Err(fault(
             consts::ERR_ARG,

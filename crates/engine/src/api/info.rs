@@ -1,5 +1,6 @@
 //! Info objects (section 10).
 
+use std::ffi::OsString;
 use std::rc::Rc;
 
 use boundary::{Text, TextOut};
@@ -23,9 +24,9 @@ pub fn info_create_env(e: &Engine, _argc: i32, _argv: usize, info: &mut Handle) 
 /// `MPI_Info_delete`.
 pub fn info_delete(e: &Engine, info: Handle, key: Text) -> Result<()> {
     let object = changeable(e, info)?;
-    let key = key.to_str_lossy();
-    check_key(&key)?;
-    if object.delete(&key) {
+    let key = key.to_os();
+    check_key(key)?;
+    if object.delete(key) {
         return Ok(());
     }
     Err(fault(
@@ -126,10 +127,10 @@ pub fn info_get_valuelen(
 /// `MPI_Info_set`.
 pub fn info_set(e: &Engine, info: Handle, key: Text, value: Text) -> Result<()> {
     let object = changeable(e, info)?;
-    let (key, value) = (key.to_str_lossy(), value.to_str_lossy());
-    check_key(&key)?;
-    check_value(&value)?;
-    object.set(&key, &value);
+    let (key, value) = (key.to_os(), value.to_os());
+    check_key(key)?;
+    check_value(value)?;
+    object.set(key, value);
     Ok(())
 }
 
@@ -149,11 +150,11 @@ fn changeable(e: &Engine, info: Handle) -> Result<Rc<Info>> {
     e.info(info)
 }
 
-fn lookup(e: &Engine, info: Handle, key: Text) -> Result<Option<String>> {
+fn lookup(e: &Engine, info: Handle, key: Text) -> Result<Option<OsString>> {
     let object = e.info(info)?;
-    let key = key.to_str_lossy();
-    check_key(&key)?;
-    Ok(object.get(&key))
+    let key = key.to_os();
+    check_key(key)?;
+    Ok(object.get(key))
 }
 
 fn negative(name: &str, value: i32) -> Box<types::Fault> {

@@ -6,7 +6,7 @@ use boundary::{Handles, Ints, UserBuf};
 use cad::neighbor::{Blocks, Params, graph};
 use types::{Handle, Result, consts, fault};
 
-use super::coll_args::{NOWHERE, Side, blocks, call, check_distinct, side, typed_blocks};
+use super::coll_args::{NOWHERE, Side, blocks, call, check_sides, side, typed_blocks};
 use crate::coll::{Call, team};
 use crate::comm::Comm;
 use crate::state::Engine;
@@ -76,11 +76,7 @@ pub(crate) fn prepare_neighbor_allgather(
     let place = Place::check(e, comm)?;
     let send = blocks_for(e, place.destinations(), sendbuf, sendcount, sendtype)?;
     let recv = blocks_for(e, place.sources(), recvbuf, recvcount, recvtype)?;
-    check_distinct(
-        sendbuf,
-        recvbuf,
-        send.part.count.min(recv.part.count) as i64,
-    )?;
+    check_sides(&send, &recv)?;
     let (out, inn) = (Blocks::Same(send.part), Blocks::Equal(recv.part));
     Ok(place.call(send, out, recv, inn))
 }
@@ -118,11 +114,7 @@ pub(crate) fn prepare_neighbor_alltoall(
     let place = Place::check(e, comm)?;
     let send = blocks_for(e, place.destinations(), sendbuf, sendcount, sendtype)?;
     let recv = blocks_for(e, place.sources(), recvbuf, recvcount, recvtype)?;
-    check_distinct(
-        sendbuf,
-        recvbuf,
-        send.part.count.min(recv.part.count) as i64,
-    )?;
+    check_sides(&send, &recv)?;
     let (out, inn) = (Blocks::Equal(send.part), Blocks::Equal(recv.part));
     Ok(place.call(send, out, recv, inn))
 }

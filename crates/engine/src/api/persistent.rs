@@ -81,14 +81,18 @@ fn begin_transfer(e: &Engine, handle: Handle, found: &Request, what: PointToPoin
         tag,
     };
     let settled = e.is_settled(&t, handle, mode.is_some());
+    let is_buffered = mode == Some(SendKind::Buffered) && peer != consts::PROC_NULL;
+    if is_buffered {
+        // Where there is no room it stays inactive, and can be started when there is.
+        e.start_buffered(&t)?;
+    }
     found.active.set(true);
     found.set_status(Status::EMPTY);
     if peer == consts::PROC_NULL {
         found.set_status(Status::PROC_NULL);
-        return Ok(());
     }
-    if mode == Some(SendKind::Buffered) {
-        return e.start_buffered(&t);
+    if peer == consts::PROC_NULL || is_buffered {
+        return Ok(());
     }
     found.post.set_parts(1);
     e.note_peer(found, &t);

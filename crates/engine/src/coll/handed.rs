@@ -127,7 +127,8 @@ struct Maker<'a> {
 /// Whether the program says that its functions may run anywhere, where this call uses one ([`OP_ASYNC_SAFE`]).
 pub(super) fn vouched(call: &Call) -> bool {
     let own = matches!(call.op.as_deref(), Some(Op::User { .. }));
-    own && call.comm.info.borrow().get(OP_ASYNC_SAFE).as_deref() == Some("true")
+    let said = || call.comm.info.borrow().get(OP_ASYNC_SAFE);
+    own && said().is_some_and(|said| said == "true")
 }
 
 fn unfit(why: Refused) -> Box<types::Fault> {
