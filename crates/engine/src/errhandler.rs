@@ -101,7 +101,7 @@ impl Guard {
             // of communicators: MPI_ERRORS_RETURN.
             return class;
         }
-        if object == Some(consts::COMM_NULL)
+        if fault.on == Some(consts::COMM_NULL)
             && let Some(handler) = engine.handler_of_freed.take()
         {
             engine.handle(call, &handler, consts::COMM_NULL, &fault);
