@@ -45,7 +45,7 @@ impl Chunks {
     }
 
     /// Chunks of what each of so many others gets. 32 KiB for one take 1.2 us in two and 1.3 in one, 64 KiB 2.5 in two and 2.6 in four (two near
-    /// cores of an EPYC of the fifth generation).
+    /// cores of an EPYC of the fifth generation; an allgather of 32 KiB 1.13 and 1.27, between far ones 1.99 and 1.92).
     fn exchanged(bytes: u64, others: usize) -> Chunks {
         let most = CHUNK / others.next_power_of_two();
         let each = (bytes / 2).clamp(most.min(EXCHANGED_FROM) as u64, most as u64);
@@ -80,10 +80,13 @@ const SPREAD_OF_TWO: u64 = 256 << 10;
 /// The same where there are more processes, some of which may have no processor while others go on.
 const SPREAD_IN_TURN: u64 = EXCHANGED * EXCHANGED_FROM as u64;
 
-/// From so many bytes on a process's own block is copied chunk by chunk, between those that it writes for the others: what an allgather
-/// has written is then still in the cache, and no block drives out all that was there. An allgather of 1 MiB takes 55 us so and 62 as a whole, of
-/// 8 MiB 575 and 736, an alltoall of 8 MiB 619 and 753; 256 KiB take 13.0 and 12.4 (two near cores of an EPYC of the fifth generation).
-const COPIED_BY_CHUNK: u64 = 1 << 20;
+/// From so many bytes on an allgather copies a process's own block chunk by chunk, between those that it writes for the others: what it
+/// has written is then still in the cache, and no block drives out all that was there. 1 MiB takes 55 us so and 62 as a whole, 8 MiB 575 and 736;
+/// 256 KiB take 13.0 and 12.4 (two near cores of an EPYC of the fifth generation).
+const GATHERED_BY_CHUNK: u64 = 1 << 20;
+/// From so many on an alltoall does, where each block is written for one: 4 MiB take 300 us so and 310 as a whole, 8 MiB of far cores 791 and 1139;
+/// but 1 MiB 55.5 and 53.2, 2 MiB 113 and 107.
+const SCATTERED_BY_CHUNK: u64 = 4 << 20;
 
 /// A process's own block, on its way from the send buffer to the receive buffer. It is copied when a chunk is out: then the others have
 /// something to read meanwhile (8 KiB of each of two take 0.40 us so, and 0.47 if that comes first).
@@ -95,11 +98,12 @@ pub(super) struct OwnBlock {
 }
 
 impl OwnBlock {
-    fn new(from: &Data, to: Data) -> OwnBlock {
+    /// One that goes chunk by chunk from so many bytes on.
+    fn new(from: &Data, to: Data, by_chunk: u64) -> OwnBlock {
         let sides = || Some((from.contiguous()?.0, to.contiguous()?.0));
         OwnBlock {
             from: from.clone(),
-            by_chunk: sides().filter(|_| from.len() >= COPIED_BY_CHUNK),
+            by_chunk: sides().filter(|_| from.len() >= by_chunk),
             to,
         }
     }
@@ -321,11 +325,14 @@ impl Way<'_> {
             true => None,
             false => self.block_in(&p.recv, me),
         };
-        let own = own.map(|to| OwnBlock::new(&mine, to));
+        let own = own.map(|to| OwnBlock::new(&mine, to, GATHERED_BY_CHUNK));
         if self.reads_blocks(bytes) && self.allgather_direct(p, &mine, own.as_ref())? {
             return Ok(());
         }
-        let chunks = Chunks::new(bytes, CHUNK, 1);
+        let chunks = match self.place.size() {
+            2 => Chunks::exchanged(bytes, 1),
+            _ => Chunks::new(bytes, CHUNK, 1),
+        };
         let put = |chunk, round| {
             let (from, bytes) = chunks.part(chunk);
             let page = self.page(round, bytes)?;
@@ -353,7 +360,7 @@ impl Way<'_> {
             && let (Some(mine), Some(block)) = (out(me), self.block_in(&p.recv, me))
         {
             self.check_own(&mine, bytes)?;
-            own = Some(OwnBlock::new(&mine, block));
+            own = Some(OwnBlock::new(&mine, block, SCATTERED_BY_CHUNK));
         }
         if self.reads_own_blocks(bytes) {
             own.iter().for_each(OwnBlock::copy_all);
