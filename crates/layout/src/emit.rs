@@ -1,6 +1,6 @@
 //! From a normalised tree to instructions.
 
-use crate::program::{Bounds, MAX_INSNS, MAX_TABLE, Program};
+use crate::program::{Bounds, MAX_OWN_INSNS, MAX_TABLE, Program};
 use crate::tree::{Shape, Tree};
 use crate::{Error, Insn, Kind, Op};
 
@@ -43,7 +43,7 @@ impl Tree {
 
 impl Emitter {
     fn push(&mut self, insn: Insn) -> Result<(), Error> {
-        if self.insns.len() >= MAX_INSNS {
+        if self.insns.len() >= MAX_OWN_INSNS {
             return Err(Error::TooLarge);
         }
         self.insns.push(insn);

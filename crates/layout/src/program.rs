@@ -11,9 +11,12 @@ use crate::grid::Grid;
 use crate::verify::{Facts, Link, verify};
 use crate::{Error, Insn};
 
-/// Most instructions of a program. The limit bounds what a hostile peer can make us hold; a network
-/// card's is far smaller and is a question of its capabilities, not of validity.
+/// Most instructions of a program that another process sent: what it can make us hold. A network card's limit is far
+/// smaller and is a question of its capabilities, not of validity.
 pub const MAX_INSNS: usize = 1 << 22;
+/// Most instructions of any program: a layout may have millions of parts that nothing makes regular, and whoever lists
+/// them has paid for as many.
+pub(crate) const MAX_OWN_INSNS: usize = 1 << 28;
 /// Most 64-bit words of a program's table.
 pub const MAX_TABLE: usize = 1 << 28;
 /// Most loops inside one another. A loop of two or more iterations at least doubles the bytes of its

@@ -7,7 +7,7 @@
 //! kind; every displacement and the size fit 63 bits. It computes what the header must say.
 
 use crate::grid::Grid;
-use crate::program::{MAX_DEPTH, MAX_INSNS, MAX_TABLE};
+use crate::program::{MAX_DEPTH, MAX_OWN_INSNS, MAX_TABLE};
 use crate::{Error, Insn, Kind, Op};
 
 /// What is known about a verified program.
@@ -147,7 +147,7 @@ struct Verifier<'a> {
 }
 
 pub(crate) fn verify(insns: &[Insn], table: &[i64]) -> Result<Verified, Error> {
-    if insns.len() > MAX_INSNS || table.len() > MAX_TABLE {
+    if insns.len() > MAX_OWN_INSNS || table.len() > MAX_TABLE {
         return Err(Error::TooLarge);
     }
     let mut v = Verifier {

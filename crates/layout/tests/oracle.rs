@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use boundary::AlignedBuf;
-use layout::{Bounds, Cursor, Data, Error, Insn, Kind, Op, Program, Tree, transfer};
+use layout::{Bounds, Cursor, Data, Error, Insn, Kind, MAX_INSNS, Op, Program, Tree, transfer};
 use proptest::prelude::*;
 
 /// A layout twice: as a tree and as the displacement and kind of each byte in order.
@@ -443,6 +443,17 @@ fn regular_layouts_are_short_programs() {
         .compile(bounds)
         .unwrap();
     assert_eq!(even.insns()[1], insn(Op::Vec, 8, 3, 32));
+}
+
+/// A type may list millions of parts that nothing makes regular. What another process sends is bounded more narrowly.
+#[test]
+fn own_programs_may_be_longer_than_those_of_others() {
+    let parts = (0..MAX_INSNS as i64).map(|i| insn(Op::Blk, 0, 4 + (i % 2) as u32, 16 * i));
+    let insns: Vec<Insn> = parts.chain([Insn::END]).collect();
+    let long = program(&insns, &[]).unwrap();
+    assert_eq!(long.size(), 9 * MAX_INSNS as u64 / 2);
+    let sent = long.serialise();
+    assert_eq!(Program::deserialise(&sent).unwrap_err(), Error::TooLarge);
 }
 
 #[test]
