@@ -198,28 +198,58 @@ pub(crate) fn delete_all(e: &Engine, attributes: &Attributes, object: Handle) ->
     }
 }
 
-/// The attributes that a duplicate of `object` gets, as the copy callbacks decide.
-pub(crate) fn copy_all(e: &Engine, from: &Attributes, object: Handle) -> Result<Attributes> {
+/// Deletes all attributes of `object`, last set first, also those whose callbacks fail: the first such failure.
+pub(crate) fn clear(e: &Engine, attributes: &Attributes, object: Handle) -> Result<()> {
+    let mut first = Ok(());
+    loop {
+        let last = attributes.entries.borrow().last().cloned();
+        let Some((keyval, value)) = last else {
+            return first;
+        };
+        first = first.and(e.call_delete(&keyval, object, value));
+        attributes.remove(keyval.id);
+    }
+}
+
+/// The attributes that a duplicate of `object` gets, as the copy callbacks decide. Where one fails, what others have copied is deleted
+/// again, as of an object that is `none`: nobody else could free it.
+pub(crate) fn copy_all(
+    e: &Engine,
+    from: &Attributes,
+    object: Handle,
+    none: Handle,
+) -> Result<Attributes> {
     let copied = Attributes::default();
     let entries = from.entries.borrow().clone();
     for (keyval, value) in entries {
-        match keyval.copy.addr() {
-            NULL_FN => {}
-            DUP_FN => copied.put(keyval, value),
-            _ => {
-                let old = (e.hooks.callback.handle)(object);
-                let (code, value, wanted) =
-                    keyval
-                        .copy
-                        .call_attr_copy(old, keyval.id, keyval.extra_state, value);
-                e.callback_result("copy", keyval.id, code)?;
-                if wanted {
-                    copied.put(keyval, value);
-                }
+        match copy(e, &keyval, object, value) {
+            Ok(Some(value)) => copied.put(keyval, value),
+            Ok(None) => {}
+            Err(why) => {
+                // What the copy callback says is told, not what those say who clean up behind it.
+                let _ = clear(e, &copied, none);
+                return Err(why);
             }
         }
     }
     Ok(copied)
+}
+
+/// The value that a duplicate of `object` gets, if any.
+fn copy(e: &Engine, keyval: &Keyval, object: Handle, value: usize) -> Result<Option<usize>> {
+    match keyval.copy.addr() {
+        NULL_FN => Ok(None),
+        DUP_FN => Ok(Some(value)),
+        _ => {
+            let old = (e.hooks.callback.handle)(object);
+            let (code, value, wanted) =
+                keyval
+                    .copy
+                    .call_attr_copy(old, keyval.id, keyval.extra_state, value);
+            e.callback_result("copy", keyval.id, code)?;
+            Ok(wanted.then_some(value))
+        }
+    }
 }
 
 /// What the predefined attributes' values point to. They must stay readable as long as the

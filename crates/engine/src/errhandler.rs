@@ -92,7 +92,13 @@ impl Guard {
         if call.starts_with("MPI_T_") {
             return class;
         }
-        if engine.phase.get() != Phase::Running || engine.fork_mark.forked() {
+        let has_handlers = match engine.phase.get() {
+            Phase::Running => true,
+            // What failed on MPI's way to its end.
+            Phase::Finalized => fault.on.is_some(),
+            _ => false,
+        };
+        if !has_handlers || engine.fork_mark.forked() {
             engine.die(call, &fault, false);
         }
         let object = fault.on.or(on);
@@ -129,7 +135,7 @@ impl Engine {
 
     /// Whose handler takes an error that belongs to no object: `MPI_COMM_SELF`'s, as MPI-4.0 says,
     /// but `MPI_COMM_WORLD`'s, as MPI-3 said, for a program that only set that one.
-    fn handler_of_last_resort(&self) -> Handle {
+    pub(crate) fn handler_of_last_resort(&self) -> Handle {
         let untouched = |handle| {
             let comm = self.comm(handle);
             comm.is_ok_and(|c| Rc::ptr_eq(&c.errhandler.borrow(), &self.errors_are_fatal))

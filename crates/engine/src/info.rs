@@ -130,8 +130,10 @@ impl Engine {
         for (key, value) in START.get_or_init(start) {
             info.set(key, value);
         }
-        if let Some(world) = &*self.comm_world.borrow() {
-            info.set("maxprocs", world.size().to_string());
+        if let Some(world) = &*self.comm_world.borrow()
+            && let Some(ranks) = maxprocs(world.size())
+        {
+            info.set("maxprocs", ranks);
         }
         info
     }
@@ -151,6 +153,14 @@ pub(crate) fn host() -> String {
     match name.trim() {
         "" => "localhost".to_string(),
         name => name.to_string(),
+    }
+}
+
+/// How many ranks run this process's program, of a job of `size`, if that is known: one alone may have its parent's variables.
+fn maxprocs(size: u32) -> Option<OsString> {
+    match size {
+        1 => Some("1".into()),
+        _ => std::env::var_os(wireup::MAXPROCS_VARIABLE),
     }
 }
 

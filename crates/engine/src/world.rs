@@ -11,6 +11,7 @@ use report::{Phase as ReportPhase, ReportPage};
 use types::{Fault, Result, consts, fault};
 use wireup::Job;
 
+use crate::attr;
 use crate::comm::{Comm, OF_END, OF_SELF, OF_WORLD, context};
 use crate::group::Group;
 use crate::kernel;
@@ -183,12 +184,21 @@ impl Engine {
         world.as_mut().is_some_and(|w| w.fabric.free_mapped(memory))
     }
 
-    /// Ends MPI in this process, after all others have come as far.
+    /// Ends MPI in this process, after all others have come as far; also where a callback that deletes an attribute fails, which is told then.
     pub(crate) fn stop_world(&self) -> Result<()> {
         let own = self.comm(consts::COMM_SELF)?;
-        crate::attr::delete_all(self, &own.attributes, consts::COMM_SELF)?;
+        let cleared = attr::clear(self, &own.attributes, consts::COMM_SELF);
         let world = self.comm(consts::COMM_WORLD)?;
-        crate::attr::delete_all(self, &world.attributes, consts::COMM_WORLD)?;
+        let cleared = cleared.and(attr::clear(self, &world.attributes, consts::COMM_WORLD));
+        self.stop_world_of(&world)?;
+        cleared.map_err(|mut why| {
+            why.on = Some(self.handler_of_last_resort());
+            why
+        })
+    }
+
+    /// The same, of the communicator of all, without its attributes.
+    fn stop_world_of(&self, world: &Comm) -> Result<()> {
         if self.softirq.is_on() {
             self.finish_lanes();
         }

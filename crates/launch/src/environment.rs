@@ -21,6 +21,7 @@ const STALE: &[&str] = &[
     "MPI_LOCALNRANKS",
     "MPI_LOCALRANKID",
     wireup::SOCKET_IDENTITY_VARIABLE,
+    wireup::MAXPROCS_VARIABLE,
     report::FD_VARIABLE,
     report::KEEPS_RUNNING_VARIABLE,
 ];

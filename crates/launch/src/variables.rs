@@ -82,11 +82,12 @@ pub const SETTABLE: [(&str, &str); 16] = [
 const PREFIX: &str = "YAMABIKO_";
 
 /// Others that mean something: of compilers, named in the texts above, and those by which the parts of a job know each other.
-const OTHERS: [&str; 6] = [
+const OTHERS: [&str; 7] = [
     "YAMABIKO_CXXFLAGS",
     "YAMABIKO_FCFLAGS",
     wireup::SOCKET_IDENTITY_VARIABLE,
     wireup::REPORT_FABRICS_VARIABLE,
+    wireup::MAXPROCS_VARIABLE,
     report::FD_VARIABLE,
     report::KEEPS_RUNNING_VARIABLE,
 ];

@@ -319,17 +319,18 @@ fn nothing_else_is_inherited() {
 
 #[test]
 fn variables_and_directories() {
-    let line = "-genv A=all -n 1 -env B one -wdir /usr bash SCRIPTS/variables.sh : -n 1 -x A=own -envlist PATH bash SCRIPTS/variables.sh";
+    let line = "-genv A=all -n 1 -env B one -wdir /usr bash SCRIPTS/variables.sh : -n 2 -x A=own -envlist PATH bash SCRIPTS/variables.sh";
     let outcome = run(line);
     let sorted = outcome.sorted();
     assert_eq!(
-        sorted[0], "0 A=all B=one mark=yes dir=/usr ranks=2",
+        sorted[0], "0 A=all B=one mark=yes dir=/usr ranks=3 of mine=1",
         "{outcome:?}"
     );
     assert!(
         sorted[1].starts_with("1 A=own B= mark=no dir="),
         "{outcome:?}"
     );
+    assert!(sorted[2].ends_with(" ranks=3 of mine=2"), "{outcome:?}");
 }
 
 #[test]

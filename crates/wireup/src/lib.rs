@@ -27,6 +27,9 @@ pub use job::Job;
 /// the socket named by `PMI_FD`, so that a stale `PMI_FD` is recognised with certainty.
 pub const SOCKET_IDENTITY_VARIABLE: &str = "YAMABIKO_PMI_SOCKET";
 
+/// Environment variable in which the launcher writes how many ranks run a rank's program: `maxprocs` of `MPI_INFO_ENV`.
+pub const MAXPROCS_VARIABLE: &str = "YAMABIKO_MAXPROCS";
+
 /// Environment variable with which the launcher asks rank 0 to say what carries messages between which
 /// ranks. Empty, it asks nothing.
 pub const REPORT_FABRICS_VARIABLE: &str = "YAMABIKO_REPORT_FABRICS";

@@ -344,7 +344,7 @@ fn subgroup(e: &Engine, comm: &Comm, handle: Handle) -> Result<Rc<Group>> {
 fn duplicate(e: &Engine, parent: &Comm, handle: Handle, info: Handle, part: Part) -> Result<Comm> {
     let mut new = made(parent, part);
     new.topology = parent.topology.clone();
-    new.attributes = attr::copy_all(e, &parent.attributes, handle)?;
+    new.attributes = attr::copy_all(e, &parent.attributes, handle, consts::COMM_NULL)?;
     if let Some(asked) = e.hints(info)? {
         set_comm_hints(&new.info.borrow(), &asked);
     }

@@ -308,7 +308,7 @@ pub fn type_dup(e: &Engine, oldtype: Handle, newtype: &mut Handle) -> Result<()>
     if old.is_committed() {
         object.commit()?;
     }
-    object.attributes = attr::copy_all(e, &old.attributes, oldtype)?;
+    object.attributes = attr::copy_all(e, &old.attributes, oldtype, consts::DATATYPE_NULL)?;
     register(e, object, newtype)
 }
 

@@ -14,12 +14,20 @@ fn balanced(n: u64, k: usize, limit: u64) -> Option<Vec<u64>> {
     }
     // The largest of k factors can't be below the k-th root; rounding may cost one step more.
     let root = (n as f64).powf(1.0 / k as f64) as u64;
-    (root.max(1)..=limit.min(n))
-        .filter(|d| n.is_multiple_of(*d))
-        .find_map(|largest| {
-            let rest = balanced(n / largest, k - 1, largest)?;
-            Some([vec![largest], rest].concat())
-        })
+    let largest = divisors(n);
+    let mut largest = largest.iter().filter(|d| (root..=limit).contains(*d));
+    largest.find_map(|&largest| {
+        let rest = balanced(n / largest, k - 1, largest)?;
+        Some([vec![largest], rest].concat())
+    })
+}
+
+/// The divisors of `n`, which is not 0, in order.
+fn divisors(n: u64) -> Vec<u64> {
+    let low = (1..=n.isqrt()).filter(|d| n.is_multiple_of(*d));
+    let low: Vec<u64> = low.collect();
+    let high = low.iter().rev().map(|d| n / d).filter(|d| d * d > n);
+    low.iter().copied().chain(high).collect()
 }
 
 /// `MPI_Dims_create`.
@@ -61,7 +69,16 @@ pub fn dims_create(_: &Engine, nnodes: i32, ndims: i32, dims: Ints) -> Result<()
 
 #[cfg(test)]
 mod tests {
-    use super::balanced;
+    use super::{balanced, divisors};
+
+    #[test]
+    fn divisors_in_order() {
+        for n in 1..1000u64 {
+            let naive: Vec<u64> = (1..=n).filter(|d| n.is_multiple_of(*d)).collect();
+            assert_eq!(divisors(n), naive);
+        }
+        assert_eq!(divisors(2_147_483_647), [1, 2_147_483_647]);
+    }
 
     #[test]
     fn factors_are_close_and_fall() {

@@ -46,15 +46,7 @@ pub(super) fn start(options: &Options) -> Result<Job, StartError> {
     let (launcher, spread) = lay_out(options).map_err(wrong)?;
     let program_of = &spread.program_of;
     let size = program_of.len();
-    let programs: Vec<Program> = options
-        .programs
-        .iter()
-        .map(|p| Program {
-            argv: p.argv.clone(),
-            variables: environment::common(options, p),
-            directory: p.directory.clone(),
-        })
-        .collect();
+    let programs = programs(options, program_of);
     let far: Vec<usize> = (0..spread.hosts.len())
         .filter(|h| !spread.hosts[*h].is_here)
         .collect();
@@ -141,6 +133,21 @@ fn block_signals() -> Result<(Signals, Mask, Vec<i32>), StartError> {
     let (signals, mask) = Signals::new(&[&handled[..], HELD_BACK].concat(), &handled)
         .map_err(|e| system("signals", e))?;
     Ok((signals, mask, ignored))
+}
+
+/// The programs, of which each rank has the one with this number.
+fn programs(options: &Options, program_of: &[u32]) -> Vec<Program> {
+    let program = |(number, p)| {
+        let ranks = program_of.iter().filter(|of| **of == number).count();
+        let mut variables = environment::common(options, p);
+        variables.insert(wireup::MAXPROCS_VARIABLE.into(), ranks.to_string().into());
+        Program {
+            argv: p.argv.clone(),
+            variables,
+            directory: p.directory.clone(),
+        }
+    };
+    (0u32..).zip(&options.programs).map(program).collect()
 }
 
 fn plan(
