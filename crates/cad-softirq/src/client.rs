@@ -10,12 +10,11 @@ use crate::rank::Card;
 use crate::site::{HOSTS_MAX, TOKEN};
 use bytecode::CODE_MAX;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::fmt;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
-use sys::unix::Socket;
+use sys::unix::{Kind, Socket};
 
 /// The daemon's name.
 pub const NAME: &[u8] = b"yamabiko-kaccd";
@@ -35,7 +34,7 @@ const MAGIC: u32 = u32::from_le_bytes(*b"ymk\x04");
 /// Bytes of all hosts' offers at most.
 const OFFERS_MAX: usize = HOSTS_MAX * TOKEN;
 
-/// How long an answer may take.
+/// How long a connection may take, and an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is asked for.
@@ -91,7 +90,11 @@ impl Shown {
 }
 
 impl<'a> Request<'a> {
+    /// The command with which a descriptor comes.
+    const CODE: u32 = 10;
     const HEAD: usize = 40;
+    /// Bytes of the beginning that tell whether a descriptor comes with it.
+    pub const COMMAND: usize = 8;
     /// Bytes at most.
     pub const BYTES_MAX: usize = Request::HEAD + Request::MORE_MAX;
     const MORE_MAX: usize = if CODE_MAX > OFFERS_MAX {
@@ -111,7 +114,7 @@ impl<'a> Request<'a> {
             Request::Join(shown) => (3, shown, 0, &[][..]),
             Request::Put(shown, slot, code) => (4, shown, slot, code),
             Request::Calculate => (9, Shown::NONE, 0, &[][..]),
-            Request::Code(slot, code) => (10, Shown::NONE, slot, code),
+            Request::Code(slot, code) => (Request::CODE, Shown::NONE, slot, code),
             Request::Who => (5, Shown::NONE, 0, &[][..]),
             Request::Offer(processes, [host, hosts]) => {
                 let input = host;
@@ -139,6 +142,11 @@ impl<'a> Request<'a> {
         bytes
     }
 
+    /// Whether a descriptor comes with what begins so.
+    pub fn has_descriptor(begin: &[u8; Request::COMMAND]) -> bool {
+        [word(begin, 0), word(begin, 4)] == [MAGIC, Request::CODE]
+    }
+
     pub fn of(bytes: &'a [u8]) -> Option<Request<'a>> {
         let (head, code) = bytes.split_at_checked(Request::HEAD)?;
         let [magic, command, entry, input] = [0, 4, 8, 12].map(|at| word(head, at));
@@ -156,7 +164,7 @@ impl<'a> Request<'a> {
         match command {
             4 if code.len() <= CODE_MAX => Some(Request::Put(shown, slot, code)),
             7 if code.len() <= OFFERS_MAX => Some(Request::Bind(entry, code)),
-            10 if code.len() <= CODE_MAX => Some(Request::Code(slot, code)),
+            Request::CODE if code.len() <= CODE_MAX => Some(Request::Code(slot, code)),
             _ if !code.is_empty() => None,
             1 => Some(Request::Open(entry)),
             2 => Some(Request::Close(entry)),
@@ -390,14 +398,10 @@ impl Client {
     /// # Errors
     /// [`NotOpen::Absent`], [`NotOpen::Stranger`].
     pub fn new(name: &[u8]) -> Result<Client, NotOpen> {
-        let connected = || -> rustix::io::Result<OwnedFd> {
-            let flags = SocketFlags::CLOEXEC;
-            let fd = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-            connect(&fd, &SocketAddrUnix::new_abstract_name(name)?)?;
-            Ok(fd)
-        };
-        let fd = connected().map_err(|e| NotOpen::Absent(e.into()))?;
-        let socket = Socket::from_fd(fd).map_err(NotOpen::Absent)?;
+        // Whoever has the name may let callers wait.
+        let deadline = Some(Instant::now() + PATIENCE);
+        let socket = sys::unix::connect_to_any(name, Kind::Packets, deadline);
+        let socket = socket.map_err(NotOpen::Absent)?;
         let user = socket.user().map_err(NotOpen::Absent)?;
         let own = rustix::process::geteuid().as_raw();
         match user == 0 || user == own {

@@ -5,10 +5,10 @@
 //! and a descriptor of the results' page, by which nobody can write; it hands the cards on as it likes, and who has one gets the page, and may put byte code
 //! into a slot. The context, and its byte code, is closed when its
 //! connection ends. A process may also get a socket that calculates ([`calc`](crate::calc)), where the daemon can make such: these
-//! alone outlive it, as long as their processes. Nothing else outlives the daemon, and nothing of a user's outlives his processes.
+//! outlive it, as long as their processes, and so do pages of results that processes have. Nothing else outlives the daemon, and nothing of a user's outlives his processes.
 //!
 //! Invariants: what a client says has few lengths, is checked (byte code by its verifier, whoever has done so before), and makes nobody wait for him; a user has no more contexts, inputs and connections
-//! than [`Limits`] allows, whatever he does; who he is says the kernel (`SO_PEERCRED`). Contexts of several hosts there are where it is given the key
+//! than [`Limits`] allows, whatever he does (but pages of contexts that are closed count as his processes' memory would); who he is says the kernel (`SO_PEERCRED`). Contexts of several hosts there are where it is given the key
 //! of a site ([`far`]).
 
 use crate::calc::{Calculator, NotMade, is_there};
@@ -22,16 +22,23 @@ use crate::site::TOKEN;
 use crate::tables::{NotOpened, Place, Tables};
 use bytecode::Program;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::sockopt::set_ipv6_v6only;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
 };
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV6, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 use sys::unix::Socket;
 
+mod closer;
 mod far;
+
+use closer::Closer;
 
 /// The UDP port of its program, where no other was chosen. What others send to it passes.
 pub const PORT: u16 = 7117;
@@ -41,12 +48,20 @@ pub const PORT: u16 = 7117;
 pub struct Limits {
     /// Contexts of all.
     pub contexts: u32,
-    /// Inputs of all contexts.
+    /// Inputs of all contexts, and connections of all.
     pub inputs: u32,
     /// Contexts of a user.
     pub user_contexts: u32,
-    /// Inputs of a user's contexts.
+    /// Inputs of a user's contexts, and connections of his: each of his ranks has one, of all his jobs on this host.
     pub user_inputs: u32,
+}
+
+impl Limits {
+    /// Descriptors that it takes to keep them. A context has a page, and one more while that is changed.
+    pub fn descriptors(&self) -> u64 {
+        let clients = u64::from(self.inputs) + BACKLOG as u64;
+        2 * u64::from(self.contexts) + clients + CALCULATING as u64 + DESCRIPTORS
+    }
 }
 
 impl Default for Limits {
@@ -60,16 +75,16 @@ impl Default for Limits {
     }
 }
 
-/// Connections of a user at most.
-const USER_CLIENTS: usize = 128;
-/// Connections of all.
-const CLIENTS: usize = 512;
 /// Sockets that calculate, of a user at most: his ranks on this host.
 const USER_CALCULATING: usize = 256;
 /// Those of all.
 const CALCULATING: usize = 512;
-/// Connections that wait to be accepted.
+/// Connections that wait to be accepted; so many are taken at a time.
 const BACKLOG: i32 = 64;
+/// How long nobody is accepted where the system has no descriptor left. Those that wait would have the daemon look again at once, for ever.
+const DEAF: Duration = Duration::from_millis(100);
+/// Descriptors beside those that go by [`Limits`]: the program, its maps, what calculates, and what is made ahead.
+const DESCRIPTORS: u64 = 512;
 
 /// Why it does not start.
 #[derive(Debug)]
@@ -78,6 +93,8 @@ pub enum NotRunning {
     Refused(Refused),
     /// There is no listening on the name: mostly, that one is running.
     Name(io::Error),
+    /// Another has the UDP port of its program.
+    Port(u16, io::Error),
     /// There is no such interface.
     Interface(String, io::Error),
 }
@@ -90,6 +107,10 @@ impl fmt::Display for NotRunning {
             }
             NotRunning::Refused(why) => write!(f, "{why}"),
             NotRunning::Interface(name, why) => write!(f, "interface {name}: {why}"),
+            NotRunning::Port(port, why) => write!(
+                f,
+                "UDP port {port} can't be had; does another kaccd use it? (--port) ({why})"
+            ),
             NotRunning::Name(why) => write!(f, "its name can't be had; is one running? ({why})"),
         }
     }
@@ -125,10 +146,15 @@ struct Calculating {
 pub struct Daemon {
     tables: Tables,
     _link: Link,
+    /// Nobody else has the port, and nobody reads what comes there: packets of ours don't come so far.
+    _ports: Vec<OwnedFd>,
     port: u16,
     limits: Limits,
     listener: OwnedFd,
+    /// Until when nobody is accepted.
+    deaf: Option<Instant>,
     clients: Vec<Client>,
+    closer: Closer,
     calculator: Result<Calculator, NotMade>,
     calculating: Vec<Calculating>,
     /// What only this host's processes are told by their daemon.
@@ -143,6 +169,7 @@ impl Daemon {
     /// [`NotRunning`].
     pub fn new(name: &[u8], port: u16, limits: Limits) -> Result<Daemon, NotRunning> {
         let listener = named(name).map_err(|e| NotRunning::Name(e.into()))?;
+        let _ports = ports(port).map_err(|e| NotRunning::Port(port, e))?;
         let tables = Tables::new(port, limits.contexts, limits.inputs);
         let tables = tables.map_err(NotRunning::Refused)?;
         let link = tables.attach(LOOPBACK as u32);
@@ -154,11 +181,14 @@ impl Daemon {
             host,
             site: None,
             _link,
+            _ports,
             tables,
             port,
             limits,
             listener,
+            deaf: None,
             clients: Vec::new(),
+            closer: Closer::new().map_err(NotRunning::Refused)?,
             calculator: Calculator::new(),
             calculating: Vec::new(),
         })
@@ -169,36 +199,60 @@ impl Daemon {
         self.calculator.as_ref().err()
     }
 
-    /// Waits until somebody wants something, at most so long, and does it.
+    /// Waits until somebody wants something, at most so long, and does it: one thing for each user, so that who has many connections
+    /// makes others wait no longer.
     pub fn step(&mut self, most: Duration) {
-        let mut fds = vec![PollFd::new(&self.listener, PollFlags::IN)];
+        let deaf = self.deaf.take_if(|until| *until > Instant::now());
+        let listens = match deaf {
+            None => PollFlags::IN,
+            Some(_) => PollFlags::empty(),
+        };
+        let mut fds = vec![PollFd::new(&self.listener, listens)];
         let sockets = self.clients.iter().map(|c| c.socket.as_fd());
         fds.extend(sockets.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        let most = if deaf.is_some() { most.min(DEAF) } else { most };
         let most = Timespec {
             tv_sec: most.as_secs() as i64,
             tv_nsec: i64::from(most.subsec_nanos()),
         };
         // An error is an interruption, or a lack of memory: the next step is the answer to both.
-        if poll(&mut fds, Some(&most)).is_err() {
+        let failed = poll(&mut fds, Some(&most)).is_err();
+        let ready: Vec<_> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        self.deaf = deaf;
+        if failed {
             return;
         }
-        let ready: Vec<_> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        // From the last one on, as some are removed.
-        for client in (0..self.clients.len()).rev().filter(|c| ready[c + 1]) {
-            if !self.hear(client) {
-                self.end(client);
-            }
-        }
+        let there = self.clients.len();
         if ready[0] {
             self.accept();
         }
+        let mut served = BTreeSet::new();
+        // From the last one on, as some are removed.
+        for client in (0..there).rev().filter(|c| ready[c + 1]) {
+            if served.insert(self.clients[client].user) && !self.hear(client) {
+                self.end(client);
+            }
+        }
     }
 
+    /// Takes those that wait to be connected.
     fn accept(&mut self) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let Ok(fd) = accept_with(&self.listener, flags) else {
-            return;
-        };
+        for _ in 0..BACKLOG {
+            match accept_with(&self.listener, flags) {
+                Ok(fd) => self.take_in(fd),
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(_) => {
+                    self.deaf = Some(Instant::now() + DEAF);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// A new client, unless there are, or his user has, too many.
+    fn take_in(&mut self, fd: OwnedFd) {
         let Ok(socket) = Socket::from_fd(fd) else {
             return;
         };
@@ -206,7 +260,12 @@ impl Daemon {
             return;
         };
         let same = self.clients.iter().filter(|c| c.user == user).count();
-        if same < USER_CLIENTS && self.clients.len() < CLIENTS {
+        let Limits {
+            inputs,
+            user_inputs,
+            ..
+        } = self.limits;
+        if same < user_inputs as usize && self.clients.len() < inputs as usize {
             let places = Vec::new();
             self.clients.push(Client {
                 socket,
@@ -216,23 +275,42 @@ impl Daemon {
         }
     }
 
+    /// A packet of a client's, and the descriptor with it where one belongs to it: to close any other might take as long as its maker likes.
+    fn receive(&self, client: usize, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
+        let socket = &self.clients[client].socket;
+        let now = Some(Instant::now());
+        let mut begin = [0; Request::COMMAND];
+        socket.peek(&mut begin, now)?;
+        if Request::has_descriptor(&begin) && self.closer.has_room() {
+            let got = socket.receive(bytes, now)?;
+            return Ok((got.bytes, got.fd));
+        }
+        Ok((socket.receive_plain(bytes, now)?, None))
+    }
+
     /// One packet of a client's; whether he stays.
     fn hear(&mut self, client: usize) -> bool {
         let mut bytes = [0; Request::BYTES_MAX];
-        let now = Some(Instant::now());
-        let got = match self.clients[client].socket.receive(&mut bytes, now) {
+        let (length, fd) = match self.receive(client, &mut bytes) {
             Ok(got) => got,
             // There was nothing after all.
             Err(e) if e.kind() == io::ErrorKind::TimedOut => return true,
             Err(_) => return false,
         };
-        let Some(request) = Request::of(&bytes[..got.bytes]) else {
-            return false;
+        let stays = match Request::of(&bytes[..length]) {
+            Some(request) => self.answer(client, request, fd.as_ref().map(OwnedFd::as_fd)),
+            None => false,
         };
+        fd.into_iter().for_each(|fd| self.closer.close(fd));
+        stays
+    }
+
+    /// Does what a client asks for, and says what came of it; whether he stays.
+    fn answer(&mut self, client: usize, request: Request<'_>, fd: Option<BorrowedFd<'_>>) -> bool {
         let paged = |(reply, place)| (reply, Some(place));
         let told = match request {
             Request::Calculate => return self.calculate(client),
-            Request::Code(slot, code) => Err(self.code(got.fd, slot, code)),
+            Request::Code(slot, code) => Err(self.code(fd, slot, code)),
             Request::Open(processes) => self.open(client, processes).map(paged),
             Request::Close(entry) => Err(self.close(client, entry)),
             Request::Join(shown) => self.join(shown).map(paged),
@@ -247,9 +325,23 @@ impl Daemon {
         };
         let (reply, place) = told.unwrap_or_else(|status| (Reply::only(status), None));
         let page = place.and_then(|place| self.tables.page(place));
-        // Who does not take his answers gets none.
+        let now = Some(Instant::now());
         let socket = &self.clients[client].socket;
-        socket.send(&reply.bytes(), page, now).is_ok()
+        match (socket.send(&reply.bytes(), page, now), place) {
+            (Ok(_), _) => true,
+            // Who does not take his answers gets none.
+            (Err(e), _) if gone(&e) => false,
+            (Err(_), None) => false,
+            // The system takes no page along: so many descriptors are on their way, which may be others' fault. He keeps what else he has.
+            (Err(_), Some(place)) => {
+                let refused = Reply::only(Status::System).bytes();
+                let told = socket.send(&refused, None, now).is_ok();
+                if matches!(request, Request::Open(_) | Request::Bind(..)) {
+                    self.close(client, place.entry);
+                }
+                told
+            }
+        }
     }
 
     fn open(&mut self, client: usize, processes: u32) -> Result<(Reply, Place), Status> {
@@ -363,11 +455,11 @@ impl Daemon {
     }
 
     /// Has a socket that calculates run byte code, if it is one, and that is something that its program can run.
-    fn code(&self, socket: Option<OwnedFd>, slot: u32, code: &[u8]) -> Status {
+    fn code(&self, socket: Option<BorrowedFd<'_>>, slot: u32, code: &[u8]) -> Status {
         let flat = Program::verify(code).ok().as_ref().and_then(Flat::of);
         match (&self.calculator, socket, flat) {
             (Ok(calculator), Some(socket), Some(flat)) => {
-                match calculator.put(socket.as_fd(), slot, &flat) {
+                match calculator.put(socket, slot, &flat) {
                     Ok(()) => Status::Put,
                     Err(_) => Status::Invalid,
                 }
@@ -413,6 +505,30 @@ fn fresh(processes: u32) -> io::Result<Context> {
         parent: None,
         children: Vec::new(),
     })
+}
+
+/// Whether a client does not take an answer: he is gone, or leaves them lying.
+fn gone(why: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut};
+    matches!(why.kind(), BrokenPipe | ConnectionReset | TimedOut)
+}
+
+/// Takes a UDP port, of IPv4 and, where there is that, of IPv6. Two programs for one port would each lack what the other has taken.
+fn ports(port: u16) -> io::Result<Vec<OwnedFd>> {
+    let four = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port))?;
+    let six = || -> rustix::io::Result<OwnedFd> {
+        let flags = SocketFlags::CLOEXEC;
+        let fd = socket_with(AddressFamily::INET6, SocketType::DGRAM, flags, None)?;
+        set_ipv6_v6only(&fd, true)?;
+        bind(&fd, &SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0))?;
+        Ok(fd)
+    };
+    let six = match six() {
+        Ok(fd) => Some(fd),
+        Err(Errno::ADDRINUSE) => return Err(Errno::ADDRINUSE.into()),
+        Err(_) => None,
+    };
+    Ok([Some(four.into()), six].into_iter().flatten().collect())
 }
 
 /// A socket that has the name, and does not listen yet.

@@ -368,8 +368,10 @@ impl Tables {
         })
     }
 
-    /// Ends the context at a place, and gives the place up. Packets for it are dropped from now on. Who has mapped its results still
+    /// Ends the context at a place, and gives the place up. Packets for it pass from now on. Who has mapped its results still
     /// sees the last ones.
+    ///
+    /// Only its id goes: the program may be at a packet of it, and has to find all else as it was, until the place has its next page.
     ///
     /// # Errors
     /// The kernel's: the place is kept, then.
@@ -379,7 +381,10 @@ impl Tables {
         if held.is_none_or(|slot| slot.place != place) {
             return Ok(());
         }
-        self.contexts.set(place.entry, &vec![0; context::BYTES])?;
+        let mut last = vec![0; context::BYTES];
+        self.contexts.get(place.entry, &mut last)?;
+        last[context::ID as usize..][..size_of::<u64>()].fill(0);
+        self.contexts.set(place.entry, &last)?;
         let after = self.asked;
         self.resting.push(Rest { place, after });
         self.prepare(entry, self.near() < AHEAD);

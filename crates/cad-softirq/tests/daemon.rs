@@ -281,6 +281,28 @@ fn who_says_nonsense_is_not_listened_to() {
     });
 }
 
+#[test]
+fn descriptors_that_nobody_asked_for_are_not_kept() {
+    beside(LIMITS, || {
+        let (near, far) = sys::unix::pair(sys::unix::Kind::Stream).unwrap();
+        let deadline = Some(Instant::now() + LIMIT);
+        let socket = sys::unix::connect_to_any(NAME, sys::unix::Kind::Packets, deadline).unwrap();
+        // Who it is; and then the same with a descriptor.
+        let who: Vec<u8> = [u32::from_le_bytes(*b"ymk\x04"), 5]
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .chain([0; 32])
+            .collect();
+        for fd in [None, Some(far.as_fd())] {
+            socket.send(&who, fd, deadline).unwrap();
+            let got = socket.receive(&mut [0; 100], deadline).unwrap();
+            assert!(got.bytes > 0 && got.fd.is_none());
+        }
+        drop(far);
+        assert_eq!(near.receive(&mut [0; 1], deadline).unwrap().bytes, 0);
+    });
+}
+
 /// A request that puts such byte code into a slot, as client and daemon speak.
 fn put(card: &Card, slot: u64, code: &[u8]) -> Vec<u8> {
     let mut bytes = b"ymk\x04".to_vec();
@@ -386,6 +408,8 @@ fn there_is_one_daemon_and_only_here() {
     beside(LIMITS, || {
         let second = Daemon::new(NAME, PORT, LIMITS);
         assert!(matches!(second, Err(NotRunning::Name(_))));
+        let second = Daemon::new(b"another", PORT, LIMITS);
+        assert!(matches!(second, Err(NotRunning::Port(PORT, _))));
         // In another network namespace there is none.
         apart(|| assert!(matches!(Client::new(NAME), Err(NotOpen::Absent(_)))));
     });

@@ -11,8 +11,6 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Descriptors for as many clients, pages and sockets that calculate as there may be.
-const DESCRIPTORS: u64 = 4096;
 /// Most contexts and inputs that can be asked for: their maps take memory of the kernel's.
 const MOST: u64 = 65_536;
 
@@ -34,7 +32,7 @@ pub struct Args {
     /// Of the collectives, how many a user may have
     #[arg(long, default_value_t = Limits::default().user_contexts, value_parser = amount())]
     user_contexts: u32,
-    /// Of the processes, how many a user may have
+    /// Of the processes, how many a user may have; so many ranks of his, of all his jobs here, may be connected at once
     #[arg(long, default_value_t = Limits::default().user_inputs, value_parser = amount())]
     user_processes: u32,
     /// Have collectives of several hosts too, through these interfaces of this network namespace (and no others; lo is always looked at): their program takes
@@ -75,7 +73,7 @@ pub fn run(args: &Args) -> Result<Infallible, String> {
     let key = args.site_key.as_deref().map(Key::read).transpose();
     let key = key.map_err(|why| format!("kaccd: --site-key: {why}"))?;
     let steering = steering(&args.steer)?;
-    allow_descriptors(DESCRIPTORS);
+    allow_descriptors(limits.descriptors());
     let name = args.name.as_deref().map_or(NAME, str::as_bytes);
     let daemon = Daemon::new(name, args.port, limits);
     let daemon = match key {

@@ -18,8 +18,8 @@ use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
-    accept_with, bind, connect as connect_to, listen as listen_on, recvmsg, sendmsg, socket_with,
-    socketpair,
+    accept_with, bind, connect as connect_to, listen as listen_on, recv, recvmsg, sendmsg,
+    socket_with, socketpair,
 };
 
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
@@ -83,6 +83,18 @@ pub fn listen(name: &[u8], kind: Kind) -> io::Result<Listener> {
 /// `ConnectionRefused` when nobody listens, `PermissionDenied` when another user does, `TimedOut`,
 /// or what the system says.
 pub fn connect(name: &[u8], kind: Kind, deadline: Option<Instant>) -> io::Result<Socket> {
+    let socket = connect_to_any(name, kind, deadline)?;
+    match same_user(&socket)? {
+        true => Ok(socket),
+        false => Err(ErrorKind::PermissionDenied.into()),
+    }
+}
+
+/// Connects to the listener called `name`, [whose](Socket::user) ever it is.
+///
+/// # Errors
+/// `ConnectionRefused` when nobody listens, `TimedOut`, or what the system says.
+pub fn connect_to_any(name: &[u8], kind: Kind, deadline: Option<Instant>) -> io::Result<Socket> {
     let address = SocketAddrUnix::new_abstract_name(name)?;
     let fd = socket_with(AddressFamily::UNIX, kind.socket_type(), FLAGS, None)?;
     loop {
@@ -97,11 +109,7 @@ pub fn connect(name: &[u8], kind: Kind, deadline: Option<Instant>) -> io::Result
             Err(e) => return Err(e.into()),
         }
     }
-    let socket = Socket { fd };
-    match same_user(&socket)? {
-        true => Ok(socket),
-        false => Err(ErrorKind::PermissionDenied.into()),
-    }
+    Ok(Socket { fd })
 }
 
 /// Two sockets connected to each other.
@@ -295,6 +303,47 @@ impl Socket {
         }
     }
 
+    /// Receives a packet and no descriptor: any that came with it are never this process's, so nobody has it wait for their closing. 0 bytes as in
+    /// [`Received`].
+    ///
+    /// # Errors
+    /// As [`Socket::receive`].
+    pub fn receive_plain(&self, out: &mut [u8], deadline: Option<Instant>) -> io::Result<usize> {
+        self.receive_as(out, RecvFlags::TRUNC, deadline)
+    }
+
+    /// The beginning of the next packet, which stays. 0 bytes as in [`Received`].
+    ///
+    /// # Errors
+    /// `TimedOut`, or what the system says.
+    pub fn peek(&self, out: &mut [u8], deadline: Option<Instant>) -> io::Result<usize> {
+        let room = out.len();
+        let bytes = self.receive_as(out, RecvFlags::PEEK, deadline)?;
+        Ok(bytes.min(room))
+    }
+
+    fn receive_as(
+        &self,
+        out: &mut [u8],
+        flags: RecvFlags,
+        deadline: Option<Instant>,
+    ) -> io::Result<usize> {
+        loop {
+            match recv(&self.fd, &mut *out, flags) {
+                Ok((_, bytes)) if bytes > out.len() => {
+                    return Err(io::Error::new(
+                        ErrorKind::InvalidData,
+                        "the packet is too long",
+                    ));
+                }
+                Ok((_, bytes)) => return Ok(bytes),
+                Err(Errno::AGAIN) => await_ready(&self.fd, PollFlags::IN, deadline)?,
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
     /// Fills `out` from a stream and returns the first descriptor that came on the way.
     ///
     /// # Errors
@@ -371,6 +420,46 @@ mod tests {
 
     fn name() -> Vec<u8> {
         format!("yamabiko-test-{:x}", crate::random::u64().unwrap()).into_bytes()
+    }
+
+    #[test]
+    fn what_lets_callers_wait_is_not_waited_for_without_end() {
+        let name = name();
+        let fd = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None).unwrap();
+        bind(&fd, &SocketAddrUnix::new_abstract_name(&name).unwrap()).unwrap();
+        listen_on(&fd, 0).unwrap();
+        let mut kept = Vec::new();
+        let told = loop {
+            match connect_to_any(&name, Kind::Packets, soon()) {
+                Ok(socket) => kept.push(socket),
+                Err(e) => break e.kind(),
+            }
+            assert!(kept.len() < 100, "its queue has no end");
+        };
+        assert_eq!(told, ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn packets_can_be_looked_at_and_taken_without_descriptors() {
+        let (a, b) = pair(Kind::Packets).unwrap();
+        let (near, far) = pair(Kind::Stream).unwrap();
+        a.send(b"packet", Some(far.as_fd()), soon()).unwrap();
+        drop(far);
+        let mut bytes = [0; 6];
+        assert_eq!(b.peek(&mut bytes[..4], soon()).unwrap(), 4);
+        assert_eq!(&bytes[..4], b"pack");
+        assert_eq!(b.receive_plain(&mut bytes, soon()).unwrap(), 6);
+        assert_eq!(&bytes, b"packet");
+        assert_eq!(
+            near.receive(&mut [0; 1], soon()).unwrap().bytes,
+            0,
+            "closed"
+        );
+        a.send(b"too long", None, soon()).unwrap();
+        let told = b.receive_plain(&mut bytes, soon()).map_err(|e| e.kind());
+        assert_eq!(told, Err(ErrorKind::InvalidData));
+        let told = b.peek(&mut bytes, soon()).map_err(|e| e.kind());
+        assert_eq!(told, Err(ErrorKind::TimedOut));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The program at the interfaces: what it does with each packet that comes in.
 //!
 //! A packet is *ours* if it is for this host (by the link's address), IPv4 or IPv6 and UDP, without options and not a fragment, to our port, and begins with our
-//! magic number. Everything else passes untouched. Ours never go further up. One is dropped unless it fits the context that it names: it has that one's id, the number
+//! magic number, and has the id of the context that it names. Everything else passes untouched. Ours never go further up. One is dropped unless it fits: it has the number
 //! that is next there, at least as many data as it says (what is more does not count), not too many hops, and
 //!
 //! * START comes in through the loopback interface, and has the ticket of a process of this host;
@@ -163,7 +163,7 @@ impl<'a> Main<'a> {
         self.context();
         self.kinds();
         self.take();
-        self.wait();
+        self.wait(port);
         self.down();
         self.again();
         self.all();
@@ -227,22 +227,22 @@ impl<'a> Main<'a> {
         asm.bind(empty);
     }
 
-    /// Falls through with the packet's context, if that has the packet's id.
+    /// Falls through with the packet's context, if that has the packet's id. What is of none passes: another's program may know it.
     fn context(&mut self) {
-        let (asm, drop) = (&mut *self.asm, self.drop);
-        asm.load(Size::B, R2, R8, ours(header::HOPS));
-        asm.jump_if(Cond::Gt, R2, i32::from(HOPS_MAX), drop);
+        let (asm, next, drop) = (&mut *self.asm, self.next, self.drop);
         asm.load(Size::W, R2, R8, ours(header::ENTRY));
         asm.store(Size::D, Fp, ENTRY, R2);
         asm.load(Size::W, R2, R8, ours(header::INPUT));
         asm.store(Size::D, Fp, INPUT, R2);
         asm.load(Size::D, R2, R8, ours(header::NUMBER));
         asm.store(Size::D, Fp, NUMBER, R2);
-        lookup_at(asm, map::CONTEXTS, ENTRY, R9, drop);
+        lookup_at(asm, map::CONTEXTS, ENTRY, R9, next);
         asm.load(Size::D, R2, R9, context::ID);
-        asm.jump_if(Cond::Eq, R2, 0, drop);
+        asm.jump_if(Cond::Eq, R2, 0, next);
         asm.load(Size::D, R3, R8, ours(header::ID));
-        asm.jump_if(Cond::Ne, R2, R3, drop);
+        asm.jump_if(Cond::Ne, R2, R3, next);
+        asm.load(Size::B, R2, R8, ours(header::HOPS));
+        asm.jump_if(Cond::Gt, R2, i32::from(HOPS_MAX), drop);
     }
 
     /// Goes to `take` with an input that the packet may fill in `R7`, or to `down`.
@@ -336,11 +336,12 @@ impl<'a> Main<'a> {
     }
 
     /// The process of the input in `R7` waits. Who makes a result public looks for those who wait afterwards, and who waits looks for
-    /// the result afterwards; so one of the two sees the other.
-    fn wait(&mut self) {
+    /// the result afterwards; so one of the two sees the other. Nobody waits at our own port: what wakes him would be looked at here, and wake again.
+    fn wait(&mut self, port: u16) {
         let (asm, drop) = (&mut *self.asm, self.drop);
         asm.bind(self.wait);
         asm.load(Size::H, R2, R8, scratch::UDP);
+        asm.jump_if(Cond::Eq, R2, i32::from(port.to_be()), drop);
         asm.atomic(Atomic::Exchange, R7, input::PORT, R2);
         asm.mov(R2, 1);
         asm.atomic(Atomic::Exchange, R9, context::WAITERS, R2);

@@ -7,7 +7,8 @@ use crate::layout::{
     CHILDREN_MAX, DATA, HAVE, Kind, UDP_BYTES, WHAT, context, header, map, peer, result, scratch,
 };
 
-/// `publish(entry, number, input)`. `R6` is the page, `R7` where the result comes from.
+/// `publish(entry, number, input)`. `R6` is the page, `R7` where the result comes from. A context that is closed meanwhile loses its id before
+/// its place gets another page, so who still sees the id has the right page; the exchange keeps the processor from looking in another order.
 pub(super) fn publish(asm: &mut Asm, functions: &Functions, parts: &Parts) {
     asm.begin(functions.publish);
     let (none, packet, written) = (asm.label(), asm.label(), asm.label());
@@ -15,6 +16,11 @@ pub(super) fn publish(asm: &mut Asm, functions: &Functions, parts: &Parts) {
         asm.store(Size::D, Fp, at, reg);
     }
     super::lookup_result(asm, ENTRY, R6, none);
+    super::lookup_at(asm, map::CONTEXTS, ENTRY, R1, none);
+    asm.mov(R0, 0);
+    asm.mov(R2, 0);
+    asm.atomic(Atomic::CompareExchange, R1, context::ID, R2);
+    asm.jump_if(Cond::Eq, R0, 0, none);
     asm.load(Size::D, R2, Fp, INPUT);
     asm.jump_if(Cond::Eq, R2, -1, packet);
     super::lookup_at(asm, map::INPUTS, INPUT, R7, none);

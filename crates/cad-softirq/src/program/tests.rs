@@ -202,8 +202,13 @@ fn what_was_changed_on_the_way_is_not_taken() {
             let mut changed = packet.clone();
             changed[at] ^= bit;
             let given = world.receive(0, ELSEWHERE, &changed);
-            // Without our magic number it isn't ours.
-            let foreign = at < OURS + 4;
+            // Without our magic number it isn't ours, nor in a context that isn't here.
+            let names = |field: i16, bytes: usize| {
+                let begin = OURS + field as usize;
+                (begin..begin + bytes).contains(&at)
+            };
+            let foreign =
+                names(header::MAGIC_AT, 4) || names(header::ENTRY, 4) || names(header::ID, 8);
             assert_eq!(given, if foreign { NEXT } else { DROP }, "byte {at}");
             assert_eq!(world.flying(), Vec::<Vec<u8>>::new());
         }
@@ -243,8 +248,8 @@ fn a_packet_is_for_one_host_only() {
     let start = world.start(2, 0, what(Op::Sum, Type::U64, 8), Some(&[1; 8]));
     world.receive(2, super::LOOPBACK as u32, &start);
     let packet = world.flying().remove(0);
-    // Host 0 has the same entry, input and key.
-    assert_eq!(world.receive(0, ELSEWHERE, &packet), DROP);
+    // Host 0 has the same entry, input and key, and another id.
+    assert_eq!(world.receive(0, ELSEWHERE, &packet), NEXT);
     let start = world.start(0, 0, what(Op::Sum, Type::U64, 8), Some(&[1; 8]));
     world.receive(0, super::LOOPBACK as u32, &start);
     assert_eq!(world.hosts[0].state(context::GATHERED), 0);
@@ -296,7 +301,8 @@ fn packets_are_not_passed_on_for_ever() {
 #[test]
 fn foreign_packets_pass() {
     let mut world = World::new(&[1], 1);
-    let good = envelope(0);
+    world.at(1);
+    let good = world.start(0, 0, what(Op::Barrier, Type::U8, 0), None);
     assert_eq!(world.receive(0, 1, &good), DROP);
     let change = |at: i16, byte: u8| {
         let mut packet = good.clone();
@@ -454,6 +460,19 @@ fn who_waits_is_woken_once() {
     forged[at] ^= 1;
     world.receive(0, loopback, &forged);
     assert_eq!(world.woken.len(), 3);
+}
+
+#[test]
+fn nobody_waits_where_the_program_looks() {
+    let mut world = World::new(&[1], 1);
+    let loopback = super::LOOPBACK as u32;
+    // For what is over before it began.
+    let waits = world.wait(0, 0, 500);
+    world.receive(0, loopback, &waits);
+    assert_eq!(world.woken, [(0, 500)]);
+    let waits = world.wait(0, 0, PORT);
+    assert_eq!(world.receive(0, loopback, &waits), DROP);
+    assert_eq!(world.woken.len(), 1, "it would be woken for ever");
 }
 
 #[test]
