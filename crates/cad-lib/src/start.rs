@@ -106,11 +106,16 @@ impl Process {
         }
         deaths.seen = number;
         for process in 0..self.job.size() {
-            if deaths.page.is_gone(process) {
-                self.inline.lose(process);
-                if let Some(ring) = &mut self.ring {
+            if !deaths.page.is_gone(process) {
+                continue;
+            }
+            match (&mut self.ring, deaths.page.has_left(process)) {
+                (Some(ring), true) => ring.part_from(process),
+                (Some(ring), false) => {
+                    self.inline.lose(process);
                     ring.lose(process);
                 }
+                (None, _) => self.inline.lose(process),
             }
         }
     }

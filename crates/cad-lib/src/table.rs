@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use sys::process::ForkMark;
 
 /// Codes of `cad.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +85,8 @@ impl Entry {
 /// The library's state in the thread that started it.
 pub(crate) struct Library {
     process: Process,
+    /// A forked child has a copy of all this, and its parent's ring, which it may not touch.
+    mark: ForkMark,
     entries: HashMap<usize, Entry>,
 }
 
@@ -94,12 +97,14 @@ thread_local! {
 /// Whether any thread has started the library: a process joins once.
 static STARTED: AtomicBool = AtomicBool::new(false);
 
-/// Runs `f` on the library's state.
+/// Runs `f` on the library's state. There is none in a forked child, nor when the thread's own data are gone: handlers of `atexit` run after that.
 pub(crate) fn with<R>(f: impl FnOnce(&mut Library) -> Outcome<R>) -> Outcome<R> {
-    LIBRARY.with(|library| {
+    let run = |library: &RefCell<Option<Library>>| {
         let mut library = library.try_borrow_mut().map_err(|_| Code::Busy)?;
-        f(library.as_mut().ok_or(Code::State)?)
-    })
+        let library = library.as_mut().filter(|library| !library.mark.forked());
+        f(library.ok_or(Code::State)?)
+    };
+    LIBRARY.try_with(run).unwrap_or(Err(Code::State))
 }
 
 /// Joins the job; rank and size.
@@ -111,10 +116,11 @@ pub(crate) fn start() -> Outcome<(u32, u32)> {
     let place = (process.rank(), process.size());
     let library = Library {
         process,
+        mark: ForkMark::new(),
         entries: HashMap::new(),
     };
-    LIBRARY.with(|l| l.replace(Some(library)));
-    Ok(place)
+    let kept = LIBRARY.try_with(|l| l.replace(Some(library)));
+    kept.map(|_| place).map_err(|_| Code::State)
 }
 
 fn complain(why: String) -> Code {

@@ -138,6 +138,8 @@ pub(crate) struct Control {
     newly_lost: Vec<u32>,
     /// Whether a caller could not be let in, for lack of descriptors.
     deaf: bool,
+    /// Whether one could not be heard, for lack of a descriptor that may come with what it says.
+    unheard: bool,
     /// The processes of other hosts, if there are such.
     far: Option<Far>,
 }
@@ -266,6 +268,7 @@ impl Own {
             news: Vec::new(),
             newly_lost: Vec::new(),
             deaf: false,
+            unheard: false,
             far,
         };
         control.watch_far();
@@ -324,6 +327,12 @@ fn is_short(error: &io::Error) -> bool {
     error
         .raw_os_error()
         .is_some_and(|code| short.contains(&code))
+}
+
+/// Whether this process can have no further descriptor now.
+fn is_out_of_descriptors() -> bool {
+    let one = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC);
+    one.is_err_and(|e| is_short(&e.into()))
 }
 
 /// Compares in a time that does not tell where the difference is.
@@ -403,6 +412,14 @@ impl Control {
     pub fn lose(&mut self, peer: u32) {
         if !self.left.contains(&peer) && self.lost.insert(peer) {
             self.newly_lost.push(peer);
+            self.stop_calling(peer);
+        }
+    }
+
+    /// A process has left in order, as somebody else tells.
+    pub fn part_from(&mut self, peer: u32) {
+        if !self.is_lost(peer) && !self.left.contains(&peer) {
+            self.takes(peer, News::Bye);
             self.stop_calling(peer);
         }
     }
@@ -503,7 +520,10 @@ impl Control {
     /// Whether something could not be done at once: let a caller in, or say something.
     #[inline]
     pub fn is_behind(&self) -> bool {
-        self.deaf || !self.unsaid.is_empty() || (self.has_far() && self.is_behind_far())
+        self.deaf
+            || self.unheard
+            || !self.unsaid.is_empty()
+            || (self.has_far() && self.is_behind_far())
     }
 
     /// Whether everything was said to this process that there is to say.
@@ -515,6 +535,11 @@ impl Control {
     pub fn catch_up(&mut self) {
         if self.deaf {
             self.accept();
+        }
+        if std::mem::take(&mut self.unheard) {
+            for id in self.callers.keys().copied().collect::<Vec<_>>() {
+                self.hear(id);
+            }
         }
         self.catch_up_far();
         let peers: Vec<u32> = self.unsaid.keys().copied().collect();
@@ -556,6 +581,15 @@ impl Control {
                 return;
             };
             let mut packet = [0; 256];
+            match caller.socket.peek(&mut packet[..1], now()) {
+                // The system throws a descriptor away that it finds no number for, and who lent it would talk nonsense.
+                Ok(n) if n > 0 && is_out_of_descriptors() => {
+                    self.unheard = true;
+                    return;
+                }
+                Err(e) if e.kind() == ErrorKind::TimedOut => return,
+                _ => {}
+            }
             let got = match caller.socket.receive(&mut packet, now()) {
                 Ok(got) if got.bytes > 0 => got,
                 Err(e) if e.kind() == ErrorKind::TimedOut => return,

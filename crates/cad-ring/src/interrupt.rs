@@ -71,7 +71,12 @@ fn installed() -> MutexGuard<'static, Installed> {
 }
 
 extern "C" fn handler(_signal: c_int, _info: *mut siginfo_t, _context: *mut c_void) {
+    // The program may be about to look at it, and what is calculated may set it.
+    // SAFETY: the place is the calling thread's own, and there as long as that; nobody else refers to it here.
+    let errno = unsafe { *libc::__errno_location() };
     calls::run_due();
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
 }
 
 /// What the signal does.

@@ -116,6 +116,12 @@ impl Lanes {
         self.streams.contains_key(&place)
     }
 
+    /// Whether the channel has a stream to the peer on this lane now, or one that the peer lends.
+    pub fn has(&self, place: Place) -> bool {
+        let stream = self.streams.get(&place);
+        stream.is_some_and(|stream| stream.socket.is_some() || !stream.lent.is_empty())
+    }
+
     /// Closes the streams of a channel, and forgets it.
     pub fn forget(&mut self, channel: u32) {
         let gone = |place: &Place, _: &mut Stream| place.channel == channel;
@@ -207,6 +213,17 @@ mod tests {
         // Somebody hears late of the failure.
         lanes.spoil(PLACE, 3);
         assert_eq!(lanes.good_from(PLACE), Some(5));
+    }
+
+    #[test]
+    fn what_failed_without_a_stream_is_known_and_not_there() {
+        let mut lanes = Lanes::default();
+        lanes.spoil(PLACE, 1);
+        assert!(lanes.knows(PLACE) && !lanes.has(PLACE));
+        assert!(lanes.lend(PLACE, 3, end()));
+        assert!(lanes.has(PLACE), "lent");
+        lanes.find(PLACE, 3).unwrap();
+        assert!(lanes.has(PLACE), "in use");
     }
 
     #[test]

@@ -136,6 +136,7 @@ impl Opening {
             codes: HashMap::new(),
             spare_tokens: Vec::new(),
             spare_pairs: Vec::new(),
+            spoilt: Vec::new(),
             counts: Counts::default(),
             process: std::process::id(),
         };
@@ -183,6 +184,8 @@ pub struct Ring {
     codes: HashMap<*const Plan, (Weak<Plan>, Rc<Code>)>,
     spare_tokens: Vec<OwnedFd>,
     spare_pairs: Vec<Pair>,
+    /// Streams to processes of other hosts on which a later issue has failed, and which an earlier one still uses: closed when that is over.
+    spoilt: Vec<(u32, Rc<OwnedFd>)>,
     counts: Counts,
     process: u32,
 }
@@ -298,6 +301,13 @@ impl Ring {
         soon.then(|| Instant::now() + AGAIN)
     }
 
+    /// A process has left in order: what it owed others it has said before, and issues that need nothing else of it go on.
+    pub fn part_from(&mut self, process: u32) {
+        self.control.hear_all(process);
+        self.control.part_from(process);
+        self.attend();
+    }
+
     /// Whether `progress` has something to do, be it only to be tried again.
     #[inline]
     fn has_work(&mut self) -> bool {
@@ -352,6 +362,8 @@ impl Ring {
     /// An issue lacks descriptors: it is tried again.
     fn starve(&mut self, slot: usize) {
         self.drop_idle();
+        self.spare_tokens.clear();
+        self.spare_pairs.clear();
         self.control.spare();
         self.starving
             .get_or_insert_with(|| (slot, Instant::now() + STARVE));
@@ -505,7 +517,8 @@ impl Ring {
             *until = Instant::now() + STARVE;
         }
         if running.ended {
-            return self.done(running);
+            self.done(running);
+            return self.close_spoilt();
         }
         running.prepared.settle();
         if !self.uring.is_broken() {
@@ -519,6 +532,7 @@ impl Ring {
             self.control.tell_over(peer, channel, number, why);
             self.spoil(running.place(peer), number);
         }
+        self.close_spoilt();
         running.word.store(why as u32, Ordering::Release);
     }
 
@@ -588,10 +602,12 @@ impl Drop for Ring {
                 self.uring.wait(Some(Instant::now() + AGAIN));
             }
         }
-        for running in self.slots.iter().flatten().filter(|r| r.is_busy()) {
-            // The kernel may still write it.
-            std::mem::forget(running.word.clone());
-        }
+        // The kernel may still use what these have.
+        let busy = |slot: &mut Option<Box<Running>>| slot.take_if(|r| r.is_busy());
+        self.slots
+            .iter_mut()
+            .filter_map(busy)
+            .for_each(std::mem::forget);
         self.drop_idle();
         self.control.leave();
         for id in self.control.watches().collect::<Vec<_>>() {

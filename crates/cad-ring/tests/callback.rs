@@ -51,6 +51,47 @@ fn ranks_that_only_compute_reduce() {
     }
 }
 
+/// Why the calling thread's last call failed.
+fn errno() -> *mut i32 {
+    // SAFETY: it only tells a place.
+    unsafe { libc::__errno_location() }
+}
+
+#[test]
+fn why_a_call_of_the_programs_failed_stays() {
+    let _alone = alone();
+    let computing = AtomicU32::new(0);
+    run_on(1, 2, Callback::Signal, |mut r| {
+        let mut line = Line::new(10);
+        let plan = line.plan_with(&r, |src, dst, bytes| {
+            // SAFETY: the place is this thread's own.
+            unsafe { *errno() = libc::ERANGE };
+            subtract(src, dst, bytes);
+        });
+        assert_eq!(r.finish(&plan, 0), State::Done);
+        let before = did(&mut r.ring);
+        line.fill(r.rank, 1);
+        r.meet();
+        if r.rank == 0 {
+            until("the other computes", || {
+                computing.load(Ordering::Acquire) == 1
+            });
+        }
+        let issued = r.ring.issue(&plan, 0).unwrap();
+        // SAFETY: as above.
+        unsafe { *errno() = libc::EAGAIN };
+        computing.fetch_add(r.rank, Ordering::Release);
+        compute(&issued);
+        if r.rank == 1 {
+            // SAFETY: as above.
+            assert_eq!(unsafe { *errno() }, libc::EAGAIN);
+            assert_eq!(did(&mut r.ring).1 - before.1, 1, "by the handler");
+        }
+        line.check(r.rank, 1);
+        r.meet();
+    });
+}
+
 #[test]
 fn many_plans_at_once_reduce_while_ranks_compute() {
     let _alone = alone();

@@ -146,6 +146,63 @@ fn what_is_cancelled_ends_and_leaves_others_alone() {
     });
 }
 
+/// Rank 1 asks, and rank 0 answers with all this memory, when it is in a call.
+fn answer(ask: &mut [u8; 8], memory: &mut [u8], rank: u32) -> Rc<Plan> {
+    let (ask, n) = (UserBuf::of_array(ask), memory.len() as u64);
+    let memory = UserBuf::of_array(memory);
+    let mut cad = Descriptor::new(rank, 2, None);
+    if rank == 1 {
+        cad.make_send_node(ask, 8, 0).unwrap();
+        cad.make_recv_node(memory, n, 0).unwrap();
+    } else {
+        let recv = cad.make_recv_node(ask, 8, 1).unwrap();
+        let calc = cad.make_calc_node(Rc::new(|_, _, _| {}), ask, ask, 8);
+        let send = cad.make_send_node(memory, n, 1).unwrap();
+        cad.connect_node(recv, *calc.as_ref().unwrap()).unwrap();
+        cad.connect_node(calc.unwrap(), send).unwrap();
+    }
+    Rc::new(cad.plan().unwrap())
+}
+
+#[test]
+fn what_fails_leaves_an_earlier_one_on_its_lane_alone() {
+    run(2, |mut r| {
+        let mut memory = vec![r.rank as u8 + 1; 2_000_000];
+        let (mut ask, mut small) = ([0; 8], vec![r.rank as u8; 5000]);
+        let slow = answer(&mut ask, &mut memory, r.rank);
+        let quick = pipeline(&mut small, r.rank, 2, 1000);
+        let issue = |r: &mut Rank, plan: &Rc<Plan>| r.ring.issue(plan, 1).unwrap();
+        let last = if r.rank == 0 {
+            let begun = [issue(&mut r, &slow), issue(&mut r, &quick)];
+            r.meet();
+            // The other asks, and takes its next part on the same lane back.
+            r.meet();
+            let last = issue(&mut r, &slow);
+            assert_eq!(begun.map(|b| r.ring.wait(&b, soon())), [State::Done; 2]);
+            last
+        } else {
+            r.meet();
+            let begun = [issue(&mut r, &slow), issue(&mut r, &quick)];
+            let last = issue(&mut r, &slow);
+            assert_eq!(r.ring.wait(&begun[1], soon()), State::Done);
+            assert_eq!(begun[0].query(), State::Pending);
+            r.ring.cancel(&last);
+            let soon_enough = Instant::now() + std::time::Duration::from_millis(50);
+            assert_eq!(r.ring.wait(&begun[0], Some(soon_enough)), State::Pending);
+            r.meet();
+            assert_eq!(r.ring.wait(&begun[0], soon()), State::Done);
+            last
+        };
+        assert_eq!(r.ring.wait(&last, soon()), State::Cancelled);
+        assert!(memory.iter().all(|&b| b == 1));
+        // The lane serves again.
+        for _ in 0..3 {
+            assert_eq!(r.finish(&quick, 1), State::Done);
+        }
+        r.meet();
+    });
+}
+
 #[test]
 fn one_who_cancels_ends_it_for_all() {
     run(3, |mut r| {

@@ -184,7 +184,7 @@ impl Engine {
             self.settle_bound();
         }
         if self.kernel.is_on() {
-            self.peer_failed_in_kernel(peer.0);
+            self.peer_failed_in_kernel(peer.0, left);
         }
         if self.softirq.is_on() {
             self.peer_failed_in_softirq(peer.0);

@@ -524,9 +524,13 @@ impl Engine {
         }
     }
 
-    /// Tells the ring that a process is gone.
-    pub(crate) fn peer_failed_in_kernel(&self, process: u32) {
-        if self.kernel.with(|ring| ring.lose(process)).is_some() {
+    /// Tells the ring that a process is gone, or has left in order.
+    pub(crate) fn peer_failed_in_kernel(&self, process: u32, left: bool) {
+        let told = self.kernel.with(|ring| match left {
+            true => ring.part_from(process),
+            false => ring.lose(process),
+        });
+        if told.is_some() {
             self.settle_kernel();
         }
     }

@@ -95,22 +95,17 @@ struct Knock {
 }
 
 impl Far {
-    /// Keeps a caller, and fewer strangers than are too many: the oldest goes. Says which went.
-    fn take_in(&mut self, id: u32, meeting: Meeting) -> Option<u32> {
+    /// Keeps a caller; whether there are too many strangers now.
+    fn take_in(&mut self, id: u32, meeting: Meeting) -> bool {
         let since = Instant::now();
         self.knocks.insert(id, Knock { meeting, since });
-        let many = self.knocks.len() > self.addresses.len() + STRANGERS;
-        many.then(|| self.send_away(Duration::ZERO)).flatten()
+        self.knocks.len() > self.addresses.len() + STRANGERS
     }
 
-    /// Hangs up on the oldest of those that have proved nothing, if it has had so much time. Says which went.
-    fn send_away(&mut self, grace: Duration) -> Option<u32> {
+    /// The oldest of those that have proved nothing, if it has had so much time.
+    fn oldest(&self, grace: Duration) -> Option<u32> {
         let (&id, oldest) = self.knocks.iter().min_by_key(|(_, knock)| knock.since)?;
-        if oldest.since.elapsed() < grace {
-            return None;
-        }
-        self.knocks.remove(&id);
-        Some(id)
+        (oldest.since.elapsed() >= grace).then_some(id)
     }
 
     /// Keeps what came before this process had joined, each note once: whoever heard it may repeat it.
@@ -244,10 +239,10 @@ impl Control {
     fn knocks(&mut self, meeting: Meeting) {
         let id = self.next_watch();
         let Some(far) = &mut self.far else { return };
-        let gone = far.take_in(id, meeting);
+        let many = far.take_in(id, meeting);
         self.begin_watch(Watched::Knock(id));
-        if let Some(gone) = gone {
-            self.end_watch(Watched::Knock(gone));
+        if many {
+            self.send_away(Duration::ZERO);
         }
         self.hear_knock(id);
     }
@@ -275,9 +270,19 @@ impl Control {
 
     /// Gives back a descriptor that a stranger has, if there is one. Whether that was so.
     pub fn spare(&mut self) -> bool {
-        let gone = self.far.as_mut().and_then(|far| far.send_away(GRACE));
-        if let Some(gone) = gone {
-            self.end_watch(Watched::Knock(gone));
+        self.send_away(GRACE)
+    }
+
+    /// Hangs up on the oldest of those that have proved nothing, if it has had so much time. What has come of it is heard first: it may be
+    /// the proof, which this process was not in a call to read. Whether one went.
+    fn send_away(&mut self, grace: Duration) -> bool {
+        let Some(id) = self.far.as_ref().and_then(|far| far.oldest(grace)) else {
+            return false;
+        };
+        self.hear_knock(id);
+        let gone = self.far.as_mut().and_then(|far| far.knocks.remove(&id));
+        if gone.is_some() {
+            self.end_watch(Watched::Knock(id));
         }
         gone.is_some()
     }

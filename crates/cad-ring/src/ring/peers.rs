@@ -155,7 +155,7 @@ impl Ring {
             // Who is through with the channel has given the name up, after it had lent what is needed here.
             self.control.hear_all(place.peer);
             self.hear();
-            held = held.filter(|_| !self.lanes.knows(place));
+            held = held.filter(|_| !self.lanes.has(place));
         }
         let lends = held.is_some();
         self.claims.decide(place.channel, place.peer, held);
@@ -262,11 +262,27 @@ impl Ring {
         if self.control.is_far(place.peer) {
             self.control
                 .drop_dials(|&dialled, from| dialled == place && from <= number);
-            // Chains of another issue that are being cancelled may still have it.
-            let own =
-                |socket: Rc<OwnedFd>| Rc::try_unwrap(socket).or_else(|shared| shared.try_clone());
-            if let Some(Ok(socket)) = spoilt.map(own) {
-                self.control.close_later(place.peer, socket);
+            // An earlier issue may be under way on it, and then all that comes is still its own.
+            self.spoilt
+                .extend(spoilt.map(|socket| (place.peer, socket)));
+            self.close_spoilt();
+        }
+    }
+
+    /// Closes streams to other hosts on which an issue has failed, and which no other one uses.
+    pub(super) fn close_spoilt(&mut self) {
+        let uses = |running: &Running, socket: &Rc<OwnedFd>| {
+            // Chains that are being cancelled may still have it, and need nothing of it any more.
+            running.failed.is_none() && running.streams.iter().any(|s| Rc::ptr_eq(s, socket))
+        };
+        for (peer, socket) in std::mem::take(&mut self.spoilt) {
+            if self.slots.iter().flatten().any(|r| uses(r, &socket)) {
+                self.spoilt.push((peer, socket));
+                continue;
+            }
+            let own = Rc::try_unwrap(socket).or_else(|shared| shared.try_clone());
+            if let Ok(socket) = own {
+                self.control.close_later(peer, socket);
             }
         }
     }

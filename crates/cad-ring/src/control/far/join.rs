@@ -178,43 +178,56 @@ impl Far {
             match came {
                 Ok(Some(meeting)) => {
                     headroom::keep(&meeting);
-                    self.take_in(*knock, meeting);
+                    if self.take_in(*knock, meeting) {
+                        self.make_room(Duration::ZERO);
+                    }
                     *knock += 1;
                 }
                 Ok(None) => break,
-                Err(_) if self.send_away(GRACE).is_some() => {}
+                Err(_) if self.make_room(GRACE) => {}
                 Err(_) => break,
             }
         }
         let knocks: Vec<u32> = self.knocks.keys().copied().collect();
         for id in knocks {
-            let Far {
-                rank,
-                addresses,
-                links,
-                knocks,
-                identity,
-                ..
-            } = &mut *self;
-            let welcome =
-                |p: u32| p < *rank && addresses.contains_key(&p) && !links.contains_key(&p);
-            let Some(knock) = knocks.get_mut(&id) else {
-                continue;
-            };
-            let met = knock.meeting.go_on(identity, welcome);
-            if matches!(met, Met::Waits) {
-                continue;
-            }
-            let Some(knock) = knocks.remove(&id) else {
-                continue;
-            };
-            match met {
-                Met::With(peer) => drop(links.insert(peer, Link::new(knock.meeting))),
-                Met::Noted(peer, words) => {
-                    self.take_early(peer, words, knock.meeting.into_socket());
-                }
-                _ => {}
-            }
+            self.answer(id);
+        }
+    }
+
+    /// Hangs up on the oldest caller that has proved nothing, if it has had so much time, after a last look at what it has said. Whether one went.
+    fn make_room(&mut self, grace: Duration) -> bool {
+        let Some(id) = self.oldest(grace) else {
+            return false;
+        };
+        self.answer(id);
+        self.knocks.remove(&id).is_some()
+    }
+
+    /// Reads what a caller has said, while this process joins.
+    fn answer(&mut self, id: u32) {
+        let Far {
+            rank,
+            addresses,
+            links,
+            knocks,
+            identity,
+            ..
+        } = &mut *self;
+        let welcome = |p: u32| p < *rank && addresses.contains_key(&p) && !links.contains_key(&p);
+        let Some(knock) = knocks.get_mut(&id) else {
+            return;
+        };
+        let met = knock.meeting.go_on(identity, welcome);
+        if matches!(met, Met::Waits) {
+            return;
+        }
+        let Some(knock) = knocks.remove(&id) else {
+            return;
+        };
+        match met {
+            Met::With(peer) => drop(links.insert(peer, Link::new(knock.meeting))),
+            Met::Noted(peer, words) => self.take_early(peer, words, knock.meeting.into_socket()),
+            _ => {}
         }
     }
 
