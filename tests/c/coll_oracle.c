@@ -160,6 +160,9 @@ static void alltoallv(const World *w, int n, int shape, int form, int in_place, 
         in_from[r] = in_total;
         out_total += (so / 3 + 1) * 5;
         in_total += (si / 3 + 1) * 5;
+        /* A block of nothing needs no type. */
+        out_types[r] = with_types && so == 0 ? MPI_DATATYPE_NULL : out_types[r];
+        in_types[r] = with_types && si == 0 ? MPI_DATATYPE_NULL : in_types[r];
         out_places[r] = (int)(with_types ? out_from[r] * sizeof(int) : out_shapes[r].gaps ? out_from[r] / 5 : out_from[r]);
         in_places[r] = (int)(with_types ? in_from[r] * sizeof(int) : in_shapes[r].gaps ? in_from[r] / 5 : in_from[r]);
     }

@@ -57,7 +57,8 @@ static void lay(Side *s, const Place *p, int out, int n, int shape, int gather, 
         int who = out ? p->w.rank : p->source[k], slot = gather ? 0 : out ? k : p->slot[k];
         int length = (out ? p->target[k] : p->source[k]) == MPI_PROC_NULL ? n : share(who, slot, n);
         s->shapes[k] = shape_of(shape, p->w.rank + !out + (typed ? k : 0));
-        s->types[k] = s->shapes[k].type;
+        /* A block of nothing needs no type. */
+        s->types[k] = length > 0 ? s->shapes[k].type : MPI_DATATYPE_NULL;
         s->counts[k] = units(s->shapes[k], length);
         s->from[k] = s->total;
         s->total += ((size_t)length / 3 + 1) * 5;

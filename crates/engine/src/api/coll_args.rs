@@ -535,7 +535,12 @@ pub(super) fn typed_blocks(
         } else {
             buf
         };
-        let datatype = check_buffer(e, at, counts.get(i), types.get(i))?;
+        // A block of nothing may be without a type: programs fill in those that they use, and MPICH takes that.
+        let datatype = match (counts.get(i), types.get(i)) {
+            (0, consts::DATATYPE_NULL) => consts::BYTE,
+            (_, datatype) => datatype,
+        };
+        let datatype = check_buffer(e, at, counts.get(i), datatype)?;
         let block = BlockW {
             count: counts.get(i) as u64,
             disp: displs.get(i),
