@@ -19,22 +19,22 @@ use std::time::{Duration, Instant};
 
 use cad_run::State;
 use sys::unix::{self, Kind, Listener, Socket};
-use tcp::Config;
-use tcp::meeting::{Identity, Reception};
 
 use crate::headroom;
 use crate::packet::{BYE, LANE, News, OVER, PACKET, news, packet};
 
 mod far;
+mod own;
 
 use far::Far;
+use own::Address;
+pub(crate) use own::Own;
+pub use own::{Meet, are_ports_limited};
 
 /// The version of this library, which all ranks of a job must share.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// First word of a card and of a hello.
 const HELLO: &str = "yamabiko-ring";
-/// What a card has as its address on the network that has none.
-const NOWHERE: &str = "-";
 /// How long connecting to a process may take whose queue of callers is full.
 const CALL: Duration = Duration::from_secs(5);
 /// How long leaving waits for others to hear of it: they read when they are next in a call.
@@ -43,35 +43,9 @@ const FAREWELL: Duration = Duration::from_secs(1);
 const STRANGERS: usize = 64;
 /// Processes that a job of several hosts may have.
 pub const FAR_MAX: usize = 1024;
-/// What the proofs of processes of other hosts are for.
-const PURPOSE: &str = "chains";
 
 /// News that one look may find. Whoever is still talking then is not sane.
 const NEWS_MAX: usize = 1 << 16;
-
-/// When processes of different hosts meet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meet {
-    /// All when they join, which waits for all.
-    AtOnce,
-    /// Each two when the first plan needs both: who joins waits for nobody, and plans move in calls only until then.
-    WhenNeeded,
-}
-
-/// A process that can be called.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Address {
-    name: String,
-    secret: String,
-}
-
-/// What a process's card says.
-struct Card {
-    place: u64,
-    address: Address,
-    /// Where it listens to the network, if it does.
-    network: Option<String>,
-}
 
 /// A caller.
 struct Caller {
@@ -101,15 +75,6 @@ pub(crate) struct Watch<'a> {
     pub fd: BorrowedFd<'a>,
     pub events: i16,
     pub id: u32,
-}
-
-/// A process that can be called, before it knows the others.
-pub(crate) struct Own {
-    listener: Listener,
-    address: Address,
-    neighbourhood: u64,
-    /// Where processes of other hosts call.
-    reception: Option<(Reception, Config)>,
 }
 
 /// The connections of a process.
@@ -146,174 +111,6 @@ pub(crate) struct Control {
 
 fn now() -> Option<Instant> {
     Some(Instant::now())
-}
-
-fn random() -> io::Result<String> {
-    let bytes = sys::random::bytes16()?;
-    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
-}
-
-impl Own {
-    pub fn listen() -> io::Result<Own> {
-        let (name, secret) = (format!("yamabiko-cad-{}", random()?), random()?);
-        Ok(Own {
-            listener: unix::listen(name.as_bytes(), Kind::Packets)?,
-            address: Address { name, secret },
-            neighbourhood: unix::neighbourhood()?,
-            reception: None,
-        })
-    }
-
-    /// Listens to the network too, on a machine with so many ranks.
-    pub fn reach(&mut self, ranks: u32) -> Result<(), String> {
-        let config = Config::from_environment().map_err(|e| e.to_string())?;
-        if let Some(ports) = too_few(&config, ranks) {
-            return Err(format!(
-                "YAMABIKO_PORT_RANGE has {ports} ports, and the {ranks} ranks of this machine need two each"
-            ));
-        }
-        let reception = Reception::open(&config).map_err(|e| e.to_string())?;
-        self.reception = Some((reception, config));
-        Ok(())
-    }
-
-    /// What the others have to know: printable, without blanks, below 400 bytes.
-    pub fn card(&self) -> String {
-        let Address { name, secret } = &self.address;
-        let place = self.neighbourhood;
-        let network = self.reception.as_ref().map(|(r, _)| r.address());
-        let network = network.as_deref().unwrap_or(NOWHERE);
-        format!("{HELLO}/{VERSION}/{place:016x}/{name}/{secret}/{network}")
-    }
-
-    /// Where all processes can be called; `cards` has what they published, in their order. If not all can call each other, each
-    /// process finds that.
-    ///
-    /// # Errors
-    /// In words: whose card does not fit.
-    fn read(&self, cards: &[String]) -> Result<Vec<Card>, String> {
-        let mut others = Vec::with_capacity(cards.len());
-        for (peer, card) in cards.iter().enumerate() {
-            let parts: Vec<&str> = card.split('/').collect();
-            let [HELLO, version, place, name, secret, network] = parts[..] else {
-                return Err(format!("rank {peer} does not use it"));
-            };
-            if version != VERSION {
-                return Err(format!(
-                    "rank {peer} runs version {version} of Yamabiko, this rank runs {VERSION}"
-                ));
-            }
-            let place = u64::from_str_radix(place, 16);
-            others.push(Card {
-                place: place.map_err(|_| format!("the card of rank {peer} can't be read"))?,
-                address: Address {
-                    name: name.to_owned(),
-                    secret: secret.to_owned(),
-                },
-                network: (network != NOWHERE).then(|| network.to_owned()),
-            });
-        }
-        let apart = others.iter().position(|c| c.place != self.neighbourhood);
-        let Some(peer) = apart else { return Ok(others) };
-        let why = match others.iter().position(|c| c.network.is_none()) {
-            Some(deaf) => format!("rank {deaf} does not listen to the network"),
-            None if others.len() > FAR_MAX => {
-                format!("a job of several machines may have {FAR_MAX} ranks")
-            }
-            None => return Ok(others),
-        };
-        Err(format!(
-            "rank {peer} is on another machine, in another network namespace or of another user, and {why}"
-        ))
-    }
-
-    /// Where the processes with these cards are, which can call each other: equal numbers are one host, network namespace and user.
-    ///
-    /// # Errors
-    /// In words: whose card does not fit.
-    pub fn places(&self, cards: &[String]) -> Result<Vec<u64>, String> {
-        let cards = self.read(cards)?;
-        Ok(cards.into_iter().map(|card| card.place).collect())
-    }
-
-    /// The control of process `rank`. `secret`, which all processes of the job know and nobody else, is needed where there are several
-    /// hosts.
-    ///
-    /// # Errors
-    /// As of [`fits`](Own::fits); who of another host can't be reached.
-    pub fn join(
-        mut self,
-        rank: u32,
-        cards: &[String],
-        secret: Option<[u8; 32]>,
-        meet: Meet,
-    ) -> Result<Control, String> {
-        let cards = self.read(cards)?;
-        let far = self.meet(rank, &cards, secret, meet)?;
-        let others = cards.into_iter().map(|card| card.address).collect();
-        let mut control = Control {
-            rank,
-            listener: self.listener,
-            own: self.address,
-            others,
-            called: BTreeMap::new(),
-            callers: BTreeMap::new(),
-            unsaid: BTreeMap::new(),
-            watched: HashMap::from([(0, Watched::Listener)]),
-            next_watch: 1,
-            unwatched: vec![0],
-            ended: Vec::new(),
-            lost: BTreeSet::new(),
-            left: BTreeSet::new(),
-            news: Vec::new(),
-            newly_lost: Vec::new(),
-            deaf: false,
-            unheard: false,
-            far,
-        };
-        control.watch_far();
-        Ok(control)
-    }
-
-    /// Meets the processes of other hosts, if there are such.
-    fn meet(
-        &mut self,
-        rank: u32,
-        cards: &[Card],
-        secret: Option<[u8; 32]>,
-        meet: Meet,
-    ) -> Result<Option<Far>, String> {
-        let mut addresses = BTreeMap::new();
-        for (peer, card) in (0..).zip(cards) {
-            if card.place != self.neighbourhood && peer != rank {
-                addresses.extend(card.network.clone().map(|network| (peer, network)));
-            }
-        }
-        if addresses.is_empty() {
-            return Ok(None);
-        }
-        let missing = || "this rank does not listen to the network".to_owned();
-        let (reception, config) = self.reception.take().ok_or_else(missing)?;
-        let missing = || "there is no secret to prove a rank by".to_owned();
-        let secret = secret.ok_or_else(missing)?;
-        let identity = Identity::new(PURPOSE, &config, secret, rank, cards.len() as u32);
-        match meet {
-            Meet::AtOnce => Far::meet_all(reception, identity, rank, addresses).map(Some),
-            Meet::WhenNeeded => Ok(Some(Far::new(reception, identity, rank, addresses))),
-        }
-    }
-}
-
-/// How many ports there are, if they are not enough for the fabric and this on a machine with so many ranks.
-fn too_few(config: &Config, ranks: u32) -> Option<u32> {
-    let (first, last) = config.ports?;
-    let ports = u32::from(last - first) + 1;
-    (u64::from(ports) < 2 * u64::from(ranks)).then_some(ports)
-}
-
-/// Whether the environment says on which ports processes may listen, or what it says can't be understood.
-pub fn are_ports_limited() -> bool {
-    Config::from_environment().map_or(true, |config| config.ports.is_some())
 }
 
 /// Whether the other has not read enough yet: its queue is full, or too many descriptors are on their way.

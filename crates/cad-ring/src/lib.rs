@@ -8,7 +8,7 @@
 //! * [`Ring::keep`] is for plans that are issued again and again: their chains are kept as the kernel takes them (`ring::kept`).
 //! * `code`: a plan, compiled by crate `chains`, as steps. `uring`: the ring. `cells`: what the kernel calculates by itself. `interrupt`: the signal by which it has the
 //!   rank calculate, `calls`: what its handler may do. (All but `code` are unsafe, and where `ring` hands chains over; nothing else is.)
-//! * `control`: who says what to whom beside the data (`packet`), and who is gone; `control::far`: the same, and the streams, between hosts. `lanes`: the streams for the data,
+//! * `control`: who says what to whom beside the data (`packet`), and who is gone; `control::own`: what is said of each before; `control::far`: the same, and the streams, between hosts. `lanes`: the streams for the data,
 //!   `claims`: who makes them.
 //!
 //! # What runs where

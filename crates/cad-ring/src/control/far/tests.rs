@@ -3,7 +3,8 @@
 use cad_run::State;
 use tcp::Config;
 
-use super::super::{Meet, Own, too_few};
+use super::super::own::too_few;
+use super::super::{Meet, Own};
 use super::*;
 use crate::lanes::{LANES, Place};
 use crate::packet::{BYE, LANE, News, OVER, packet};
