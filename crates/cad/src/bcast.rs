@@ -6,7 +6,7 @@
 
 use crate::graph::{BufId, Builder, Graph, MAX_TAG, NodeId, Region, START, TypeSlot};
 use crate::shape::{Shape, Team};
-use crate::tree::{absolute, children, parent, relative, subtree};
+use crate::tree::{absolute, downward, parent, relative, subtree};
 
 /// Parameters of a broadcast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -199,7 +199,7 @@ fn binomial(b: &mut Builder, p: &Params) {
     if r != 0 {
         have = b.recv(absolute(parent(r), root, size), 0, all, &[]);
     }
-    for m in children(r, size).rev() {
+    for m in downward(r, size) {
         b.send(absolute(r + m, root, size), 0, all, &[have]);
     }
 }
@@ -261,7 +261,7 @@ fn scatter_ring(b: &mut Builder, p: &Params, wire: &Wire) -> Vec<NodeId> {
         have = b.recv(absolute(parent(r), root, size), 0, region(r, own), &[]);
         received.push(have);
     }
-    for m in children(r, size).rev() {
+    for m in downward(r, size) {
         let part = region(r + m, subtree(r + m, size));
         if part.count > 0 {
             b.send(absolute(r + m, root, size), 0, part, &[have]);
@@ -307,7 +307,7 @@ fn segmented(b: &mut Builder, p: &Params, wire: &Wire, segment: u64, chain: bool
     } else {
         (
             if r == 0 { 0 } else { parent(r) },
-            children(r, size).rev().map(|m| r + m).collect(),
+            downward(r, size).into_iter().map(|m| r + m).collect(),
         )
     };
     let mut received = Vec::new();

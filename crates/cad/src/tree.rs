@@ -37,6 +37,13 @@ pub(crate) fn subtree(relative: u32, size: u32) -> u32 {
     }
 }
 
+/// The same children in the order in which to send to them: who has more ranks below first, and of those with as many the nearest.
+pub(crate) fn downward(relative: u32, size: u32) -> Vec<u32> {
+    let mut order: Vec<u32> = children(relative, size).collect();
+    order.sort_by_key(|m| std::cmp::Reverse(subtree(relative + m, size)));
+    order
+}
+
 /// The largest power of two that is at most `n` (`n` > 0).
 pub(crate) fn floor_pow2(n: u32) -> u32 {
     1 << (31 - n.leading_zeros())
@@ -45,6 +52,19 @@ pub(crate) fn floor_pow2(n: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_largest_subtree_comes_first() {
+        for (size, order) in [
+            (3, &[1, 2][..]),
+            (5, &[2, 1, 4]),
+            (6, &[2, 4, 1]),
+            (8, &[4, 2, 1]),
+        ] {
+            assert_eq!(downward(0, size), order, "{size}");
+        }
+        assert_eq!(downward(4, 8), [2, 1]);
+    }
 
     #[test]
     fn every_rank_is_the_child_of_its_parent_only() {
