@@ -171,6 +171,20 @@ fn foreign_packets_pass() {
 }
 
 #[test]
+fn who_is_at_a_packet_of_a_context_that_is_closed_finds_all_but_its_id() {
+    apart(|| {
+        let mut world = World::new(&[2], 1);
+        let parts = vec![vec![1; 8]; 2];
+        world.reduce(Op::Sum, Type::U32, &parts);
+        let place = world.places[0];
+        let counts = world.tables.counts(place).unwrap();
+        assert_eq!((counts.gathered, counts.done), (1, 1));
+        world.tables.release(place).unwrap();
+        assert_eq!(world.tables.counts(place).unwrap(), counts);
+    });
+}
+
+#[test]
 fn results_can_not_be_written_by_who_reads_them() {
     apart(|| {
         let world = World::new(&[1], 1);
