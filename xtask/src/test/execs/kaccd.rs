@@ -6,12 +6,16 @@ use std::fs::{self, File};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long it may take to listen, and its program to be gone.
 const LIMIT: Duration = Duration::from_secs(20);
-/// Ports from here on, by the number of this process.
+/// Ports from here on, so many for each process that runs tests: below those that the system gives away.
 const PORTS: u16 = 21000;
+const EACH: u16 = 16;
+/// Where a packet's header says how many bytes of data it has.
+const WHAT_BYTES: usize = 34;
 
 /// Where one is that is of a site.
 pub struct Member<'a> {
@@ -133,8 +137,8 @@ impl Kaccd {
         self.port
     }
 
-    pub fn holds_its_port(&self, wanted: bool) -> Result {
-        holds(self.port, wanted)
+    pub fn holds_its_port(&self) -> Result {
+        is_held(self.port)
     }
 
     pub fn kill(&mut self) {
@@ -151,10 +155,17 @@ impl Drop for Kaccd {
     }
 }
 
-/// A name that only this run of tests has, and a port.
+/// A name that only this run of tests has, and a port that only this one has of those of the run.
 fn own_name(what: &str) -> (String, u16) {
+    static NAMES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = names.iter().position(|name| name == what);
+    let place = known.unwrap_or_else(|| {
+        names.push(what.to_owned());
+        names.len() - 1
+    });
     let number = std::process::id();
-    let port = PORTS + (number % 4000) as u16 * 2 + what.len() as u16 % 2;
+    let port = PORTS + (number % 500) as u16 * EACH + place as u16 % EACH;
     (format!("kaccd-of-test-{what}-{number}"), port)
 }
 
@@ -168,30 +179,52 @@ pub fn site_key(lab: &Lab, site: u8) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Whether a program takes packets of ours to this port: then nobody else gets them.
-pub fn holds(port: u16, wanted: bool) -> Result {
+/// A packet to this port that is ours by its first words, and has less data than it says: a program of ours drops it, whatever contexts it has.
+fn send_short(port: u16) -> std::io::Result<()> {
+    let mut packet = [0; 48];
+    packet[..4].copy_from_slice(b"ymb\x01");
+    packet[WHAT_BYTES] = 8;
+    let from = UdpSocket::bind(("127.0.0.1", 0))?;
+    from.send_to(&packet, ("127.0.0.1", port)).map(drop)
+}
+
+/// That a kaccd has this port, and a program takes packets of ours to it before the kaccd could have them.
+fn is_held(port: u16) -> Result {
     let all = |e: std::io::Error| format!("port {port}: {e}");
-    let (to, from) = (
-        UdpSocket::bind(("127.0.0.1", port)).map_err(all)?,
-        UdpSocket::bind(("127.0.0.1", 0)).map_err(all)?,
-    );
+    send_short(port).map_err(all)?;
+    std::thread::sleep(Duration::from_millis(100));
+    let sockets = fs::read_to_string("/proc/net/udp").map_err(all)?;
+    let place = format!(":{port:04X}");
+    let mut sockets = sockets.lines().map(str::split_whitespace);
+    let socket = sockets.find_map(|mut words| {
+        words.nth(1).filter(|at| at.ends_with(&place))?;
+        words.nth(2)
+    });
+    match socket.and_then(|queues| queues.split_once(':')) {
+        Some((_, waiting)) if waiting.bytes().all(|digit| digit == b'0') => Ok(()),
+        Some(_) => Err(format!(
+            "there is no program that takes packets to port {port}"
+        )),
+        None => Err(format!("nobody has port {port}")),
+    }
+}
+
+/// That nobody has this port, and no program takes packets of ours to it.
+pub fn is_free(port: u16) -> Result {
+    let all = |e: std::io::Error| format!("port {port}: {e}");
+    let to = UdpSocket::bind(("127.0.0.1", port)).map_err(all)?;
     to.set_read_timeout(Some(Duration::from_millis(200)))
         .map_err(all)?;
     let begin = Instant::now();
     loop {
-        // Ours by its first words, of no context.
-        let mut packet = [0; 48];
-        packet[..4].copy_from_slice(b"ymb\x01");
-        from.send_to(&packet, ("127.0.0.1", port)).map_err(all)?;
-        let came = to.recv(&mut packet).is_ok();
-        if came != wanted {
+        send_short(port).map_err(all)?;
+        if to.recv(&mut [0; 48]).is_ok() {
             return Ok(());
         }
         // The kernel takes a program away a little after its last descriptor.
-        if wanted || begin.elapsed() > LIMIT {
-            let is = if wanted { "no" } else { "still a" };
+        if begin.elapsed() > LIMIT {
             return Err(format!(
-                "there is {is} program that takes packets to port {port}"
+                "there is still a program that takes packets to port {port}"
             ));
         }
     }

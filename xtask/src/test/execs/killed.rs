@@ -39,7 +39,7 @@ fn in_the_middle(stage: &Stage<'_>) -> Result {
     let Some(mut kaccd) = Kaccd::start("killed")? else {
         return Ok(());
     };
-    kaccd.holds_its_port(true)?;
+    kaccd.holds_its_port()?;
     let variables = variables(Executor::Softirq, Some(&kaccd));
     let job = stage.job(4, &[], &variables, "coll_stress");
     let job = job.args([COLLECTIVES]);
@@ -62,7 +62,7 @@ fn in_the_middle(stage: &Stage<'_>) -> Result {
     if !middle {
         return Err("the job was over before kaccd was killed".to_owned());
     }
-    kaccd::holds(port, false)?;
+    kaccd::is_free(port)?;
     left::nothing_since(&before)
 }
 
