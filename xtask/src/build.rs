@@ -4,6 +4,7 @@
 //! The entry points are compiled as static libraries and linked here, since Cargo's own shared
 //! libraries can't have weak aliases or an anonymous version script.
 
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -127,7 +128,11 @@ fn compile(args: &Args, profile: &str) -> Result {
     let mut command = Command::new(cargo);
     command
         .current_dir(root())
-        .args(["build", "--quiet", "--profile", profile]);
+        .args(["build", "--profile", profile]);
+    // It takes minutes the first time: who looks on sees how far it is.
+    if !std::io::stderr().is_terminal() {
+        command.arg("--quiet");
+    }
     let programs = if args.libs { &[][..] } else { &PROGRAMS };
     for package in LIBRARIES.iter().chain(programs) {
         command.args(["-p", package]);

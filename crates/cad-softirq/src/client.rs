@@ -340,7 +340,11 @@ pub enum NotOpen {
     Absent(io::Error),
     /// Who has its name is another user.
     Stranger(u32),
-    /// It does not answer, or not so that it could be understood.
+    /// It does not answer.
+    Silent,
+    /// It has ended the connection.
+    Ended,
+    /// It does not answer so that it could be understood.
     Garbled(io::Error),
     /// It refuses.
     Refused(Status),
@@ -351,6 +355,10 @@ impl fmt::Display for NotOpen {
         match self {
             NotOpen::Absent(why) => write!(f, "no kaccd can be reached here: {why}"),
             NotOpen::Stranger(user) => write!(f, "what says it is kaccd belongs to user {user}"),
+            NotOpen::Silent => write!(f, "kaccd has not answered for {} s", PATIENCE.as_secs()),
+            NotOpen::Ended => f.write_str(
+                "kaccd has ended the connection: it has ended, or has as many of this user's as he may have (kaccd --user-processes)",
+            ),
             NotOpen::Garbled(why) => write!(f, "kaccd's answer can't be understood: {why}"),
             NotOpen::Refused(why) => write!(f, "kaccd refuses: {why}"),
         }
@@ -358,6 +366,18 @@ impl fmt::Display for NotOpen {
 }
 
 impl std::error::Error for NotOpen {}
+
+impl NotOpen {
+    /// Why a question had no answer.
+    fn of(why: io::Error) -> NotOpen {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut};
+        match why.kind() {
+            TimedOut => NotOpen::Silent,
+            BrokenPipe | ConnectionReset => NotOpen::Ended,
+            _ => NotOpen::Garbled(why),
+        }
+    }
+}
 
 /// A connection to the daemon: what was opened on it is closed with it.
 #[derive(Debug)]
@@ -423,7 +443,10 @@ impl Client {
         let mut bytes = [0; Reply::BYTES_MAX];
         let sent = self.socket.send(&request.bytes(), fd, deadline);
         let got = sent.and_then(|_| self.socket.receive(&mut bytes, deadline));
-        let got = got.map_err(NotOpen::Garbled)?;
+        let got = got.map_err(NotOpen::of)?;
+        if got.bytes == 0 {
+            return Err(NotOpen::Ended);
+        }
         let reply = Reply::of(&bytes[..got.bytes]);
         let reply = reply.ok_or(NotOpen::Garbled(io::ErrorKind::InvalidData.into()))?;
         Ok((reply, got.fd))

@@ -11,6 +11,8 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Bytes of a name that an abstract Unix socket can't have any more.
+const NAME_TOO_LONG: usize = 108;
 /// Most contexts and inputs that can be asked for: their maps take memory of the kernel's.
 const MOST: u64 = 65_536;
 
@@ -18,10 +20,10 @@ const MOST: u64 = 65_536;
 #[derive(clap::Args)]
 pub struct Args {
     /// Its name, where it isn't the only one: YAMABIKO_KACCD says it to ranks
-    #[arg(long)]
+    #[arg(long, value_parser = name)]
     name: Option<String>,
     /// UDP port whose packets the program takes, of those that are Yamabiko's
-    #[arg(long, default_value_t = PORT)]
+    #[arg(long, default_value_t = PORT, value_parser = RangedU64ValueParser::<u16>::new().range(1..=65_535))]
     port: u16,
     /// Collectives that can be under way at once, of all users
     #[arg(long, default_value_t = Limits::default().contexts, value_parser = amount())]
@@ -53,6 +55,15 @@ pub struct Args {
     /// interrupts of a network come to few processors, see `yamabiko info`. Of lo: where it is sent
     #[arg(long, value_name = "INTERFACE", value_delimiter = ',')]
     steer: Vec<String>,
+}
+
+/// A name that a socket can have and a rank can be told: the kernel would choose one in place of an empty one.
+fn name(given: &str) -> Result<String, String> {
+    match given.len() {
+        0 => Err("it is empty".to_owned()),
+        NAME_TOO_LONG.. => Err(format!("it has {NAME_TOO_LONG} bytes or more")),
+        _ => Ok(given.to_owned()),
+    }
 }
 
 fn amount() -> RangedU64ValueParser<u32> {
