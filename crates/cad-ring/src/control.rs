@@ -101,7 +101,7 @@ pub(crate) struct Control {
     news: Vec<(u32, News)>,
     /// Those found lost since the last look.
     newly_lost: Vec<u32>,
-    /// Whether a caller could not be let in, for lack of descriptors.
+    /// Whether a caller could not be let in, for lack of descriptors; or one could not be heard.
     deaf: bool,
     /// Whether one could not be heard, for lack of a descriptor that may come with what it says.
     unheard: bool,
@@ -299,7 +299,7 @@ impl Control {
             let socket = match self.listener.accept(now()) {
                 Ok(socket) => socket,
                 Err(e) => {
-                    self.deaf = e.kind() != ErrorKind::TimedOut;
+                    self.deaf = self.unheard || e.kind() != ErrorKind::TimedOut;
                     return;
                 }
             };
@@ -317,10 +317,7 @@ impl Control {
     /// Whether something could not be done at once: let a caller in, or say something.
     #[inline]
     pub fn is_behind(&self) -> bool {
-        self.deaf
-            || self.unheard
-            || !self.unsaid.is_empty()
-            || (self.has_far() && self.is_behind_far())
+        self.deaf || !self.unsaid.is_empty() || (self.has_far() && self.is_behind_far())
     }
 
     /// Whether everything was said to this process that there is to say.
@@ -330,10 +327,11 @@ impl Control {
 
     /// Tries again what could not be done at once.
     pub fn catch_up(&mut self) {
+        let unheard = std::mem::take(&mut self.unheard);
         if self.deaf {
             self.accept();
         }
-        if std::mem::take(&mut self.unheard) {
+        if unheard {
             for id in self.callers.keys().copied().collect::<Vec<_>>() {
                 self.hear(id);
             }
@@ -381,7 +379,7 @@ impl Control {
             match caller.socket.peek(&mut packet[..1], now()) {
                 // The system throws a descriptor away that it finds no number for, and who lent it would talk nonsense.
                 Ok(n) if n > 0 && is_out_of_descriptors() => {
-                    self.unheard = true;
+                    (self.unheard, self.deaf) = (true, true);
                     return;
                 }
                 Err(e) if e.kind() == ErrorKind::TimedOut => return,

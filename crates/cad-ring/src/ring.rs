@@ -518,7 +518,10 @@ impl Ring {
         }
         if running.ended {
             self.done(running);
-            return self.close_spoilt();
+            if !self.spoilt.is_empty() {
+                self.close_spoilt();
+            }
+            return;
         }
         running.prepared.settle();
         if !self.uring.is_broken() {

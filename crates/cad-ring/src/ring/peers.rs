@@ -270,6 +270,7 @@ impl Ring {
     }
 
     /// Closes streams to other hosts on which an issue has failed, and which no other one uses.
+    #[cold]
     pub(super) fn close_spoilt(&mut self) {
         let uses = |running: &Running, socket: &Rc<OwnedFd>| {
             // Chains that are being cancelled may still have it, and need nothing of it any more.
