@@ -91,7 +91,12 @@ int main(int argc, char **argv)
     OK(MPI_Info_get_nkeys(MPI_INFO_ENV, &n));
     CHECK(n >= 0);
     OK(MPI_Info_get(MPI_INFO_ENV, "maxprocs", MPI_MAX_INFO_VAL - 1, value, &flag));
-    CHECK(flag && atoi(value) == t_size);
+    /* Our library knows it where our launcher has begun the job. */
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    OK(MPI_Get_library_version(version, &length));
+    if (strstr(version, "Yamabiko") && getenv("YAMABIKO_REPORT_FD"))
+        CHECK(flag);
+    CHECK(!flag || atoi(value) == t_size);
     OK(MPI_Info_create_env(argc, argv, &info));
     OK(MPI_Info_get_nkeys(info, &n));
     OK(MPI_Info_free(&info));
