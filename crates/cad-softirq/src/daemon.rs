@@ -146,7 +146,7 @@ struct Calculating {
 pub struct Daemon {
     tables: Tables,
     _link: Link,
-    /// Nobody else has the port, and nobody reads what comes there: packets of ours don't come so far.
+    /// So nobody else has the port. Nobody reads what comes there: packets of contexts don't come so far, and others are no matter.
     _ports: Vec<OwnedFd>,
     port: u16,
     limits: Limits,
