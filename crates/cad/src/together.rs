@@ -13,19 +13,19 @@ pub const RANKS_MAX: u32 = 16;
 pub const CHUNK: usize = 32 << 10;
 /// Bytes of the least chunk of what one rank writes for others (a broadcast of 8 KiB: 1.9 us in two chunks, 2.2 in one).
 pub const CHUNK_MIN: u64 = 4 << 10;
-/// From so many bytes on the block of one of two ranks is read where it lies (8 KiB from each: 1.7 us, through common memory 2.4),
-pub const BLOCK_OF_TWO: u64 = 8 << 10;
+/// From so many bytes on the block of one of two ranks is read where it lies (on a Xeon of the sixth generation, 32 KiB from each: 3.0 us, through common memory 3.4;
+/// 16 KiB 2.1 and 1.75),
+pub const BLOCK_OF_TWO: u64 = 32 << 10;
 /// and from so many on it is written to where the other wants it (512 KiB: 58 us in place of 67, 8 MiB: 1600 in place of 1860; 256 KiB: 26 and 25);
 pub const BLOCK_GIVEN: u64 = 512 << 10;
-/// the block that one of two has for the other, which both copy (32 KiB: 4.6 us in place of 5.3, 256 KiB: 16 in place of 19, 8 MiB: 430 in place of 700),
-pub const BLOCK_OF_ONE: u64 = 32 << 10;
+/// the block that one of two has for the other, which both copy (there 512 KiB: 26 us in place of 27, 4 MiB 202 in place of 315; but 256 KiB 13.5 and 12.0),
+pub const BLOCK_OF_ONE: u64 = 512 << 10;
 /// and a block that is for one rank of more (of four on two processors, 32 KiB for each: 24 us against 26, 64 KiB: 33 against 51; 8 KiB: 14
 /// against 8). What is for all ranks of more than two is written once and read by many: that is better in common memory at any
 /// length.
 pub const BLOCK_FOR_ONE: u64 = 32 << 10;
-/// From so many bytes on a vector that two ranks combine is read where it lies (64 KiB: 11.4 us against 10 to 14, 1 MiB: 142 against 190),
-pub const VECTOR_OF_TWO: u64 = 64 << 10;
-/// or of more ranks (of four on two processors, 1 MiB: 450 us against 500).
+/// From so many bytes on a vector that more than two ranks combine is read where it lies (of four on two processors, 1 MiB: 450 us against 500). Of two it is better in
+/// common memory at any length (on a Xeon of the sixth generation, 64 KiB and 1 MiB: 4.6 and 109 us against 10.5 and 130).
 pub const VECTOR: u64 = 1 << 20;
 /// The same of a vector of two ranks that one of them combines, up to where it is better if both copy at once (64 KiB: 7.1 us against 11).
 pub const PAIR: Range<u64> = 8 << 10..512 << 10;

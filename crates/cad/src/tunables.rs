@@ -10,7 +10,7 @@ use crate::{
 const PAPER: &str = "Thakur, Rabenseifner and Gropp, 2005";
 
 /// The tunables of this crate that choose an algorithm.
-pub const TUNABLES: [Tunable; 29] = [
+pub const TUNABLES: [Tunable; 28] = [
     bytes(
         "cad.bcast.whole_message_max",
         bcast::WHOLE_MESSAGE_MAX,
@@ -86,11 +86,6 @@ pub const TUNABLES: [Tunable; 29] = [
         "cad.together.block_for_one",
         together::BLOCK_FOR_ONE,
         "measured with four ranks on two processors",
-    ),
-    bytes(
-        "cad.together.vector_of_two",
-        together::VECTOR_OF_TWO,
-        "measured with two ranks on processors that share no cache",
     ),
     bytes(
         "cad.together.vector",

@@ -25,6 +25,7 @@
 //! Who calls it: `api::coll` and `api::coll_reduce`, for blocking calls. All other collectives go by graphs and messages.
 
 mod direct;
+mod lines;
 mod moves;
 mod places;
 mod reductions;
@@ -65,12 +66,10 @@ const BODY: usize = CHUNK;
 /// EPYC of the fifth generation: allreduces of 256 KiB and 1 MiB take 10.1 and 41 us so, 10.7 and 44 with four; allgathers 10.0 and 45, and
 /// 10.7 and 48; of 64 KiB from each of four ranks 11.4 and 13.1.)
 const BODIES: u64 = 16;
-/// Bodies that the members write in turn, in exchanges and short broadcasts: whoever writes one has read what stands in it, and an EPYC's processor writes over lines
-/// that it has read last sooner than over its own that another has read. As it publishes two rounds ahead of what it knows to be read, four is
+/// Bodies that the members write in turn, in exchanges and short broadcasts: whoever writes one has read what stands in it, and processors write over lines
+/// that they have read last sooner than over their own that another has read, from [some bytes](lines) on. As it publishes two rounds ahead of what it knows to be read, four is
 /// the least number; more would take more of the cache.
 const EXCHANGED: u64 = 4;
-/// From so many bytes in a round on: shorter data are written sooner to lines of one's own.
-const EXCHANGED_FROM: usize = 16 << 10;
 /// Where the bodies begin. Long memory from `malloc` begins 16 bytes behind a page's start, and a copy between places less than a line apart within
 /// their pages is slow (`sys::copy`): of two far cores of an EPYC of the fifth generation, a broadcast of 64 KiB takes 3.05 us so, and from a page's start on 3.9 into
 /// such memory.

@@ -47,13 +47,21 @@ impl Stretch {
         }
     }
 
+    /// Asks for a line that is to be read soon.
+    #[inline(always)]
+    pub fn prefetch(&self, at: usize) {
+        if let Some(start) = self.range(at, 1) {
+            sys::copy::prefetch(start);
+        }
+    }
+
     /// Copies `bytes` bytes there. Outside nothing is done.
     #[inline]
     pub fn write(&self, at: usize, from: UserBuf, bytes: usize) {
         if let Some(to) = self.range(at, bytes) {
             // SAFETY: `range` gives `bytes` bytes of the segment, which `self` keeps mapped; the maker of `from` promised readable
             // memory. The two don't overlap but where `from` is memory of the same stretch, whose reader has to bear any bytes.
-            unsafe { sys::copy::copy(to, from.as_mut_ptr(), bytes) }
+            unsafe { sys::across::hand(to, from.as_mut_ptr(), bytes) }
         }
     }
 
@@ -61,8 +69,8 @@ impl Stretch {
     #[inline]
     pub fn read(&self, at: usize, to: UserBuf, bytes: usize) {
         if let Some(from) = self.range(at, bytes) {
-            // SAFETY: as for `write`, with the direction turned; another process may be writing (`copy` allows that).
-            unsafe { sys::copy::copy(to.as_mut_ptr(), from, bytes) }
+            // SAFETY: as for `write`, with the direction turned; another process may be writing (`fetch` allows that, as `copy` does).
+            unsafe { sys::across::fetch(to.as_mut_ptr(), from, bytes) }
         }
     }
 
@@ -150,6 +158,7 @@ mod tests {
         part.store(64, 7);
         part.store(60, 7);
         part.claim(usize::MAX);
+        part.prefetch(usize::MAX);
         assert!((0..256).step_by(8).all(|at| all.load(at) == 0));
         part.store(56, 8);
         part.write(0, from, 8);

@@ -254,6 +254,13 @@ pub fn hand_over() -> HandOver {
     HandOver::Asked
 }
 
+/// Whether this machine's processors have vectors of 32 bytes.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(crate) fn has_vectors() -> bool {
+    features() & AVX2 != 0
+}
+
 /// What the processor has: 0 until looked up, then `KNOWN` and the others.
 #[cfg(target_arch = "x86_64")]
 static FEATURES: AtomicU8 = AtomicU8::new(0);

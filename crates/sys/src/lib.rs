@@ -6,12 +6,13 @@
 //! * [`doorbell`]: what a waiting process sleeps on, in memory shared with its peers; [`barrier`]: what it has others execute before;
 //! * [`memfd`], [`sparse`] and [`unix`]: sealed shared memory, and the sockets that pass it on;
 //! * [`foreign`]: the kernel copies between processes, and [`mark`]: how they know each other before that;
-//! * [`copy`], [`past`], [`clock`], [`cpus`], [`memory`], [`random`], [`process`], [`say`], [`thread`]: small necessities.
+//! * [`copy`], [`across`], [`past`], [`clock`], [`cpus`], [`memory`], [`random`], [`process`], [`say`], [`thread`]: small necessities.
 //!
 //! Everything works as an ordinary user, without `/dev/shm` and on a read-only root. Nothing here
 //! uses thread-local storage, since the libraries are also loaded with `dlopen`; but what [`thread`] starts does, as the standard
 //! library's threads do.
 
+pub mod across;
 pub mod barrier;
 mod bias;
 pub mod blank;

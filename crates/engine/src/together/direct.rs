@@ -13,7 +13,6 @@
 use boundary::{AlignedBuf, UserBuf};
 use cad::together::{
     BLOCK_FOR_ONE, BLOCK_GIVEN, BLOCK_OF_ONE, BLOCK_OF_TWO, PAIR, PAIR_HELPED, VECTOR,
-    VECTOR_OF_TWO,
 };
 use cad::{allgather, alltoall};
 use fabrics::Foreign;
@@ -174,9 +173,9 @@ impl<'a> Way<'a> {
         self.is_from(bytes, BLOCK_OF_TWO, BLOCK_FOR_ONE)
     }
 
-    /// a vector that all combine,
+    /// a vector that all combine, if they are more than two,
     pub fn reads_vectors(&self, bytes: u64) -> bool {
-        self.is_from(bytes, VECTOR_OF_TWO, VECTOR)
+        self.is_from(bytes, u64::MAX, VECTOR)
     }
 
     /// the block that one of two has for the other,

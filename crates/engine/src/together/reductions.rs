@@ -332,6 +332,7 @@ impl<'a> Way<'a> {
             }
             self.wait_for(all, round, span.bytes)?;
             self.combine(&v, all, round, span, span.of(v.to));
+            self.place.all_have_read(round - 1);
             self.place.say_read(round);
         }
         Ok(())

@@ -9,26 +9,29 @@ use types::{Result, consts, fault};
 
 use super::reductions::Combine;
 use super::{
-    APART, BODIES, BODIES_AT, BODY, EXCHANGED, EXCHANGED_FROM, FAILED, GIVEN_UP, HEADS, INLINE,
-    LENGTH_BITS, READ, Together,
+    APART, BODIES, BODIES_AT, BODY, EXCHANGED, FAILED, GIVEN_UP, HEADS, INLINE, LENGTH_BITS, READ,
+    Together, lines,
 };
 use crate::coll::Planned;
 use crate::state::Engine;
 use crate::wait::Waiting;
 
+/// Bytes that fit into a head's line, beside its word.
+const BESIDE: usize = 56;
+
 /// A round, by its number.
 #[derive(Clone, Copy)]
 pub(super) struct Round {
     number: u64,
-    /// Whether all write and all read, or who writes may well change: then long data lie in bodies that members write in turn.
-    exchange: bool,
+    /// From so many bytes on they lie in a body that members write in turn: where all write and all read, or who writes may well change.
+    turned_from: usize,
 }
 
 impl Round {
-    /// The same round, of an exchange.
-    fn of_exchange(self) -> Round {
+    /// The same round, with so many bytes or more in bodies that members write in turn.
+    fn turned_from(self, turned_from: usize) -> Round {
         Round {
-            exchange: true,
+            turned_from,
             ..self
         }
     }
@@ -36,7 +39,7 @@ impl Round {
     /// Whether so many bytes lie in a body that members write in turn.
     #[inline(always)]
     fn turns(self, bytes: usize) -> bool {
-        self.exchange && bytes >= EXCHANGED_FROM
+        bytes >= self.turned_from
     }
 
     /// How often the bodies have changed hands.
@@ -140,7 +143,7 @@ impl Together {
         self.last.set(self.last.get() + rounds);
         Round {
             number,
-            exchange: false,
+            turned_from: usize::MAX,
         }
     }
 
@@ -274,18 +277,29 @@ impl Page<'_> {
     /// Shows it to the others.
     #[inline]
     pub fn publish(self) {
-        let own = self.place.own();
-        let word = self.round.number << LENGTH_BITS | self.bytes as u64;
-        own.store(Together::head(self.round), word);
-        self.place.ring_others();
-        // The next one's line is fetched from those who read it last while this round goes on.
-        own.claim(Together::head(self.round + 1));
+        self.show();
+        self.told();
     }
 
     /// Shows it to the others in a round in which this process reads nothing.
     pub fn publish_only(self) {
+        self.show();
+        // Nobody waits for that yet, mostly, and its line may be elsewhere.
         self.place.own().store(READ, self.round.number);
-        self.publish();
+        self.told();
+    }
+
+    #[inline(always)]
+    fn show(&self) {
+        let word = self.round.number << LENGTH_BITS | self.bytes as u64;
+        self.place.own().store(Together::head(self.round), word);
+    }
+
+    #[inline(always)]
+    fn told(&self) {
+        self.place.ring_others();
+        // The next one's line is fetched from those who read it last while this round goes on.
+        self.place.own().claim(Together::head(self.round + 1));
     }
 }
 
@@ -331,6 +345,13 @@ impl Theirs<'_> {
             self.from.read(at + done, buf, run);
             done += run;
         }
+    }
+
+    /// Asks for the first and the last line of so many bytes, which are all.
+    #[inline(always)]
+    fn ask(&self, bytes: usize) {
+        self.from.prefetch(self.at);
+        self.from.prefetch(self.at + bytes - 1);
     }
 
     /// The word with this number.
@@ -447,17 +468,37 @@ impl<'a> Way<'a> {
     pub fn theirs(&self, rank: usize, round: Round, bytes: usize) -> Result<Theirs<'a>> {
         let place = self.place;
         let mut theirs = bytes;
-        let missing = || match place.published(rank, round) {
-            Some(bytes) => {
-                theirs = bytes;
-                None
+        let watched = self.watched(rank, round, bytes);
+        let missing = || {
+            watched.iter().for_each(|theirs| theirs.ask(bytes));
+            match place.published(rank, round) {
+                Some(bytes) => {
+                    theirs = bytes;
+                    None
+                }
+                None => Some(rank),
             }
-            None => Some(rank),
         };
         self.wait(bytes, missing)?;
         match theirs == bytes {
             true => Ok(self.published_by(rank, round, bytes)),
             false => Err(self.mismatch(rank, theirs as u64, bytes as u64)),
+        }
+    }
+
+    /// What is asked for while it is waited for: not what comes with the head's line, nor what has so many lines that its writer would lose some before it is through.
+    #[inline]
+    fn watched(&self, rank: usize, round: Round, bytes: usize) -> Option<Theirs<'a>> {
+        let watched = bytes > BESIDE && bytes <= lines::here().watched;
+        watched.then(|| self.published_by(rank, round, bytes))
+    }
+
+    /// Takes note that another one, which has published a round, is through with those before it. Of two members that is all others. Not in an exchange, where rounds
+    /// are published before those before them are read.
+    #[inline]
+    pub fn others_have_read_before(&self, round: Round) {
+        if self.place.size() == 2 {
+            self.place.all_have_read(round - 1);
         }
     }
 
@@ -487,9 +528,14 @@ impl<'a> Way<'a> {
         self.page(round, self.place.for_all(bytes))
     }
 
-    /// Begins an exchange of so many rounds, or others whose bodies are written as in one.
+    /// Begins an exchange of so many rounds.
     pub fn begin_exchange(&self, rounds: u64) -> Round {
-        self.place.begin(rounds).of_exchange()
+        self.begin_turned(rounds, lines::here().exchanged_from)
+    }
+
+    /// Begins so many rounds whose bodies members write in turn, if they have as many bytes as `from`.
+    pub fn begin_turned(&self, rounds: u64, from: usize) -> Round {
+        self.place.begin(rounds).turned_from(from)
     }
 
     /// Waits until all have published a round, of so many bytes.
@@ -559,18 +605,19 @@ mod tests {
     use super::*;
 
     fn rounds() -> impl Iterator<Item = Round> {
-        let kinds = |number| [false, true].map(|exchange| Round { number, exchange });
+        let kinds = |number| {
+            KINDS.map(|turned_from| Round {
+                number,
+                turned_from,
+            })
+        };
         (1..=5 * BODIES).flat_map(kinds)
     }
 
-    const LENGTHS: [usize; 6] = [
-        0,
-        INLINE,
-        INLINE + 1,
-        EXCHANGED_FROM - 1,
-        EXCHANGED_FROM,
-        BODY,
-    ];
+    const LONG: usize = 16 << 10;
+    const KINDS: [usize; 3] = [usize::MAX, LONG, INLINE + 1];
+
+    const LENGTHS: [usize; 6] = [0, INLINE, INLINE + 1, LONG - 1, LONG, BODY];
 
     #[test]
     fn what_is_written_anew_was_due_to_be_read() {
@@ -599,7 +646,7 @@ mod tests {
 
     #[test]
     fn of_two_each_writes_over_what_it_has_read() {
-        for round in rounds().filter(|round| round.exchange) {
+        for round in rounds().filter(|round| round.turned_from < BODY) {
             let next = round + EXCHANGED;
             assert_eq!(round.at(BODY), next.at(BODY));
             assert_eq!(round.host(1, 2, BODY), next.host(0, 2, BODY));
