@@ -10,6 +10,7 @@ mod arrays;
 mod callback;
 pub mod memory;
 mod text;
+pub mod turn;
 mod userbuf;
 
 pub use arrays::{HandleCodec, Handles, Ints, StatusCodec, Statuses};

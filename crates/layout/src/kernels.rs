@@ -114,16 +114,8 @@ impl Mover for Packer<'_> {
 
     fn tiles<const N: usize, const W: usize, const H: usize>(&mut self, grid: &Grid) {
         let bytes = grid.bytes::<N>();
-        let (base, out) = (self.base, &mut self.out[self.at..][..bytes]);
-        grid.pack::<N, W, H>(
-            |disp, row| base.offset(disp).read(row.as_flattened_mut()),
-            |at, lines, i| {
-                let (out, _) = out[at..][..lines.len() * N].as_chunks_mut::<N>();
-                out.iter_mut()
-                    .zip(lines)
-                    .for_each(|(to, line)| *to = line[i]);
-            },
-        );
+        let out = UserBuf::of_array(&mut self.out[self.at..][..bytes]);
+        grid.pack::<N, W, H>(self.base, out);
         self.at += bytes;
     }
 }
@@ -168,11 +160,7 @@ impl Mover for Unpacker<'_> {
 
     fn tiles<const N: usize, const W: usize, const H: usize>(&mut self, grid: &Grid) {
         let (input, rest) = self.input.split_at(grid.bytes::<N>());
-        let (input, _) = input.as_chunks::<N>();
-        grid.unpack::<N, W, H>(
-            |at, column| column.copy_from_slice(&input[at / N..][..column.len()]),
-            |disp, lines, i| put(self.base.offset(disp), lines, i),
-        );
+        grid.unpack::<N, W, H>(UserBuf::of_bytes(input), self.base);
         self.input = rest;
     }
 }
@@ -207,12 +195,9 @@ impl Mover for Gatherer {
     }
 
     fn tiles<const N: usize, const W: usize, const H: usize>(&mut self, grid: &Grid) {
-        let (base, to, bytes) = (self.base, self.to, grid.bytes::<N>());
-        grid.pack::<N, W, H>(
-            |disp, row| base.offset(disp).read(row.as_flattened_mut()),
-            |at, lines, i| put(to.offset(at as i64), lines, i),
-        );
-        self.to = to.offset(bytes as i64);
+        let bytes = grid.bytes::<N>();
+        grid.pack::<N, W, H>(self.base, self.to);
+        self.to = self.to.offset(bytes as i64);
         self.room -= bytes;
     }
 }
@@ -247,21 +232,10 @@ impl Mover for Scatterer {
     }
 
     fn tiles<const N: usize, const W: usize, const H: usize>(&mut self, grid: &Grid) {
-        let (base, from, bytes) = (self.base, self.from, grid.bytes::<N>());
-        grid.unpack::<N, W, H>(
-            |at, column| from.offset(at as i64).read(column.as_flattened_mut()),
-            |disp, lines, i| put(base.offset(disp), lines, i),
-        );
-        self.from = from.offset(bytes as i64);
+        let bytes = grid.bytes::<N>();
+        grid.unpack::<N, W, H>(self.from, self.base);
+        self.from = self.from.offset(bytes as i64);
         self.room -= bytes;
-    }
-}
-
-/// Writes element `i` of each of `lines`, side by side from `to` on.
-#[inline(always)]
-fn put<const N: usize, const T: usize>(to: UserBuf, lines: &[[[u8; N]; T]], i: usize) {
-    for (j, line) in lines.iter().enumerate() {
-        to.offset((j * N) as i64).write(&line[i]);
     }
 }
 
