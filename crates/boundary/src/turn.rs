@@ -72,11 +72,13 @@ fn block<const N: usize>(from: Rows, to: Rows, i: usize, j: usize) {
         let rows = |k: usize| from.byte(i + k, j * N).cast_const();
         let columns = |k: usize| to.byte(j + k, i * N);
         // SAFETY: the makers of both promised memory where the elements lie, and each processor of this architecture has SSE2.
-        match N {
-            2 => return unsafe { vectors::four_of_2(rows, columns) },
-            4 => return unsafe { vectors::four_of_4(rows, columns) },
-            8 => return unsafe { vectors::two_of_8(rows, columns) },
-            _ => {}
+        unsafe {
+            match N {
+                2 => return vectors::four_of_2(rows, columns),
+                4 => return vectors::four_of_4(rows, columns),
+                8 => return vectors::two_of_8(rows, columns),
+                _ => {}
+            }
         }
     }
     element::<N>(from, to, i, j);
