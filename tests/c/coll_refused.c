@@ -157,7 +157,7 @@ static void make(void)
 
 int main(int argc, char **argv)
 {
-    static const int sizes[] = {4096, 16384, 98304, 131071, 300001};
+    static const int sizes[] = {8192, 16384, 98304, 131072, 300001};
     enum { SIZES = sizeof sizes / sizeof *sizes };
     t_init(&argc, &argv);
     const char *what = argc > 1 ? argv[1] : "memory";
@@ -180,7 +180,7 @@ int main(int argc, char **argv)
         for (int kind = 0; kind < KINDS; kind++) {
             comm = older[i][kind];
             one(kind, sizes[i], t_size - 1, 0);
-            all_of(4096);
+            all_of(8192);
             all_of(sizes[i]);
             OK(MPI_Comm_free(&comm));
         }

@@ -1,27 +1,53 @@
 //! Copying small matrices so that rows become columns.
 //!
 //! Compilers move elements one by one, or find vectors for it only as long as nothing around it changes. So this says in vectors of 16 bytes, which every processor
-//! of x86-64 has, what is to be done with elements of 2, 4 and 8 bytes. Where rows lie a power of two apart they share few places of the caches; each is therefore read once.
+//! of x86-64 has, what is to be done with elements of 2, 4 and 8 bytes.
 //!
 //! Who calls it: `layout`, for matrices that are packed across the way they lie.
 
 use crate::UserBuf;
 
-/// Rows of elements that lie side by side.
+/// Memory that is only read.
 #[derive(Clone, Copy, Debug)]
-pub struct Rows {
-    /// The first row.
-    pub at: UserBuf,
-    /// Bytes from a row to the next.
-    pub step: i64,
+pub struct Readable(UserBuf);
+
+impl Readable {
+    /// Memory of our own, for the time that `memory` is borrowed by the call it is passed to.
+    pub fn of_bytes(memory: &[u8]) -> Readable {
+        // SAFETY: it is valid for that time, and nothing writes through what this module keeps to itself.
+        Readable(unsafe { UserBuf::new(memory.as_ptr() as usize) })
+    }
 }
 
-impl Rows {
-    /// Where byte `at` of row `row` lies.
+impl From<UserBuf> for Readable {
     #[inline(always)]
-    fn byte(self, row: usize, at: usize) -> *mut u8 {
-        let down = self.step.wrapping_mul(row as i64);
-        self.at.offset(down.wrapping_add(at as i64)).as_mut_ptr()
+    fn from(buf: UserBuf) -> Readable {
+        Readable(buf)
+    }
+}
+
+/// Rows of elements that lie side by side.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<Buf> {
+    /// The first row.
+    at: Buf,
+    /// Bytes from a row to the next.
+    step: i64,
+}
+
+impl Rows<Readable> {
+    /// Rows that are read: the first begins `start` bytes behind `buf`, and each `step` bytes behind the one before.
+    #[inline(always)]
+    pub fn read(buf: Readable, start: i64, step: i64) -> Rows<Readable> {
+        Rows {
+            at: Readable(buf.0.offset(start)),
+            step,
+        }
+    }
+
+    #[inline(always)]
+    fn byte(self, row: usize, at: usize) -> *const u8 {
+        place(self.at.0, self.step, row, at)
     }
 
     /// Asks for the line in which each of so many rows begins, into the second cache: the first has few places for them.
@@ -38,9 +64,32 @@ impl Rows {
     }
 }
 
+impl Rows<UserBuf> {
+    /// Rows that are written, which lie in the same way.
+    #[inline(always)]
+    pub fn written(buf: UserBuf, start: i64, step: i64) -> Rows<UserBuf> {
+        Rows {
+            at: buf.offset(start),
+            step,
+        }
+    }
+
+    #[inline(always)]
+    fn byte(self, row: usize, at: usize) -> *mut u8 {
+        place(self.at, self.step, row, at)
+    }
+}
+
+/// Where byte `at` of row `row` lies.
+#[inline(always)]
+fn place(buf: UserBuf, step: i64, row: usize, at: usize) -> *mut u8 {
+    let down = step.wrapping_mul(row as i64);
+    buf.offset(down.wrapping_add(at as i64)).as_mut_ptr()
+}
+
 /// Copies `rows` rows of `columns` elements of `N` bytes to as many columns of `to`.
 #[inline(always)]
-pub fn turn<const N: usize>(from: Rows, to: Rows, rows: usize, columns: usize) {
+pub fn turn<const N: usize>(from: Rows<Readable>, to: Rows<UserBuf>, rows: usize, columns: usize) {
     let edge = edge::<N>();
     let (whole_rows, whole_columns) = (rows / edge * edge, columns / edge * edge);
     for j in (0..whole_columns).step_by(edge) {
@@ -66,10 +115,10 @@ const fn edge<const N: usize>() -> usize {
 }
 
 #[inline(always)]
-fn block<const N: usize>(from: Rows, to: Rows, i: usize, j: usize) {
+fn block<const N: usize>(from: Rows<Readable>, to: Rows<UserBuf>, i: usize, j: usize) {
     #[cfg(target_arch = "x86_64")]
     {
-        let rows = |k: usize| from.byte(i + k, j * N).cast_const();
+        let rows = |k: usize| from.byte(i + k, j * N);
         let columns = |k: usize| to.byte(j + k, i * N);
         // SAFETY: the makers of both promised memory where the elements lie, and each processor of this architecture has SSE2.
         unsafe {
@@ -85,7 +134,7 @@ fn block<const N: usize>(from: Rows, to: Rows, i: usize, j: usize) {
 }
 
 #[inline(always)]
-fn element<const N: usize>(from: Rows, to: Rows, i: usize, j: usize) {
+fn element<const N: usize>(from: Rows<Readable>, to: Rows<UserBuf>, i: usize, j: usize) {
     let (from, to) = (from.byte(i, j * N), to.byte(j, i * N));
     // SAFETY: the makers of both promised memory where the elements lie; any bytes are an array.
     unsafe {
@@ -169,25 +218,27 @@ mod tests {
 
     fn check<const N: usize>(rows: usize, columns: usize) {
         let (wide, high) = (columns * N + 3, rows * N + 5);
-        let mut from: Vec<u8> = (0..rows * wide).map(|i| (i * 7 + i / 256) as u8).collect();
-        let mut to = vec![0xee; columns * high];
-        let place = |memory: &mut [u8], step: usize| Rows {
-            at: UserBuf::of_array(memory),
-            step: step as i64,
-        };
-        let (source, target) = (place(&mut from, wide), place(&mut to, high));
-        source.ask(rows);
-        turn::<N>(source, target, rows, columns);
-        for (j, column) in to.chunks(high).enumerate() {
-            let (data, gap) = column.split_at(rows * N);
-            for (i, element) in data.chunks(N).enumerate() {
-                assert_eq!(
-                    element,
-                    &from[i * wide + j * N..][..N],
-                    "{N} {rows} {columns}"
-                );
+        let from: Vec<u8> = (0..rows * wide).map(|i| (i * 7 + i / 256) as u8).collect();
+        // Also from the last row up.
+        for up in [false, true] {
+            let mut to = vec![0xee; columns * high];
+            let (start, step) = match up {
+                false => (0, wide as i64),
+                true => ((rows.max(1) - 1) as i64 * wide as i64, -(wide as i64)),
+            };
+            let source = Rows::read(Readable::of_bytes(&from), start, step);
+            source.ask(rows);
+            let target = Rows::written(UserBuf::of_array(&mut to), 0, high as i64);
+            turn::<N>(source, target, rows, columns);
+            for (j, column) in to.chunks(high).enumerate() {
+                let (data, gap) = column.split_at(rows * N);
+                for (i, element) in data.chunks(N).enumerate() {
+                    let row = if up { rows - 1 - i } else { i };
+                    let expected = &from[row * wide + j * N..][..N];
+                    assert_eq!(element, expected, "{N} {rows} {columns} {up}");
+                }
+                assert!(gap.iter().all(|&byte| byte == 0xee));
             }
-            assert!(gap.iter().all(|&byte| byte == 0xee));
         }
     }
 

@@ -31,11 +31,6 @@ impl UserBuf {
         UserBuf(memory.as_mut_ptr() as usize)
     }
 
-    /// The same, which is only read.
-    pub fn of_bytes(memory: &[u8]) -> UserBuf {
-        UserBuf(memory.as_ptr() as usize)
-    }
-
     /// The address as a number.
     #[inline(always)]
     pub const fn addr(self) -> usize {

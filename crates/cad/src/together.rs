@@ -18,7 +18,7 @@ pub const CHUNK_MIN: u64 = 4 << 10;
 pub const BLOCK_OF_TWO: u64 = 32 << 10;
 /// and from so many on it is written to where the other wants it (512 KiB: 58 us in place of 67, 8 MiB: 1600 in place of 1860; 256 KiB: 26 and 25);
 pub const BLOCK_GIVEN: u64 = 512 << 10;
-/// the block that one of two has for the other, which both copy (there 512 KiB: 26 us in place of 27, 4 MiB 202 in place of 315; but 256 KiB 13.5 and 12.0),
+/// the block that one of two has for the other, which both copy (on a Xeon of the sixth generation 512 KiB: 26 us in place of 27, 4 MiB 202 in place of 315; but 256 KiB 13.5 and 12.0),
 pub const BLOCK_OF_ONE: u64 = 512 << 10;
 /// and a block that is for one rank of more (of four on two processors, 32 KiB for each: 24 us against 26, 64 KiB: 33 against 51; 8 KiB: 14
 /// against 8). What is for all ranks of more than two is written once and read by many: that is better in common memory at any
@@ -27,7 +27,7 @@ pub const BLOCK_FOR_ONE: u64 = 32 << 10;
 /// From so many bytes on a vector that more than two ranks combine is read where it lies (of four on two processors, 1 MiB: 450 us against 500). Of two it is better in
 /// common memory at any length (on a Xeon of the sixth generation, 64 KiB and 1 MiB: 4.6 and 109 us against 10.5 and 130).
 pub const VECTOR: u64 = 1 << 20;
-/// The same of a vector of two ranks that one of them combines, up to where it is better if both copy at once (64 KiB: 7.1 us against 11).
+/// From so many bytes on a vector of two ranks that one of them combines is read where it lies, up to where it is better if both copy at once (64 KiB: 7.1 us against 11).
 pub const PAIR: Range<u64> = 8 << 10..512 << 10;
 /// From so many bytes on both combine a part of such a vector (64 KiB: 7.8 us in place of 8.9, 256 KiB: 23 in place of 30; 32 KiB: 5.4 and 5.3).
 pub const PAIR_HELPED: u64 = 64 << 10;

@@ -44,6 +44,7 @@ use crate::state::Engine;
 
 pub(crate) use places::{Meeting, Places};
 
+use lines::Lines;
 use places::Lease;
 
 /// Distance of lines that are written apart: processors fetch lines in pairs.
@@ -93,6 +94,8 @@ pub(crate) struct Together {
     /// and none has failed to yet.
     direct: Cell<bool>,
     me: usize,
+    /// What depends on the members' processor.
+    lines: &'static Lines,
     /// The last round that was begun.
     last: Cell<u64>,
     /// All members have read what they need of the rounds up to this.

@@ -4,6 +4,7 @@
 //! arrays, which compile to plain loads and stores.
 
 use boundary::UserBuf;
+use boundary::turn::Readable;
 
 use crate::grid::Grid;
 
@@ -160,7 +161,7 @@ impl Mover for Unpacker<'_> {
 
     fn tiles<const N: usize, const W: usize, const H: usize>(&mut self, grid: &Grid) {
         let (input, rest) = self.input.split_at(grid.bytes::<N>());
-        grid.unpack::<N, W, H>(UserBuf::of_bytes(input), self.base);
+        grid.unpack::<N, W, H>(Readable::of_bytes(input), self.base);
         self.input = rest;
     }
 }
@@ -233,7 +234,7 @@ impl Mover for Scatterer {
 
     fn tiles<const N: usize, const W: usize, const H: usize>(&mut self, grid: &Grid) {
         let bytes = grid.bytes::<N>();
-        grid.unpack::<N, W, H>(self.from, self.base);
+        grid.unpack::<N, W, H>(self.from.into(), self.base);
         self.from = self.from.offset(bytes as i64);
         self.room -= bytes;
     }

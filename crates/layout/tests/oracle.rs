@@ -236,7 +236,13 @@ fn walk(
 
 /// A matrix of which columns are packed, and how often it is repeated, each time how much further: as a loop, or column by column.
 fn matrix() -> impl Strategy<Value = (Pair, u64, i64)> {
-    let stride = prop_oneof![900i64..3000, -3000i64..-900, 4i64..64, Just(2048)];
+    let stride = prop_oneof![
+        900i64..3000,
+        -3000i64..-900,
+        4i64..64,
+        Just(2048),
+        Just(8192)
+    ];
     let element = prop_oneof![Just(2u64), Just(4), Just(8), Just(16), Just(12)];
     (element, 1u64..70, 1u64..40, stride, any::<bool>()).prop_map(
         |(element, rows, columns, stride, repeats)| {

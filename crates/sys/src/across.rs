@@ -184,14 +184,15 @@ mod tests {
     #[test]
     fn every_length_and_offset() {
         let src: Vec<u8> = (0..70_000u32).map(|i| (i * 7 + i / 256) as u8).collect();
+        let around_pages = (32_192..32_400).step_by(13).chain(32_760..32_770);
         let lengths = (128..600).chain([1023, 4096, 4097, 4223, 4224, 5000, 65_536, 69_000]);
-        for n in lengths {
-            for (from, to) in [(0, 0), (1, 0), (0, 3), (5, 9), (63, 1)] {
+        for n in lengths.chain(around_pages) {
+            for (from, to) in [(0, 0), (1, 0), (0, 3), (5, 9), (63, 1), (17, 63)] {
                 let all = |dst: &[u8]| {
                     assert_eq!(&dst[to..to + n], &src[from..from + n], "{n} {from} {to}");
                     assert!(dst[..to].iter().chain(&dst[to + n..]).all(|&b| b == 0xee));
                 };
-                let fresh = || vec![0xee; n + 16];
+                let fresh = || vec![0xee; n + 64];
                 let (mut dst, at) = (fresh(), src[from..].as_ptr());
                 // SAFETY: `n` bytes lie behind each offset, in vectors of their own.
                 unsafe { hand(dst.as_mut_ptr().add(to), at, n) }

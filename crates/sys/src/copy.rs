@@ -236,8 +236,8 @@ unsafe fn wide(dst: *mut u8, src: *const u8, n: usize) {
 /// How a processor hands a line from one core's cache to another's, as far as it decides how processes copy between each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HandOver {
-    /// It pays to ask for lines before they are written, and longer data are copied fastest by the kernel, from where they lie. Measured on a
-    /// Xeon of the fifth generation; processors of which nothing is known are taken for such.
+    /// It pays to ask for lines before they are written and read, and long data that nobody computes with are mostly copied fastest by the kernel, from where they lie. Measured
+    /// on Xeons of the fifth and sixth generation; processors of which nothing is known are taken for such.
     Asked,
     /// `rep movsb` takes lines over fastest if nobody has asked for them, and the kernel's copy, which looks up and holds each page (260 ns), is
     /// slower than two copies of processes at any length. Measured on EPYCs of the fourth and fifth generation.

@@ -6,9 +6,8 @@ use cad::{Part, allgather, alltoall, bcast, gather, scatter};
 use layout::{Data, transfer};
 use types::Result;
 
-use super::lines::SHORT_PIPED;
 use super::rounds::{Round, Way};
-use super::{EXCHANGED, lines};
+use super::{EXCHANGED, INLINE};
 use crate::graphs::Plan;
 
 /// How a block is cut into chunks, a round each.
@@ -29,10 +28,6 @@ impl Chunks {
     /// cores of an EPYC of the fifth generation) or 1.35 (two far ones) in two, and 0.57 or 1.48 in four.
     pub fn piped(bytes: u64, most: usize, element: u64) -> Chunks {
         let short = (bytes / 2).min(2 * CHUNK_MIN);
-        let most = match bytes {
-            ..=SHORT_PIPED => most.min(lines::here().piped),
-            _ => most,
-        };
         let each = (bytes / 4).max(short).clamp(CHUNK_MIN, most as u64);
         Chunks::new(bytes, each as usize, element)
     }
@@ -89,6 +84,7 @@ const SPREAD_OF_TWO: u64 = 256 << 10;
 const SPREAD_IN_TURN: u64 = EXCHANGED * SPREAD_FROM as u64;
 /// Shorter chunks lie in the root's own all the same: it is further ahead there (128 bytes take 0.30 us so, and 0.35 in turn, on a Xeon of the sixth generation).
 const SPREAD_FROM: usize = 16 << 10;
+const _: () = assert!(SPREAD_FROM > INLINE);
 
 /// From so many bytes on an allgather copies a process's own block chunk by chunk, between those that it writes for the others: what it
 /// has written is then still in the cache, and no block drives out all that was there. 1 MiB takes 55 us so and 62 as a whole, 8 MiB 575 and 736;
@@ -177,7 +173,7 @@ impl Way<'_> {
         if direct && self.bcast_direct(&data, at_root)? {
             return Ok(());
         }
-        let chunks = Chunks::piped(data.len(), CHUNK, 1);
+        let chunks = Chunks::piped(data.len(), self.place.lines.piped(data.len()), 1);
         let spread = match self.place.size() {
             2 => SPREAD_OF_TWO,
             _ => SPREAD_IN_TURN,
@@ -410,7 +406,23 @@ impl Way<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::lines::Lines;
     use super::*;
+
+    #[test]
+    fn a_broadcasts_chunks_cover_it() {
+        for bytes in [1u64, 4095, 4096, 8193, 65_536, 131_072, 131_073, 1 << 20] {
+            for lines in [Lines::of(2, true), Lines::of(3, true)] {
+                let chunks = Chunks::piped(bytes, lines.piped(bytes), 1);
+                let parts = (0..chunks.number()).map(|i| chunks.part(i));
+                let end = parts.fold(0, |next, (start, part)| {
+                    assert!(start == next && (1..=CHUNK).contains(&part));
+                    next + part as u64
+                });
+                assert_eq!(end, bytes);
+            }
+        }
+    }
 
     #[test]
     fn chunks_cover_a_block() {

@@ -8,7 +8,7 @@
 //! which is sure when they have given it up too.
 //!
 //! With the same messages they find out whether the system lets each read all the others' memory ([`super::direct`]), where that is faster at
-//! all.
+//! all, and what kind of processor all take theirs for ([`super::lines`]).
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -18,6 +18,7 @@ use fabrics::{Foreign, Stretch};
 use mtmi::Endpoint;
 use types::Result;
 
+use super::lines::{self, Lines};
 use super::{PLACE, PLACES, READ, Together};
 use crate::comm::Comm;
 use crate::internal::own_memory;
@@ -177,6 +178,15 @@ impl Offer {
     }
 }
 
+/// What members say in the second message, in bits: that they can read and write the memory of all,
+const READABLE: u8 = 1;
+/// and that they take their processor for [one that asks for lines](lines::asks).
+const ASKS: u8 = 2;
+
+fn said(is_so: bool, what: u8) -> u8 {
+    if is_so { what } else { 0 }
+}
+
 /// The place and the highest round that follow from the members' offers, if any place is free at all.
 fn agreed(offers: &[Offer]) -> Option<(u32, u64)> {
     let free = offers.iter().fold(u64::MAX, |all, o| all & o.free);
@@ -285,8 +295,10 @@ impl Engine {
             None
         };
         let mut all = vec![0; comm.size() as usize];
-        self.internal_allgather_in(name, comm, &[u8::from(processes.is_some())], &mut all)?;
-        let foreign = processes.filter(|_| all.iter().all(|&readable| readable == 1));
+        let mine = said(processes.is_some(), READABLE) | said(lines::asks(), ASKS);
+        self.internal_allgather_in(name, comm, &[mine], &mut all)?;
+        let of_all = |what| all.iter().all(|said| said & what != 0);
+        let foreign = processes.filter(|_| of_all(READABLE));
         let members = comm.group.members().iter();
         let members: Option<Box<[Stretch]>> = members.map(|&m| self.stretch_of(m, place)).collect();
         Ok(members.map(|members| Together {
@@ -294,6 +306,7 @@ impl Engine {
             foreign,
             direct: Cell::new(true),
             me: comm.rank as usize,
+            lines: Lines::of(all.len(), of_all(ASKS)),
             last: Cell::new(highest),
             read: Cell::new(highest),
             spoilt: Cell::new(false),

@@ -10,7 +10,7 @@ use types::{Result, consts, fault};
 use super::reductions::Combine;
 use super::{
     APART, BODIES, BODIES_AT, BODY, EXCHANGED, FAILED, GIVEN_UP, HEADS, INLINE, LENGTH_BITS, READ,
-    Together, lines,
+    Together,
 };
 use crate::coll::Planned;
 use crate::state::Engine;
@@ -489,7 +489,7 @@ impl<'a> Way<'a> {
     /// What is asked for while it is waited for: not what comes with the head's line, nor what has so many lines that its writer would lose some before it is through.
     #[inline]
     fn watched(&self, rank: usize, round: Round, bytes: usize) -> Option<Theirs<'a>> {
-        let watched = bytes > BESIDE && bytes <= lines::here().watched;
+        let watched = bytes > BESIDE && bytes <= self.place.lines.watched;
         watched.then(|| self.published_by(rank, round, bytes))
     }
 
@@ -530,7 +530,7 @@ impl<'a> Way<'a> {
 
     /// Begins an exchange of so many rounds.
     pub fn begin_exchange(&self, rounds: u64) -> Round {
-        self.begin_turned(rounds, lines::here().exchanged_from)
+        self.begin_turned(rounds, self.place.lines.exchanged_from)
     }
 
     /// Begins so many rounds whose bodies members write in turn, if they have as many bytes as `from`.
