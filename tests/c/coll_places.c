@@ -47,7 +47,7 @@ static void see_sum(const int64_t *got, size_t count, uint32_t number, int ranks
 static size_t length(void)
 {
     static const size_t lengths[] = {0,    1,    6,    7,    15,   16,   17,   8,    100,  511,   512,   1023,  1024,  1025,
-                                     2047, 2048, 4095, 4096, 4097, 8192, 12289, 16384, 20000, 65536, 70001};
+                                     2047, 2048, 2049, 4095, 4096, 4097, 8192, 12289, 16384, 20000, 65536, 70001};
     size_t kinds = sizeof lengths / sizeof lengths[0];
     return draw(4) ? lengths[draw(8)] : lengths[draw((uint32_t)kinds)];
 }

@@ -27,11 +27,9 @@ pub const BLOCK_FOR_ONE: u64 = 32 << 10;
 /// From so many bytes on a vector that more than two ranks combine is read where it lies (of four on two processors, 1 MiB: 450 us against 500). Of two it is better in
 /// common memory at any length (on a Xeon of the sixth generation, 64 KiB and 1 MiB: 4.6 and 109 us against 10.5 and 130).
 pub const VECTOR: u64 = 1 << 20;
-/// From so many bytes on a vector of two ranks that one of them combines is read where it lies, up to where it is better if both copy at once (64 KiB: 7.1 us against 11;
-/// on a Xeon of the sixth generation 512 KiB: 30 against 38, 768 KiB 55 against 52).
-pub const PAIR: Range<u64> = 8 << 10..640 << 10;
-/// From so many bytes on both combine a part of such a vector (64 KiB: 7.8 us in place of 8.9, 256 KiB: 23 in place of 30; on a Xeon of the sixth generation 32 KiB: 2.9 in place
-/// of 3.2).
-pub const PAIR_HELPED: u64 = 32 << 10;
+/// Vectors of two ranks of so many bytes that one of them combines are read where they lie, and both combine a part: below, one of them does sooner alone, in common memory
+/// (on a Xeon of the sixth generation 8, 16 and 32 KiB: 1.05, 1.84 and 3.2 us against 1.4, 1.9 and 2.9), and above, the kernel doesn't copy so fast (512 KiB: 30 us against 38, 768 KiB:
+/// 55 against 52).
+pub const PAIR: Range<u64> = 32 << 10..640 << 10;
 /// From so many bytes of more than two ranks together on, each combines a part of the vector for all, which takes a second round.
 pub const PARTED: usize = 16 << 10;

@@ -7,11 +7,12 @@
 //! # Memory
 //! A communicator has a *place* in the common memory of its members, the same at all ([`places`]). In it lie
 //! [`HEADS`] pairs of lines, each a word that says which round this process has published with how many bytes, and up to
-//! [`INLINE`] bytes beside it; [`BODIES`] bodies for longer data; [`EXCHANGED`] more for those of exchanges, in which all write and all read; and a
-//! word that says up to which round this process has read all it needs. Rounds use heads and bodies in turn.
+//! [`INLINE`] bytes beside it; [`BODIES`] bodies for longer data; [`EXCHANGED`] more for those of exchanges, in which all write and all read; one that two members hand to
+//! each other; and a word that says up to which round this process has read all it needs. Rounds use heads and bodies in turn.
 //!
-//! All of that is written by its own process only, but the bodies for exchanges and short broadcasts, and where a program's buffer is written by another process its own has said so in a round. Those change hands: whoever writes one has read what stands in
-//! it. Whose turn it is follows from the number of the round.
+//! All of that is written by its own process only, but the bodies for exchanges and broadcasts and the one that is handed over, and where a program's buffer is written by another process its own has said so in a
+//! round. Those change hands: whoever writes one has read what stands in it. Whose turn it is follows from the number of the round, or, of the one that two members hand to each
+//! other, from who wrote it last: as roots alternate, both then write lines that they have just read.
 //!
 //! # Invariants
 //! * Rounds are counted alike at all members, and only ever grow, across the communicators that use a place one after the other.
@@ -24,6 +25,7 @@
 //!
 //! Who calls it: `api::coll` and `api::coll_reduce`, for blocking calls. All other collectives go by graphs and messages.
 
+mod bodies;
 mod direct;
 mod lines;
 mod moves;
@@ -44,6 +46,7 @@ use crate::state::Engine;
 
 pub(crate) use places::{Meeting, Places};
 
+use bodies::Hands;
 use lines::Lines;
 use places::Lease;
 
@@ -67,16 +70,20 @@ const BODY: usize = CHUNK;
 /// EPYC of the fifth generation: allreduces of 256 KiB and 1 MiB take 10.1 and 41 us so, 10.7 and 44 with four; allgathers 10.0 and 45, and
 /// 10.7 and 48; of 64 KiB from each of four ranks 11.4 and 13.1.)
 const BODIES: u64 = 16;
-/// Bodies that the members write in turn, in exchanges and short broadcasts: whoever writes one has read what stands in it, and processors write over lines
+/// Bodies that the members write in turn, in exchanges and broadcasts: whoever writes one has read what stands in it, and processors write over lines
 /// that they have read last sooner than over their own that another has read, from [some bytes](lines) on. As it publishes two rounds ahead of what it knows to be read, four is
 /// the least number; more would take more of the cache.
 const EXCHANGED: u64 = 4;
+/// Where the body is that two members hand to each other.
+const HANDED_AT: usize = BODIES_AT + (BODIES + EXCHANGED) as usize * BODY;
+/// Bytes of that one: most that goes by it. Of longer data several chunks are under way.
+const HANDED: usize = 16 << 10;
 /// Where the bodies begin. Long memory from `malloc` begins 16 bytes behind a page's start, and a copy between places less than a line apart within
 /// their pages is slow (`sys::copy`): of two far cores of an EPYC of the fifth generation, a broadcast of 64 KiB takes 3.05 us so, and from a page's start on 3.9 into
 /// such memory.
 const BODIES_AT: usize = PAGE + PAGE / 2;
 /// Bytes of a place.
-const PLACE: usize = 2 * PAGE + (BODIES + EXCHANGED) as usize * BODY;
+const PLACE: usize = 2 * PAGE + (BODIES + EXCHANGED) as usize * BODY + HANDED;
 /// Places in the common memory of a process: as many communicators are served at a time.
 const PLACES: usize = 64;
 
@@ -102,6 +109,7 @@ pub(crate) struct Together {
     read: Cell<u64>,
     /// Whether the members' lengths did not agree: then they may not agree on the number of rounds either, and nothing more goes here.
     spoilt: Cell<bool>,
+    hands: Hands,
     /// Memory for what is combined and not kept.
     scratch: Cell<AlignedBuf>,
     lease: Lease,

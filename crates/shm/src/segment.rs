@@ -40,7 +40,7 @@ pub(crate) const MOST_RANKS: u32 = 4096;
 pub(crate) const BOARD: usize = 64 * (PAGE + 3 * 65_536);
 
 /// Bytes of each rank's common memory: see [`crate::Stretch`].
-pub(crate) const COMMON: usize = 41 << 20;
+pub(crate) const COMMON: usize = 42 << 20;
 
 /// Where things lie for a number of ranks.
 #[derive(Clone, Copy, Debug)]

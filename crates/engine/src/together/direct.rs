@@ -11,17 +11,16 @@
 //! all do the collective again by common memory, unless something was overwritten that it needs, which is an error at all of them; and the kernel copies no more for them.
 
 use boundary::{AlignedBuf, UserBuf};
-use cad::together::{
-    BLOCK_FOR_ONE, BLOCK_GIVEN, BLOCK_OF_ONE, BLOCK_OF_TWO, PAIR, PAIR_HELPED, VECTOR,
-};
+use cad::together::{BLOCK_FOR_ONE, BLOCK_GIVEN, BLOCK_OF_ONE, BLOCK_OF_TWO, PAIR, VECTOR};
 use cad::{allgather, alltoall};
 use fabrics::Foreign;
 use layout::{Data, transfer};
 use types::{Result, consts, fault};
 
+use super::bodies::Round;
 use super::moves::{Chunks, OwnBlock};
 use super::reductions::{Span, Vector};
-use super::rounds::{Round, Way};
+use super::rounds::Way;
 use crate::internal::own_memory;
 
 /// Bytes that are read at a time where they are combined: each piece is a system call (1 MiB in pieces of 16 KiB: 174 us, of
@@ -503,22 +502,9 @@ impl<'a> Way<'a> {
         self.close_all(round + 1, read, !v.in_place)
     }
 
-    /// A reduction of two ranks. False: it is to be done by common memory.
+    /// A reduction of two ranks: the one that is not the root combines the first part, and writes it to the root's memory; unless that has its operand there, which it
+    /// needs if this fails. False: it is to be done by common memory.
     pub fn reduce_direct(&self, v: &Vector, at_root: bool) -> Result<bool> {
-        if v.bytes() >= PAIR_HELPED {
-            return self.reduce_by_both(v, at_root);
-        }
-        let round = self.place.begin(1);
-        let combined = match at_root {
-            true => self.combine_direct(v, round, v.whole(), v.to),
-            false => self.show(round, &Shown::bytes(v.from, v.bytes())),
-        };
-        self.close_all(round, combined, !v.in_place)
-    }
-
-    /// The same, and the one that is not the root combines the first part, and writes it to the root's memory; unless that has its operand there, which it needs if this
-    /// fails.
-    fn reduce_by_both(&self, v: &Vector, at_root: bool) -> Result<bool> {
         let round = self.place.begin(1);
         let whole = v.whole();
         let cut = whole.len() / 8 * HELPED / v.element * v.element;

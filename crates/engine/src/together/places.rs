@@ -18,6 +18,7 @@ use fabrics::{Foreign, Stretch};
 use mtmi::Endpoint;
 use types::Result;
 
+use super::bodies::Hands;
 use super::lines::{self, Lines};
 use super::{PLACE, PLACES, READ, Together};
 use crate::comm::Comm;
@@ -310,6 +311,7 @@ impl Engine {
             last: Cell::new(highest),
             read: Cell::new(highest),
             spoilt: Cell::new(false),
+            hands: Hands::default(),
             scratch: Cell::default(),
             lease: Lease { place, places },
         }))

@@ -13,8 +13,9 @@ use layout::Data;
 use op::Kernel;
 use types::Result;
 
+use super::bodies::Round;
 use super::moves::Chunks;
-use super::rounds::{Page, Round, Way};
+use super::rounds::{Page, Way};
 use crate::coll::Planned;
 use crate::ops::Op;
 
@@ -205,10 +206,11 @@ impl<'a> Way<'a> {
 
     /// What a rank has of a part of what was published in a round.
     fn operand(&self, v: &Vector, rank: usize, round: Round, span: Span) -> UserBuf {
-        if rank == self.place.rank() && !v.in_place {
-            return span.of(v.from);
-        }
-        let page = self.published_by(rank, round, span.bytes);
+        let page = match (rank == self.place.rank(), v.in_place) {
+            (true, false) => return span.of(v.from),
+            (true, true) => self.published_by(rank, round.alone(), span.bytes),
+            (false, _) => self.published_by(rank, round, span.bytes),
+        };
         page.memory(span.low, span.len())
     }
 
@@ -319,16 +321,19 @@ impl<'a> Way<'a> {
             return self.reduce_parted(&v, at_root);
         }
         let v = v.for_one();
-        let (all, first) = (self.place.size(), self.place.begin(v.chunks.number()));
+        let all = self.place.size();
+        let writer = Way::other_than(p.root as usize);
+        let first = self.begin_written(&v.chunks, writer, usize::MAX);
         for chunk in 0..v.chunks.number() {
-            let (round, span) = (first + chunk, Span::whole(v.chunks.part(chunk)));
+            let span = Span::whole(v.chunks.part(chunk));
+            let round = first.of_chunk(chunk, span.start);
             if !at_root {
                 self.put(&v, round, span)?.publish_only();
                 continue;
             }
             if v.in_place {
                 // Nobody reads that but this process, after the result has begun to take its place.
-                self.put(&v, round, span)?;
+                self.put(&v, round.alone(), span)?;
             }
             self.wait_for(all, round, span.bytes)?;
             self.combine(&v, all, round, span, span.of(v.to));

@@ -1,122 +1,20 @@
 //! Rounds: publishing, waiting for what others publish, and saying what was read.
 
-use std::ops::{Add, Sub};
-
 use boundary::UserBuf;
 use fabrics::Stretch;
 use layout::Data;
 use types::{Result, consts, fault};
 
+use super::bodies::Round;
+use super::moves::Chunks;
 use super::reductions::Combine;
-use super::{
-    APART, BODIES, BODIES_AT, BODY, EXCHANGED, FAILED, GIVEN_UP, HEADS, INLINE, LENGTH_BITS, READ,
-    Together,
-};
+use super::{FAILED, GIVEN_UP, INLINE, LENGTH_BITS, READ, Together};
 use crate::coll::Planned;
 use crate::state::Engine;
 use crate::wait::Waiting;
 
 /// Bytes that fit into a head's line, beside its word.
 const BESIDE: usize = 56;
-
-/// A round, by its number.
-#[derive(Clone, Copy)]
-pub(super) struct Round {
-    number: u64,
-    /// From so many bytes on they lie in a body that members write in turn: where all write and all read, or who writes may well change.
-    turned_from: usize,
-}
-
-impl Round {
-    /// The same round, with so many bytes or more in bodies that members write in turn.
-    fn turned_from(self, turned_from: usize) -> Round {
-        Round {
-            turned_from,
-            ..self
-        }
-    }
-
-    /// Whether so many bytes lie in a body that members write in turn.
-    #[inline(always)]
-    fn turns(self, bytes: usize) -> bool {
-        bytes >= self.turned_from
-    }
-
-    /// How often the bodies have changed hands.
-    fn turn(self) -> u64 {
-        self.number / EXCHANGED
-    }
-
-    /// The number of the round that everybody must have read before this one can be written with so many bytes.
-    fn due(self, bytes: usize) -> u64 {
-        let ahead = match bytes {
-            ..=INLINE => HEADS,
-            _ if self.turns(bytes) => EXCHANGED,
-            _ => BODIES,
-        };
-        self.number.saturating_sub(ahead)
-    }
-
-    /// In whose memory a member, one of `size`, writes so many bytes of it: in a turn in that of the member behind the one of the last turn. So
-    /// of two, each writes over what it has read.
-    #[inline(always)]
-    fn host(self, rank: usize, size: usize, bytes: usize) -> usize {
-        match self.turns(bytes) {
-            true => (rank + (self.turn() % size as u64) as usize) % size,
-            false => rank,
-        }
-    }
-
-    /// In whose memory, and where in its place, a member writes what is for another, of a round that has `each` bytes for each other one. The two
-    /// write the same bytes in turn.
-    #[inline(always)]
-    fn cell(self, from: usize, to: usize, size: usize, each: usize) -> (usize, usize) {
-        let all = each * (size - 1);
-        let (host, guest) = match self.turns(all) && !self.turn().is_multiple_of(2) {
-            true => (to, from),
-            false => (from, to),
-        };
-        // Nobody has a cell for itself.
-        let nth = guest - usize::from(guest > host);
-        (host, self.at(all) + nth * each)
-    }
-
-    /// Where in a place its bytes lie, if it has so many.
-    #[inline(always)]
-    fn at(self, bytes: usize) -> usize {
-        let body = match bytes {
-            ..=INLINE => return Together::head(self) + 8,
-            _ if self.turns(bytes) => BODIES + self.number % EXCHANGED,
-            _ => self.number % BODIES,
-        };
-        BODIES_AT + body as usize * BODY
-    }
-}
-
-impl Add<u64> for Round {
-    type Output = Round;
-
-    #[inline(always)]
-    fn add(self, rounds: u64) -> Round {
-        Round {
-            number: self.number + rounds,
-            ..self
-        }
-    }
-}
-
-/// The first round has number 1.
-impl Sub<u64> for Round {
-    type Output = Round;
-
-    #[inline(always)]
-    fn sub(self, rounds: u64) -> Round {
-        Round {
-            number: self.number.saturating_sub(rounds),
-            ..self
-        }
-    }
-}
 
 impl Together {
     pub(super) fn own(&self) -> &Stretch {
@@ -141,15 +39,12 @@ impl Together {
     pub(super) fn begin(&self, rounds: u64) -> Round {
         let number = self.last.get() + 1;
         self.last.set(self.last.get() + rounds);
-        Round {
-            number,
-            turned_from: usize::MAX,
-        }
+        Round::new(number)
     }
 
-    #[inline(always)]
-    fn head(round: Round) -> usize {
-        (round.number % HEADS) as usize * APART
+    /// Whether rounds in which only `writer` publishes, so many bytes in all, go by the body that two members hand to each other.
+    fn hands_over(&self, writer: usize, bytes: u64) -> bool {
+        bytes > INLINE as u64 && bytes <= self.lines.handed && self.hands.over(writer)
     }
 
     /// The bytes of a round that has so many for each of the others.
@@ -160,7 +55,7 @@ impl Together {
     /// How many bytes a member has published in a round, if it has.
     #[inline(always)]
     fn published(&self, rank: usize, round: Round) -> Option<usize> {
-        let word = self.members[rank].load(Self::head(round));
+        let word = self.members[rank].load(round.head());
         let length = word & ((1 << LENGTH_BITS) - 1);
         (word >> LENGTH_BITS >= round.number).then_some(length as usize)
     }
@@ -292,14 +187,14 @@ impl Page<'_> {
     #[inline(always)]
     fn show(&self) {
         let word = self.round.number << LENGTH_BITS | self.bytes as u64;
-        self.place.own().store(Together::head(self.round), word);
+        self.place.own().store(self.round.head(), word);
     }
 
     #[inline(always)]
     fn told(&self) {
         self.place.ring_others();
         // The next one's line is fetched from those who read it last while this round goes on.
-        self.place.own().claim(Together::head(self.round + 1));
+        self.place.own().claim((self.round + 1).head());
     }
 }
 
@@ -486,10 +381,12 @@ impl<'a> Way<'a> {
         }
     }
 
-    /// What is asked for while it is waited for: not what comes with the head's line, nor what has so many lines that its writer would lose some before it is through.
+    /// What is asked for while it is waited for: not what comes with the head's line, nor what has so many lines that its writer would lose some before it is through, nor what
+    /// its writer has from having read there.
     #[inline]
     fn watched(&self, rank: usize, round: Round, bytes: usize) -> Option<Theirs<'a>> {
-        let watched = bytes > BESIDE && bytes <= self.place.lines.watched;
+        let watched =
+            bytes > BESIDE && bytes <= self.place.lines.watched && round.handed(bytes).is_none();
         watched.then(|| self.published_by(rank, round, bytes))
     }
 
@@ -530,12 +427,23 @@ impl<'a> Way<'a> {
 
     /// Begins an exchange of so many rounds.
     pub fn begin_exchange(&self, rounds: u64) -> Round {
-        self.begin_turned(rounds, self.place.lines.exchanged_from)
+        self.place
+            .begin(rounds)
+            .turned_from(self.place.lines.exchanged_from)
     }
 
-    /// Begins so many rounds whose bodies members write in turn, if they have as many bytes as `from`.
-    pub fn begin_turned(&self, rounds: u64, from: usize) -> Round {
-        self.place.begin(rounds).turned_from(from)
+    /// Who publishes what another one of two members reads. Of more members there is no body that they hand over, so it doesn't matter.
+    pub fn other_than(root: usize) -> usize {
+        usize::from(root == 0)
+    }
+
+    /// Begins a round for each of these chunks, in which only `writer` publishes what others read. From so many bytes on they lie in bodies that members write in turn.
+    pub fn begin_written(&self, chunks: &Chunks, writer: usize, turned_from: usize) -> Round {
+        let first = self.place.begin(chunks.number());
+        match self.place.hands_over(writer, chunks.bytes()) {
+            true => first.in_handed(),
+            false => first.turned_from(turned_from),
+        }
     }
 
     /// Waits until all have published a round, of so many bytes.
@@ -597,82 +505,5 @@ impl<'a> Way<'a> {
         let text =
             format!("rank {rank} has a block of {theirs} bytes where one of {ours} is expected");
         fault(consts::ERR_TRUNCATE, text)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn rounds() -> impl Iterator<Item = Round> {
-        let kinds = |number| {
-            KINDS.map(|turned_from| Round {
-                number,
-                turned_from,
-            })
-        };
-        (1..=5 * BODIES).flat_map(kinds)
-    }
-
-    const LONG: usize = 16 << 10;
-    const KINDS: [usize; 3] = [usize::MAX, LONG, INLINE + 1];
-
-    const LENGTHS: [usize; 6] = [0, INLINE, INLINE + 1, LONG - 1, LONG, BODY];
-
-    #[test]
-    fn what_is_written_anew_was_due_to_be_read() {
-        let of_all = || rounds().flat_map(|r| LENGTHS.map(|bytes| (r, bytes)));
-        for (round, bytes) in of_all() {
-            let range = |at: usize, bytes: usize| at..at + bytes.max(1);
-            let new = range(round.at(bytes), bytes);
-            for (old, bytes_then) in of_all().filter(|(r, _)| r.number < round.number) {
-                let old_range = range(old.at(bytes_then), bytes_then);
-                let meet = old_range.start < new.end && new.start < old_range.end;
-                assert!(!meet || old.number <= round.due(bytes));
-            }
-        }
-    }
-
-    #[test]
-    fn each_body_has_one_writer() {
-        for (round, size) in rounds().flat_map(|r| (2..6).map(move |size| (r, size))) {
-            for bytes in LENGTHS {
-                let mut hosts: Vec<_> = (0..size).map(|r| round.host(r, size, bytes)).collect();
-                hosts.sort_unstable();
-                assert!(hosts.into_iter().eq(0..size));
-            }
-        }
-    }
-
-    #[test]
-    fn of_two_each_writes_over_what_it_has_read() {
-        for round in rounds().filter(|round| round.turned_from < BODY) {
-            let next = round + EXCHANGED;
-            assert_eq!(round.at(BODY), next.at(BODY));
-            assert_eq!(round.host(1, 2, BODY), next.host(0, 2, BODY));
-            // What is for one is so for any number.
-            for size in 2..6 {
-                let each = BODY / (size - 1);
-                assert_eq!(round.cell(1, 0, size, each), next.cell(0, 1, size, each));
-            }
-        }
-    }
-
-    #[test]
-    fn cells_lie_apart() {
-        for (round, size) in rounds().flat_map(|r| (2..6).map(move |size| (r, size))) {
-            for bytes in [INLINE, BODY / 4, BODY] {
-                let each = bytes / (size - 1);
-                let pairs = (0..size * size).map(|i| (i / size, i % size));
-                let pairs = pairs.filter(|(from, to)| from != to);
-                let mut cells: Vec<_> = pairs.map(|(a, b)| round.cell(a, b, size, each)).collect();
-                cells.sort_unstable();
-                let start = round.at(each * (size - 1));
-                for (nth, cell) in cells.into_iter().enumerate() {
-                    let (host, nth) = (nth / (size - 1), nth % (size - 1));
-                    assert_eq!(cell, (host, start + nth * each));
-                }
-            }
-        }
     }
 }
