@@ -279,6 +279,9 @@ impl Fabric for Tcp {
             // Reading is a system call, asking whether there is something to read another.
             self.glances -= 1;
             if self.read_recent(queues) {
+                if !self.protocol.dirty.is_empty() {
+                    self.pump_all(queues);
+                }
                 return true;
             }
             if !self.glances.is_multiple_of(BETWEEN) && !self.has_work() {

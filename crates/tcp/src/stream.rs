@@ -168,6 +168,10 @@ impl Tcp {
                 // What comes from now on is told again.
                 return (moved, false);
             }
+            if self.protocol.links[peer as usize].dirty {
+                // Its answer leaves before more is read: a peer that was asked for the rest of a message sends it meanwhile.
+                return (moved, true);
+            }
         }
         (moved, true)
     }

@@ -206,3 +206,27 @@ fn only_who_is_alone_does_it() {
     t.ranks[1].fabric().use_alone(false);
     assert!(!t.is_unwatched());
 }
+
+/// Whoever sends a long message is asked for its rest before all that he sent of it has been read.
+#[test]
+fn an_answer_leaves_before_more_is_read() {
+    for warm in [false, true] {
+        let mut t = Three::new();
+        t.exchange(0, 1);
+        if warm {
+            t.warm_up();
+        }
+        let (mut out, mut into) = (vec![4u8; 1 << 20], vec![0u8; 1 << 20]);
+        t.post(1, 0, &mut into);
+        t.send(0, 1, &mut out);
+        let end = Instant::now() + LIMIT;
+        while t.ranks[1].fabric().protocol.links[0].body_left == 0 {
+            assert!(Instant::now() < end, "nothing comes");
+            t.progress(1);
+        }
+        assert!(t.ranks[1].fabric().protocol.links[0].is_idle(), "{warm}");
+        t.until_done(1, &[0, 1]);
+        t.until_done(0, &[0, 1]);
+        assert!(into == out);
+    }
+}
