@@ -152,6 +152,36 @@ static MPI_Comm another(uint32_t which)
     return made;
 }
 
+/* A broadcast of bytes, and a reduction to its root or to another: lengths around those at which the way of the data changes. The same at all ranks, whatever communicators
+ * each of them is in. */
+static void longer(MPI_Comm comm, uint32_t number)
+{
+    static const int lengths[] = {119, 120, 121, 122, 1000, 4097, 8193, 16383, 16384, 16385};
+    const int n = lengths[number * 7 % 10];
+    int rank, size, root, other;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    root = (int)(number / 2 % (uint32_t)size);
+    other = (int)(number / 3 % (uint32_t)size);
+    unsigned char *sent = (unsigned char *)out, *got = (unsigned char *)in;
+    for (int i = 0; i < n; i++)
+        got[i] = rank == root ? (unsigned char)value(number, root, (size_t)i) : 0;
+    OK(MPI_Bcast(got, n, MPI_BYTE, root, comm));
+    for (int i = 0; i < n; i++)
+        SAME(got[i], (unsigned char)value(number, root, (size_t)i));
+    for (int i = 0; i < n; i++)
+        sent[i] = (unsigned char)value(number, rank, (size_t)i);
+    OK(MPI_Reduce(sent, got, n, MPI_BYTE, MPI_BXOR, other, comm));
+    for (int i = 0; i < n; i++)
+        sent[i] = 0x77;
+    for (int i = 0; i < n && rank == other; i++) {
+        unsigned char want = 0;
+        for (int r = 0; r < size; r++)
+            want ^= (unsigned char)value(number, r, (size_t)i);
+        SAME(got[i], want);
+    }
+}
+
 static void use(MPI_Comm comm, uint32_t number, int times)
 {
     if (comm == MPI_COMM_NULL)
@@ -168,6 +198,7 @@ static void use(MPI_Comm comm, uint32_t number, int times)
         for (int r = 0; r < size; r++)
             want += value(number, r, (size_t)i);
         SAME(sum, want);
+        longer(comm, number + (uint32_t)i);
     }
     /* Whoever is the root may be through, and free the communicator, long before the others have read. */
     int64_t last = rank == root ? value(number, root, 99) : 0;

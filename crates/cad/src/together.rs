@@ -3,7 +3,7 @@
 //!
 //! Measured on a Xeon of the fifth generation with 2 ranks on processors that don't share a cache, unless it says otherwise. On processors that
 //! hand lines over fast by themselves nothing is read where it lies (`shm::Choice`): on an EPYC of the fifth generation an allreduce of
-//! 64 KiB takes 5.1 us so in place of 12, of 1 MiB 82 in place of 128; reductions of 8 KiB 0.7 in place of 2.
+//! 64 KiB takes 5.1 us so in place of 12, of 1 MiB 82 in place of 128.
 
 use std::ops::Range;
 
@@ -27,9 +27,9 @@ pub const BLOCK_FOR_ONE: u64 = 32 << 10;
 /// From so many bytes on a vector that more than two ranks combine is read where it lies (of four on two processors, 1 MiB: 450 us against 500). Of two it is better in
 /// common memory at any length (on a Xeon of the sixth generation, 64 KiB and 1 MiB: 4.6 and 109 us against 10.5 and 130).
 pub const VECTOR: u64 = 1 << 20;
-/// Vectors of two ranks of so many bytes that one of them combines are read where they lie, and both combine a part: below, one of them does sooner alone, in common memory
+/// Vectors of two ranks of so many bytes that one of them combines are read where they lie, and both combine a part, unless the root has its operand where the result goes: below, one of them does sooner alone, in common memory
 /// (on a Xeon of the sixth generation 8, 16 and 32 KiB: 1.05, 1.84 and 3.2 us against 1.4, 1.9 and 2.9), and above, the kernel doesn't copy so fast (512 KiB: 30 us against 38, 768 KiB:
-/// 55 against 52).
+/// 55 against 52; on one of the fifth 64 KiB: 7.8 us if both combine, 8.9 if one does, 11 in common memory).
 pub const PAIR: Range<u64> = 32 << 10..640 << 10;
 /// From so many bytes of more than two ranks together on, each combines a part of the vector for all, which takes a second round.
 pub const PARTED: usize = 16 << 10;

@@ -1,4 +1,4 @@
-//! Blocking collectives of processes that share memory: each writes what it has to its own common memory, where the others read it.
+//! Blocking collectives of processes that share memory: each writes what it has to its own common memory, or where it has just read, and the others read it there.
 //!
 //! No message, no graph, no request: a collective is one *round* or several, and in a round a process publishes at most once and reads what
 //! others have published. So a barrier is a line written and the others' lines read, and where ranks share processors each needs one turn
@@ -21,7 +21,7 @@
 //! * Which collectives go this way depends only on what is the same at all members in a program that is right: the communicator, the
 //!   operation, the bytes.
 //! * What others wrote is checked: lengths against those that are expected, views against the stretch's end. Where lengths don't agree the
-//!   program is wrong; whoever notices gives the place up, for good, and whoever waits for what will not come then is told.
+//!   program is wrong, and what it receives may be anything that members wrote before; whoever notices gives the place up, for good, and whoever waits for what will not come then is told.
 //!
 //! Who calls it: `api::coll` and `api::coll_reduce`, for blocking calls. All other collectives go by graphs and messages.
 
@@ -91,6 +91,7 @@ const _: () = assert!(BODIES <= HEADS && READ + APART <= PAGE && PLACES * PLACE 
 /// Bits of a head's word for the bytes, below the number of the round.
 const LENGTH_BITS: u32 = 16;
 const _: () = assert!(BODY < 1 << LENGTH_BITS);
+const _: () = assert!(INLINE < HANDED && HANDED <= BODY && HANDED_AT + HANDED <= PLACE);
 
 /// A communicator's place, as one member uses it.
 pub(crate) struct Together {

@@ -32,10 +32,9 @@ pub(crate) const WINDOW: usize = CHUNKS as usize * CHUNK;
 pub(crate) const CHUNK_HEADERS: u32 = 64;
 /// What decides where chunks begin: data begin at any place of so many bytes.
 pub(crate) const PLAY: usize = 4096;
-/// Bytes of a pipe's memory: messages of up to 200 KiB go through more than twice as much as they have, and long streams have more chunks under
-/// way. What two ranks move that compute, and test now and then, is this much for each test: an MPI_Iallreduce of 4 MiB takes 430 us in place of
+/// Bytes of a pipe's memory: long streams have more chunks under way than a window. What two ranks move that compute, and test now and then, is this much for each test: an MPI_Iallreduce of 4 MiB takes 430 us in place of
 /// 580 with 256 KiB, of 1 MiB 149 in place of 159 (tests between products of 16 us, on an EPYC of the fifth generation); with 1 MiB it takes no less. Messages of
-/// 128 KiB to 1 MiB take 1 to 3 % less.
+/// 256 KiB to 1 MiB take 1 to 3 % less.
 pub(crate) const PIPE: usize = 512 << 10;
 /// Bytes of one that both directions have in common: what has to go through in several rounds is written to lines that oneself wrote last. With
 /// 512 KiB messages of 1 and 2 MiB to and fro take 19.5 and 41.9 us in place of 18.8 and 39.1, between cores further apart of 1 MiB 43 in place of 35.

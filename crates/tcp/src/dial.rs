@@ -209,7 +209,8 @@ impl Tcp {
             }
             *stage = Stage::Greeted;
             let hello = dialer.hello();
-            let connected = socket::dialed(&caller.fd).map_err(|e| io::Error::from(e).to_string());
+            let connected =
+                socket::dialed(caller.fd.as_fd()).map_err(|e| io::Error::from(e).to_string());
             if let Err(why) = connected.and_then(|()| caller.say(&hello)) {
                 return self.end_attempt(name, why);
             }

@@ -368,7 +368,7 @@ pub fn connected(fd: BorrowedFd<'_>) -> io::Result<bool> {
     match poll(&mut fds, Some(&Timespec::default())) {
         Ok(0) | Err(Errno::INTR) => Ok(false),
         Ok(_) => {
-            rustix::net::sockopt::socket_error(fd)??;
+            socket::dialed(fd)?;
             Ok(true)
         }
         Err(e) => Err(e.into()),

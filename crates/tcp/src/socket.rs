@@ -2,7 +2,8 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -60,37 +61,46 @@ fn prepare(fd: &OwnedFd) {
     let _ = set_limit(fd.as_fd(), Limit::Resend, RESEND_MS);
 }
 
-/// Whether the system's choice of congestion control spaces segments by the rate it has seen, as BBR does. Messages with pauses between them never
-/// let it see that.
-fn spaces(fd: &OwnedFd) -> bool {
+/// Whether a socket's congestion control spaces segments by the rate it has seen, as BBR does. Messages with pauses between them never let it see that.
+fn spaces(fd: BorrowedFd<'_>) -> bool {
     tcp_congestion(fd).is_ok_and(|name| name.starts_with("bbr"))
 }
 
-/// Has a socket that is not connected yet begin without such spacing; what a listener takes has it from the listener. It has to be now: once BBR
+/// The system's choice, which a socket has that nobody has touched, if it spaces segments.
+fn spacing() -> Option<&'static str> {
+    static CHOICE: OnceLock<Option<String>> = OnceLock::new();
+    let asked = || {
+        let fresh = socket_with(AddressFamily::INET, SocketType::STREAM, flags(), None).ok()?;
+        tcp_congestion(&fresh)
+            .ok()
+            .filter(|_| spaces(fresh.as_fd()))
+    };
+    CHOICE.get_or_init(asked).as_deref()
+}
+
+/// Has a socket without such spacing, from before it is connected on; what a listener takes has that from the listener. Once BBR
 /// has begun, the kernel goes on spacing whatever is chosen later, at 1.2 times the window in a round trip, and a window that is never
 /// used up so hardly grows. (1 MiB within one room took 300 to 400 us for the first thousand messages, and then 145, which it takes from the first on without.)
-fn begin_unspaced(fd: &OwnedFd) {
+fn be_unspaced(fd: BorrowedFd<'_>) {
     if spaces(fd) {
         // A system without either keeps what it has.
         let _ = set_tcp_congestion(fd, "cubic").or_else(|_| set_tcp_congestion(fd, "reno"));
     }
 }
 
-/// Gives a connection that has just been made the system's choice if it is far: there it does no harm and may do good.
-fn space_if_far(fd: &OwnedFd) {
-    if round_trip(fd.as_fd()).is_ok_and(|time| time >= NEAR) {
-        be_as_the_system_has_it(fd);
+/// Gives a connection that has just been made the system's choice, unless it is near: far away spacing does no harm and may do good.
+fn space_if_far(fd: BorrowedFd<'_>) {
+    match round_trip(fd) {
+        // What a route says comes before what was chosen for the socket.
+        Ok(time) if time < NEAR => be_unspaced(fd),
+        _ => be_as_the_system_has_it(fd),
     }
 }
 
-/// Takes back what `begin_unspaced` did.
-fn be_as_the_system_has_it(fd: &OwnedFd) {
-    // The system's choice is what a socket has that nobody has touched.
-    if let Ok(fresh) = socket_with(AddressFamily::INET, SocketType::STREAM, flags(), None)
-        && spaces(&fresh)
-        && let Ok(name) = tcp_congestion(&fresh)
-    {
-        let _ = set_tcp_congestion(fd, &name);
+/// Takes back what `be_unspaced` did.
+fn be_as_the_system_has_it(fd: BorrowedFd<'_>) {
+    if let Some(name) = spacing() {
+        let _ = set_tcp_congestion(fd, name);
     }
 }
 
@@ -98,15 +108,15 @@ fn be_as_the_system_has_it(fd: &OwnedFd) {
 pub(crate) fn dial(to: &SocketAddr) -> rustix::io::Result<OwnedFd> {
     let fd = stream(to)?;
     prepare(&fd);
-    begin_unspaced(&fd);
+    be_unspaced(fd.as_fd());
     match connect(&fd, to) {
         Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(fd),
         Err(e) => Err(e),
     }
 }
 
-/// How a begun connection ended.
-pub(crate) fn dialed(fd: &OwnedFd) -> rustix::io::Result<()> {
+/// How a begun connection ended. To be asked of each, as it then is made as fast as it can be.
+pub(crate) fn dialed(fd: BorrowedFd<'_>) -> rustix::io::Result<()> {
     socket_error(fd)??;
     space_if_far(fd);
     Ok(())
@@ -128,7 +138,7 @@ pub(crate) fn is_readable(listener: &OwnedFd) -> bool {
 pub(crate) fn accept(listener: &OwnedFd) -> rustix::io::Result<(OwnedFd, Option<SocketAddr>)> {
     let (fd, from) = acceptfrom_with(listener, flags())?;
     prepare(&fd);
-    space_if_far(&fd);
+    space_if_far(fd.as_fd());
     let from = from.and_then(|a| SocketAddr::try_from(a).ok());
     // IPv4 arrives in IPv6's clothes where one socket listens for both.
     let plain = |a: SocketAddr| SocketAddr::new(a.ip().to_canonical(), a.port());
@@ -183,7 +193,7 @@ fn listen_at(address: &SocketAddr, again: bool) -> rustix::io::Result<(OwnedFd, 
         // Connections of an earlier job that are not quite over do not block its port.
         set_socket_reuseaddr(&fd, true)?;
     }
-    begin_unspaced(&fd);
+    be_unspaced(fd.as_fd());
     bind(&fd, address)?;
     listen(&fd, BACKLOG)?;
     let name = SocketAddr::try_from(getsockname(&fd)?).map_err(|_| Errno::AFNOSUPPORT)?;
@@ -210,14 +220,14 @@ mod tests {
     fn near_connections_are_not_spaced() {
         let (listener, port, _) = listen_on(None).unwrap();
         let dialing = dial(&SocketAddr::from((Ipv4Addr::LOCALHOST, port))).unwrap();
-        assert!(!spaces(&listener) && !spaces(&dialing));
+        assert!(!spaces(listener.as_fd()) && !spaces(dialing.as_fd()));
         let mut fds = [PollFd::new(&dialing, PollFlags::OUT)];
         poll(&mut fds, None).unwrap();
-        dialed(&dialing).unwrap();
+        dialed(dialing.as_fd()).unwrap();
         let (taken, _) = accept(&listener).unwrap();
         for fd in [&dialing, &taken] {
             let is_near = round_trip(fd.as_fd()).unwrap() < NEAR;
-            assert!(!is_near || !spaces(fd));
+            assert!(!is_near || !spaces(fd.as_fd()));
         }
     }
 
@@ -226,8 +236,8 @@ mod tests {
     fn far_connections_are_as_the_system_has_them() {
         let fresh = stream(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
         let fd = stream(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
-        begin_unspaced(&fd);
-        be_as_the_system_has_it(&fd);
+        be_unspaced(fd.as_fd());
+        be_as_the_system_has_it(fd.as_fd());
         assert_eq!(
             tcp_congestion(&fd).unwrap(),
             tcp_congestion(&fresh).unwrap()

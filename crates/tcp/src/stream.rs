@@ -156,7 +156,7 @@ impl Tcp {
                 }
             };
             moved = true;
-            let hung = stream.hung;
+            let (hung, blocked) = (stream.hung, stream.blocked);
             self.note_read(peer);
             self.glances = if self.expects_more() { GLANCES } else { 0 };
             if let Err(Hostile(what)) = self.took(queues, peer, direct.map_or(0, |d| d.1), n) {
@@ -168,8 +168,9 @@ impl Tcp {
                 // What comes from now on is told again.
                 return (moved, false);
             }
-            if self.protocol.links[peer as usize].dirty {
-                // Its answer leaves before more is read: a peer that was asked for the rest of a message sends it meanwhile.
+            let link = &self.protocol.links[peer as usize];
+            if link.dirty && !link.is_idle() && !blocked {
+                // The answer leaves before more is read: a peer that was asked for the rest of a message sends it meanwhile.
                 return (moved, true);
             }
         }

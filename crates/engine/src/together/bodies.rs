@@ -2,12 +2,12 @@
 //!
 //! Invariant: it follows from the round's number, its bytes, and whose turn it is to write the body that two members hand to each other: the same at all members.
 //!
-//! Who calls it: [`rounds`](super::rounds).
+//! Who calls it: [`rounds`](super::rounds), and all that has rounds.
 
 use std::cell::Cell;
 use std::ops::{Add, Sub};
 
-use super::{APART, BODIES, BODIES_AT, BODY, EXCHANGED, HANDED_AT, HEADS, INLINE};
+use super::{APART, BODIES, BODIES_AT, BODY, EXCHANGED, HANDED, HANDED_AT, HEADS, INLINE};
 
 /// A round, by its number.
 #[derive(Clone, Copy)]
@@ -34,8 +34,9 @@ const HANDED_IN: usize = 0;
 pub(super) struct Hands(Cell<usize>);
 
 impl Hands {
-    /// Whether `writer` may write it, for the other one to read. So it then is the other's.
-    pub fn over(&self, writer: usize) -> bool {
+    /// Takes it for `writer`, one of two, if it is its turn: then it is the other's that reads it. Once for each collective, at both members.
+    pub fn take(&self, writer: usize) -> bool {
+        debug_assert!(writer < 2);
         let may = self.0.get() == writer;
         if may {
             self.0.set(1 - writer);
@@ -78,6 +79,7 @@ impl Round {
     #[inline(always)]
     pub fn of_chunk(self, chunk: u64, start: u64) -> Round {
         let round = self + chunk;
+        debug_assert!(matches!(self.bodies, Bodies::TurnedFrom(_)) || start < HANDED as u64);
         match self.bodies {
             Bodies::TurnedFrom(_) => round,
             Bodies::Handed(at) => Round {
@@ -103,7 +105,7 @@ impl Round {
 
     /// Where so many bytes lie, if in the body that two members hand to each other.
     #[inline(always)]
-    pub fn handed(self, bytes: usize) -> Option<usize> {
+    pub fn handed_at(self, bytes: usize) -> Option<usize> {
         match self.bodies {
             Bodies::Handed(at) if bytes > INLINE => Some(HANDED_AT + at),
             _ => None,
@@ -121,7 +123,7 @@ impl Round {
             ..=INLINE => HEADS,
             _ if self.turns(bytes) => EXCHANGED,
             // Whoever writes there has read what it writes over, so this is for the head.
-            _ if self.handed(bytes).is_some() => HEADS,
+            _ if self.handed_at(bytes).is_some() => HEADS,
             _ => BODIES,
         };
         self.number.saturating_sub(ahead)
@@ -131,7 +133,7 @@ impl Round {
     /// of two, each writes over what it has read.
     #[inline(always)]
     pub fn host(self, rank: usize, size: usize, bytes: usize) -> usize {
-        if self.handed(bytes).is_some() {
+        if self.handed_at(bytes).is_some() {
             return HANDED_IN;
         }
         match self.turns(bytes) {
@@ -145,7 +147,7 @@ impl Round {
     #[inline(always)]
     pub fn cell(self, from: usize, to: usize, size: usize, each: usize) -> (usize, usize) {
         let all = each * (size - 1);
-        if let Some(at) = self.handed(all) {
+        if let Some(at) = self.handed_at(all) {
             return (HANDED_IN, at);
         }
         let (host, guest) = match self.turns(all) && !self.turn().is_multiple_of(2) {
@@ -160,7 +162,7 @@ impl Round {
     /// Where in a place its bytes lie, if it has so many.
     #[inline(always)]
     pub fn at(self, bytes: usize) -> usize {
-        if let Some(at) = self.handed(bytes) {
+        if let Some(at) = self.handed_at(bytes) {
             return at;
         }
         let body = match bytes {
@@ -199,7 +201,6 @@ impl Sub<u64> for Round {
 
 #[cfg(test)]
 mod tests {
-    use super::super::HANDED;
     use super::*;
 
     fn rounds() -> impl Iterator<Item = Round> {
@@ -275,7 +276,7 @@ mod tests {
         let mut last = None;
         for step in 0..200u64 {
             let writer = (step.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63) as usize;
-            let may = hands.over(writer);
+            let may = hands.take(writer);
             // Who writes it has read what the other one wrote there; and whoever hasn't written it last may.
             assert_eq!(may, last.map_or(writer == 0, |last| last != writer));
             last = if may { Some(writer) } else { last };

@@ -16,7 +16,7 @@ pub(super) struct Lines {
     pub exchanged_from: usize,
     /// Up to so many bytes, what is waited for is asked for at each look: its lines then come with the one that says that it is there, not after it.
     pub watched: usize,
-    /// What one of two members has for the other goes by the body that they hand to each other up to so many bytes, if it doesn't fit beside a head.
+    /// What one of two members has for the other goes by the body that they hand to each other up to so many bytes, if it doesn't fit beside a head and that is its turn.
     pub handed: u64,
     /// Most bytes of a chunk of a broadcast up to [`SHORT_PIPED`].
     piped: usize,

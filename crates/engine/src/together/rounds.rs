@@ -42,9 +42,9 @@ impl Together {
         Round::new(number)
     }
 
-    /// Whether rounds in which only `writer` publishes, so many bytes in all, go by the body that two members hand to each other.
-    fn hands_over(&self, writer: usize, bytes: u64) -> bool {
-        bytes > INLINE as u64 && bytes <= self.lines.handed && self.hands.over(writer)
+    /// Takes the body that two members hand to each other for rounds in which only `writer` publishes, so many bytes in all, if they are to go by it and it is its turn. Once for each collective.
+    fn takes_handed(&self, writer: usize, bytes: u64) -> bool {
+        bytes > INLINE as u64 && bytes <= self.lines.handed && self.hands.take(writer)
     }
 
     /// The bytes of a round that has so many for each of the others.
@@ -386,7 +386,7 @@ impl<'a> Way<'a> {
     #[inline]
     fn watched(&self, rank: usize, round: Round, bytes: usize) -> Option<Theirs<'a>> {
         let watched =
-            bytes > BESIDE && bytes <= self.place.lines.watched && round.handed(bytes).is_none();
+            bytes > BESIDE && bytes <= self.place.lines.watched && round.handed_at(bytes).is_none();
         watched.then(|| self.published_by(rank, round, bytes))
     }
 
@@ -437,10 +437,11 @@ impl<'a> Way<'a> {
         usize::from(root == 0)
     }
 
-    /// Begins a round for each of these chunks, in which only `writer` publishes what others read. From so many bytes on they lie in bodies that members write in turn.
+    /// Begins a round for each of these chunks, in which only `writer` publishes what others read: in the body that two members hand to each other, if it is its turn; or from so many bytes on in bodies that
+    /// members write in turn.
     pub fn begin_written(&self, chunks: &Chunks, writer: usize, turned_from: usize) -> Round {
         let first = self.place.begin(chunks.number());
-        match self.place.hands_over(writer, chunks.bytes()) {
+        match self.place.takes_handed(writer, chunks.bytes()) {
             true => first.in_handed(),
             false => first.turned_from(turned_from),
         }
