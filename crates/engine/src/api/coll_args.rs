@@ -196,20 +196,30 @@ pub(crate) fn prepare_bcast(
     let root = check_root(&comm, root)?;
     let data = side(e, buffer, count, datatype)?;
     let Part { count, ty } = data.part;
-    let spread = match e.spread(&comm) {
-        Spread::Apart(_) if handed && e.kernel.is_on() => Spread::Apart(Relay::Kernel),
-        // Ranks pass data on in calls: while they compute not at all.
-        Spread::Apart(_) | Spread::Blocks if handed => Spread::Mixed,
-        spread => spread,
-    };
-    let plan = Plan::Bcast(bcast_graphs::Params {
+    let mut params = bcast_graphs::Params {
         team: team(&comm),
         root,
         count,
         ty,
-        spread,
-    });
+        spread: e.spread(&comm),
+    };
+    if handed {
+        params.spread = handed_spread(e, &comm, &params)?;
+    }
+    let plan = Plan::Bcast(params);
     Ok(planned(comm, plan, NOWHERE, data))
+}
+
+/// Where the processes are for a broadcast that goes on while its ranks compute, the same at all of them: whether this rank has a ring *by now* would not be.
+fn handed_spread(e: &Engine, comm: &Comm, params: &bcast_graphs::Params) -> Result<Spread> {
+    Ok(match params.spread {
+        Spread::Apart(_) if e.is_for_ring(Plan::Bcast(*params).moves(), comm)? => {
+            Spread::Apart(Relay::Kernel)
+        }
+        // Ranks pass data on in calls: while they compute not at all.
+        Spread::Apart(_) | Spread::Blocks => Spread::Mixed,
+        spread => spread,
+    })
 }
 
 #[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]

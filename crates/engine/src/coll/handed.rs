@@ -330,7 +330,7 @@ impl Engine {
 
     /// Starts a collective in the kernel, or, where that takes none of its communicator's, in calls; gives its request.
     pub(crate) fn hand_collective(&self, call: Call) -> Result<Handle> {
-        let channel = match self.is_for_ring(&call)? {
+        let channel = match self.is_for_ring(call.moves, &call.comm)? {
             true => self.kernel.of_comm(&call.comm),
             false => None,
         };
@@ -358,7 +358,7 @@ impl Engine {
     /// Makes the inactive request of a persistent collective, as [`Engine::keep_collective`] does, for the kernel where that
     /// takes it.
     pub(crate) fn keep_handed(&self, call: Call) -> Result<Handle> {
-        let channel = match self.is_for_ring(&call)? {
+        let channel = match self.is_for_ring(call.moves, &call.comm)? {
             true => self.kernel.of_persistent(&call.comm),
             false => None,
         };

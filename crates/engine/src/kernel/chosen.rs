@@ -12,7 +12,7 @@
 use std::cell::{Cell, RefCell};
 use std::os::fd::AsFd;
 
-use cad::chosen::{self, Seat};
+use cad::chosen::{self, Moves, Seat};
 use cad_ring::{Meet, Opening};
 use cad_run::{Callback, Choice};
 use fabrics::Fabrics;
@@ -20,7 +20,6 @@ use types::{Result, consts, fault};
 use wireup::Job;
 
 use super::Kernel;
-use crate::coll::Call;
 use crate::comm::{Comm, counter_of};
 use crate::state::Engine;
 use crate::world::startup_fault;
@@ -192,14 +191,14 @@ impl Kernel {
 }
 
 impl Engine {
-    /// Whether a collective goes to the ring, which begins with the first that does.
+    /// Whether a collective of `comm` that moves this goes to the ring, which begins with the first that does. The same at all its ranks.
     #[inline]
-    pub(crate) fn is_for_ring(&self, call: &Call) -> Result<bool> {
+    pub(crate) fn is_for_ring(&self, moves: Option<Moves>, comm: &Comm) -> Result<bool> {
         if !self.kernel.chosen.is_on() {
             return Ok(self.kernel.is_on());
         }
-        match chosen::is_for_ring(call.moves) && is_among_first(&call.comm) {
-            true => self.is_apart_for_ring(&call.comm),
+        match chosen::is_for_ring(moves) && is_among_first(comm) {
+            true => self.is_apart_for_ring(comm),
             false => Ok(false),
         }
     }

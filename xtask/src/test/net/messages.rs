@@ -9,11 +9,12 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-pub(super) const TESTS: [(&str, Test); 16] = [
+pub(super) const TESTS: [(&str, Test); 17] = [
     ("net/messages between two hosts", two_hosts),
     ("net/messages by IPv6", version_6),
     ("net/messages of 32 ranks on four hosts", many),
     ("net/broadcasts of several hosts", broadcasts),
+    ("net/broadcasts while some have a ring", begun),
     ("net/messages with MTU 576", narrow),
     ("net/messages at 10 Mbit/s", slow),
     ("net/messages while a link is down for 5 s", link_down),
@@ -38,6 +39,7 @@ pub(super) fn compile() -> Result {
     for name in [
         "talk",
         "alltoall",
+        "begun",
         "broadcasts",
         "pingpong",
         "polling",
@@ -136,6 +138,17 @@ fn broadcasts(ground: &Ground, _: bool) -> Result {
     ] {
         let said = ground.passes(&["-hosts", hosts, "-n", ranks, &program("broadcasts")])?;
         wants(&said, &["ok broadcasts"])?;
+    }
+    Ok(())
+}
+
+/// Ranks whose ring has begun, and others whose ring has not, come to the same ways.
+fn begun(ground: &Ground, _: bool) -> Result {
+    for (hosts, ranks) in [("h1,h2,h3", "3"), ("h1,h2,h3,h4", "4")] {
+        let job = ["-hosts", hosts, "-n", ranks, &program("begun")];
+        let chosen = ["-genv", "YAMABIKO_CAD", "auto"];
+        let said = ground.passes(&[&chosen[..], &job].concat())?;
+        wants(&said, &["ok begun"])?;
     }
     Ok(())
 }
