@@ -133,6 +133,8 @@ pub struct Graph {
     temps: Vec<Temp>,
     /// How many types [`TypeSlot::SendOf`] and [`TypeSlot::RecvOf`] tell apart.
     types: u32,
+    /// Whether receivers copy what it sends from where it lies.
+    lends: bool,
     send: Limit,
     recv: Limit,
 }
@@ -205,6 +207,12 @@ impl Graph {
     pub fn successors(&self, id: NodeId) -> &[NodeId] {
         let (a, b) = (self.first[id as usize], self.first[id as usize + 1]);
         &self.next[a as usize..b as usize]
+    }
+
+    /// Whether receivers are to copy what it sends from where it lies, where they can.
+    #[inline]
+    pub fn lends(&self) -> bool {
+        self.lends
     }
 
     /// For each node, how many nodes it waits for.
@@ -366,11 +374,17 @@ impl Builder {
                 indegree: Vec::new(),
                 temps: Vec::new(),
                 types: team.size,
+                lends: false,
                 send: Limit::NONE,
                 recv: Limit::NONE,
             },
             edges: Vec::new(),
         }
+    }
+
+    /// Receivers are to copy what it sends from where it lies, where they can.
+    pub fn lend(&mut self) {
+        self.graph.lends = true;
     }
 
     /// There are so many types for [`TypeSlot::SendOf`] and [`TypeSlot::RecvOf`], if not one for each process.

@@ -10,11 +10,21 @@ use crate::{
 const PAPER: &str = "Thakur, Rabenseifner and Gropp, 2005";
 
 /// The tunables of this crate that choose an algorithm.
-pub const TUNABLES: [Tunable; 28] = [
+pub const TUNABLES: [Tunable; 30] = [
     bytes(
         "cad.bcast.whole_message_max",
         bcast::WHOLE_MESSAGE_MAX,
         PAPER,
+    ),
+    bytes(
+        "cad.bcast.flat_min",
+        bcast::FLAT_MIN,
+        "measured with three to seven ranks of which one computes, or none",
+    ),
+    bytes(
+        "cad.bcast.lent_min",
+        bcast::LENT_MIN,
+        "measured with three ranks of which one computes",
     ),
     bytes(
         "cad.bcast.segment",

@@ -17,8 +17,9 @@ const SPREAD: Shape = Shape {
     contiguous: false,
 };
 
-const SPREADS: [Spread; 5] = [
+const SPREADS: [Spread; 6] = [
     Spread::Together,
+    Spread::Lending,
     Spread::Apart(Relay::Kernel),
     Spread::Apart(Relay::Process),
     Spread::Blocks,
@@ -83,9 +84,9 @@ fn choices_agree_and_graphs_are_valid() {
 
 #[test]
 fn long_data_go_along_a_chain() {
-    use bcast::Algorithm::{Binomial, Chain, ScatterRing, SegmentedBinomial};
+    use bcast::Algorithm::{Binomial, Chain, Flat, ScatterRing, SegmentedBinomial};
     use bcast::Relay::{Kernel, Process};
-    use bcast::Spread::{Apart, Blocks, Mixed, Together};
+    use bcast::Spread::{Apart, Blocks, Lending, Mixed, Together};
     let choose = |size, bytes, spread| {
         bcast::choose(&bcast::Params {
             team: Team { rank: 0, size },
@@ -146,6 +147,17 @@ fn long_data_go_along_a_chain() {
         (8, 4 << 20, Mixed, chain(64)),
     ] {
         assert_eq!(choose(size, bytes, spread), expected, "{size} {bytes}");
+    }
+    // Few that copy from where the root has the data all do so, and none passes them on.
+    for (size, bytes, expected) in [
+        (3, (128 << 10) - 1, tree),
+        (3, 128 << 10, Flat),
+        (5, 1 << 20, Flat),
+        (7, 64 << 20, Flat),
+        (8, 64 << 10, ScatterRing),
+        (8, 4 << 20, chain(64)),
+    ] {
+        assert_eq!(choose(size, bytes, Lending), expected, "{size} {bytes}");
     }
     // Two have one link, and a few bytes go whole, wherever they are.
     for (size, bytes) in [(2, 1 << 20), (3, 1 << 10)] {

@@ -84,6 +84,7 @@ fn bcast_gives_all_the_roots_data() {
     use bcast::Algorithm::*;
     let algorithms = [
         Binomial,
+        Flat,
         ScatterRing,
         Chain { segment: 100 },
         SegmentedBinomial { segment: 64 },

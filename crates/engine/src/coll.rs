@@ -165,6 +165,7 @@ enum Step {
         to: Endpoint,
         tag: i32,
         data: Data,
+        mode: SendMode,
         way: Way,
     },
     Recv {
@@ -294,6 +295,10 @@ impl Running {
                 to: peer(),
                 tag,
                 data: self.data(&node.src),
+                mode: match self.call.graph.lends() {
+                    true => SendMode::Lent,
+                    false => SendMode::Standard,
+                },
                 way,
             },
             cad::Kind::Recv => Step::Recv {
@@ -579,14 +584,20 @@ impl Engine {
         };
         let cookie = cookie(handle, node);
         let submit = match step {
-            Step::Send { to, tag, data, way } => {
+            Step::Send {
+                to,
+                tag,
+                data,
+                mode,
+                way,
+            } => {
                 let out = Outgoing {
                     stream: Stream {
                         peer: to,
                         context,
                         tag,
                     },
-                    mode: SendMode::Standard,
+                    mode,
                     data,
                     cookie,
                 };

@@ -231,6 +231,11 @@ impl Engine {
         };
         *(comm.spread).get_or_init(|| self.transport(|m| ask(m.fabric())))
     }
+
+    /// Whether the processes of this machine lend each other long messages; the same at all of them.
+    pub(crate) fn lends(&self) -> bool {
+        self.transport(|m| m.fabric().lends())
+    }
 }
 
 #[cfg(test)]

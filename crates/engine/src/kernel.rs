@@ -284,6 +284,11 @@ impl Kernel {
         self.place.get().is_some()
     }
 
+    /// Whether all collectives that can go there do, whatever the rule for choosing says. The same at all ranks.
+    pub(crate) fn is_insisted_on(&self) -> bool {
+        self.is_on() && !self.chosen.is_on()
+    }
+
     /// This process and the job's size, if there is a ring.
     pub(crate) fn place(&self) -> Option<(u32, u32)> {
         self.place.get()
@@ -420,8 +425,8 @@ impl Engine {
 
     /// Says what ran in calls, if the environment asks for it and no other executor takes all it can or has that in its report.
     pub(crate) fn report_in_calls(&self, rank: u32) {
-        let ring = self.kernel.is_on() && !self.kernel.chosen.is_on();
-        let others = ring || self.softirq.is_on() || self.progress_thread.is_on();
+        let others =
+            self.kernel.is_insisted_on() || self.softirq.is_on() || self.progress_thread.is_on();
         if others || std::env::var_os(Choice::REPORT).is_none_or(|v| v.is_empty()) {
             return;
         }

@@ -69,6 +69,11 @@ impl Fabrics {
         self.shm.common(of, at, bytes)
     }
 
+    /// Whether processes of this machine read long messages where they lie: the same for all that share memory. See [`Shm::lends`].
+    pub fn lends(&self) -> bool {
+        self.shm.lends()
+    }
+
     /// Whether the kernel is to copy between processes of this machine where nobody measures whether that is faster.
     pub fn copies_between(&self) -> bool {
         self.shm.copies_between()

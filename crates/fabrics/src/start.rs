@@ -124,12 +124,10 @@ fn share(place: Place, members: Vec<u32>, exchange: &mut dyn Exchange) -> Result
         members,
         endpoints: place.size,
         deadline: sys::clock::after(JOINING),
+        copy: copying::from_environment().map_err(StartError::Selection)?,
         ..Config::new(place.rank, place.size)
     };
-    let choice = copying::from_environment().map_err(StartError::Selection)?;
-    let mut shm = Shm::init(&config, exchange).map_err(StartError::Shm)?;
-    shm.choose(choice);
-    Ok(shm)
+    Shm::init(&config, exchange).map_err(StartError::Shm)
 }
 
 /// Publishes this process's card and learns the others'.

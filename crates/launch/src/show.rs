@@ -54,6 +54,8 @@ pub enum Format {
 pub enum Spread {
     /// All share memory
     Together,
+    /// All share memory, and each copies what is long from where its sender has it
+    Lending,
     /// Each is on a machine of its own, and the kernel runs it
     Apart,
     /// Each is on a machine of its own, and waits in the call
@@ -68,6 +70,7 @@ impl From<Spread> for bcast::Spread {
     fn from(spread: Spread) -> bcast::Spread {
         match spread {
             Spread::Together => bcast::Spread::Together,
+            Spread::Lending => bcast::Spread::Lending,
             Spread::Apart => bcast::Spread::Apart(bcast::Relay::Kernel),
             Spread::ApartWaiting => bcast::Spread::Apart(bcast::Relay::Process),
             Spread::Blocks => bcast::Spread::Blocks,

@@ -50,6 +50,8 @@ pub enum SendMode {
     Synchronous,
     /// As `Standard`; the caller promises that the receive is posted.
     Ready,
+    /// As `Standard`; where a receiver can copy data from where they lie it does, however long messages went fastest before: the sender is about to compute.
+    Lent,
 }
 
 /// How an operation ended.

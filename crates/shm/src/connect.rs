@@ -16,6 +16,8 @@ use sys::sparse::Sparse;
 use sys::unix::{self, Kind, Socket};
 
 use crate::Shm;
+use crate::direct::Choice;
+use crate::foreign;
 use crate::segment::{MOST_RANKS, Segment, VERSION as LONGEST};
 use crate::slots::{self, Area};
 
@@ -37,6 +39,8 @@ pub struct Config {
     pub version: String,
     /// When to give up.
     pub deadline: Option<Instant>,
+    /// How long messages go.
+    pub copy: Choice,
 }
 
 impl Config {
@@ -49,6 +53,7 @@ impl Config {
             key: "shm.0".to_string(),
             version: VERSION.to_string(),
             deadline: sys::clock::after(Duration::from_secs(60)),
+            copy: Choice::Measured,
         }
     }
 }
@@ -170,19 +175,20 @@ impl Shm {
         segment.bell(local).open();
         segment.report_cpus(&sys::cpus::affinity());
         let area = file.and_then(|file| Area::new(file, ranks, local));
-        Ok(Shm::new(
-            segment,
-            area,
-            local,
-            config.members.clone(),
-            config.endpoints,
-        ))
+        let members = config.members.clone();
+        let mut shm = Shm::new(segment, area, local, members, config.endpoints);
+        shm.choose(config.copy);
+        Ok(shm)
     }
 }
 
 fn create(config: &Config) -> Result<(std::os::fd::OwnedFd, Segment), InitError> {
-    Segment::create(config.members.len() as u32, &config.version)
-        .map_err(|e| InitError::System("making the node's shared segment", e))
+    let made = Segment::create(config.members.len() as u32, &config.version)
+        .map_err(|e| InitError::System("making the node's shared segment", e))?;
+    if config.copy.copies_unmeasured() && foreign::is_allowed() {
+        made.1.lend();
+    }
+    Ok(made)
 }
 
 /// The file of slots and mapped memory. A job that uses neither does without it.

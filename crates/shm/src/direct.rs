@@ -19,7 +19,7 @@
 
 use boundary::UserBuf;
 use layout::Data;
-use mtmi::Endpoint;
+use mtmi::{Endpoint, SendMode};
 use sys::copy::HandOver;
 
 use crate::Shm;
@@ -205,7 +205,7 @@ fn class(bytes: u64) -> usize {
 
 impl Shm {
     /// Says how long messages go. To be called before anything is sent.
-    pub fn choose(&mut self, choice: Choice) {
+    pub(crate) fn choose(&mut self, choice: Choice) {
         self.choice = choice;
     }
 
@@ -267,14 +267,15 @@ impl Shm {
         self.peers[peer as usize].inward.set_wishes(classes);
     }
 
-    /// Where data lie in this process's memory, if they are to be lent.
+    /// Where data lie in this process's memory, if they are to be lent: as the receiver wishes, or in this mode ([`SendMode::Lent`]).
     #[inline]
-    pub(crate) fn lent_at(&self, to: u32, data: &Data) -> Option<u64> {
+    pub(crate) fn lent_at(&self, to: u32, data: &Data, mode: SendMode) -> Option<u64> {
         let (len, peer) = (data.len(), self.peers.get(to as usize)?);
         if len < SHORTEST || !peer.direct.open {
             return None;
         }
-        if self.ports[to].lane.wishes() & 1 << class(len) == 0 {
+        let wished = self.ports[to].lane.wishes() & 1 << class(len) != 0;
+        if !wished && mode != SendMode::Lent {
             return None;
         }
         let (buf, run) = data.contiguous()?;
@@ -344,6 +345,9 @@ impl Shm {
     /// A long message has ended.
     #[inline]
     pub(crate) fn learn(&mut self, message: &Announced) {
+        if !message.learns {
+            return;
+        }
         let way = match message.offer {
             Some(Offer::Mapped(_)) => return,
             Some(Offer::Own(_)) => Way::Direct,

@@ -91,10 +91,10 @@ impl Shm {
         if header.kind != Kind::Announce || header.context != context.0 || !wanted {
             return None;
         }
-        let [_, total, early, synchronous] = decode(lane.payload(at, &header)).ok()?;
+        let [_, total, early, how] = decode(lane.payload(at, &header)).ok()?;
         if total > capacity.min(WINDOW as u64)
             || early != total
-            || synchronous != 0
+            || how != 0
             || !self.comes_next(from, total)
         {
             return None;

@@ -59,7 +59,26 @@ impl Foreign {
     }
 }
 
+/// Where a system with the Yama module, which Debian's and Ubuntu's kernels have, says who may look at whose memory: 0, whoever could without it.
+const SCOPE: &str = "/proc/sys/kernel/yama/ptrace_scope";
+
+/// Whether processes of one user may read each other's memory here, as far as one sees by itself: no filter of its system calls refuses it that,
+/// and Yama does not. What else may refuse it (SELinux, namespaces of users) shows when it is tried.
+pub(crate) fn is_allowed() -> bool {
+    let word = sys::clock::cycles();
+    let at = std::ptr::from_ref(&word).expose_provenance() as u64;
+    let own = Foreign::new(std::process::id() as i32);
+    // Without that module there is no such file.
+    let scope = std::fs::read_to_string(SCOPE).unwrap_or_default();
+    own.has(at, word) && matches!(scope.trim(), "" | "0")
+}
+
 impl Shm {
+    /// Whether long messages are read where they lie, as the rank believes that made the segment: the same for all ranks, whatever each of them finds out later.
+    pub fn lends(&self) -> bool {
+        self.segment.lends()
+    }
+
     /// Whether the kernel is to copy between processes where nobody measures whether that is faster.
     pub fn copies_between(&self) -> bool {
         self.choice.copies_unmeasured()

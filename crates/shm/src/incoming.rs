@@ -8,7 +8,7 @@ use crate::lane::{Lane, WINDOW, drain};
 use crate::ring::{At, Hostile, Rx};
 use crate::sheets;
 use crate::state::{Announced, Offer, Sending, Sink};
-use crate::wire::{Header, INLINE, Kind, decode};
+use crate::wire::{Header, INLINE, Kind, LENT, SYNCHRONOUS, decode};
 
 /// Messages taken from one ring before the next gets its turn.
 const TURN: u32 = 64;
@@ -224,14 +224,14 @@ impl Shm {
         queues: &mut Queues,
         peer: u32,
         header: &Header,
-        [send, total, early, synchronous]: [u64; 4],
+        [send, total, early, how]: [u64; 4],
     ) -> Result<(), Hostile> {
         if early > total.min(WINDOW as u64) {
             return Err(Hostile);
         }
         self.ports[peer].lane.prefetch_returned();
-        let words = [send, total, early, synchronous];
-        if early < total || synchronous != 0 || !self.comes_next(peer, total) {
+        let words = [send, total, early, how];
+        if early < total || how != 0 || !self.comes_next(peer, total) {
             return self.take_long(queues, peer, header, words, None);
         }
         if let Begun::At(receive, arrived) = self.take_early(queues, peer, header, total) {
@@ -246,10 +246,10 @@ impl Shm {
         queues: &mut Queues,
         peer: u32,
         header: &Header,
-        [send, total, _, synchronous]: [u64; 4],
+        [send, total, _, how]: [u64; 4],
         offer: Offer,
     ) -> Result<(), Hostile> {
-        let words = [send, total, 0, synchronous];
+        let words = [send, total, 0, how];
         self.take_long(queues, peer, header, words, Some(offer))
     }
 
@@ -291,13 +291,14 @@ impl Shm {
         queues: &mut Queues,
         peer: u32,
         header: &Header,
-        [mut send, total, early, synchronous]: [u64; 4],
+        [mut send, total, early, how]: [u64; 4],
         mut offer: Option<Offer>,
         (receive, arrived): (Option<Receive>, u64),
     ) {
         let matched = receive.is_some();
         let room = receive.as_ref().map(|r| r.data.len());
-        let since = self.measures(peer, total, room).then(sys::clock::cycles);
+        let [synchronous, learns] = [how & SYNCHRONOUS != 0, how & LENT == 0];
+        let since = (learns && self.measures(peer, total, room)).then(sys::clock::cycles);
         let mut here = 0;
         let sink = match receive {
             Some(receive) => {
@@ -313,7 +314,7 @@ impl Shm {
                 let mut buffer = queues.buffer();
                 buffer.reserve(early as usize);
                 if let Some(Offer::Own(at)) = offer
-                    && self.keep_loan(peer, (at, total), synchronous != 0, &mut buffer)
+                    && self.keep_loan(peer, (at, total), synchronous, &mut buffer)
                 {
                     self.control(peer, Kind::Matched, [send, 0, 0, 0]);
                     // Its sender has done with it and can't cancel it any more.
@@ -330,9 +331,10 @@ impl Shm {
             early: early + here,
             arrived: arrived + here,
             expected: early + here,
-            synchronous: synchronous != 0,
+            synchronous,
             offer,
             since,
+            learns,
             past: false,
             sink,
         });

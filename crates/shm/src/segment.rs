@@ -1,6 +1,6 @@
 //! The node's segment: one sealed memfd that all ranks of the node map.
 //!
-//! Layout: a header (magic, version, number of ranks, processors); per rank the processor it runs on; per rank a doorbell and a bit per peer that
+//! Layout: a header (magic, version, number of ranks, processors, whether ranks lend); per rank the processor it runs on; per rank a doorbell and a bit per peer that
 //! ever sent to it; per ordered pair a [`Lane`] (ring, credit, chunk headers); per ordered pair a
 //! pipe of chunks, and two and the sheets for both orders; per rank a board and common memory. Only what is used is ever touched, so a big node costs address space, not memory:
 //! 256 ranks make 112 GiB of the former.
@@ -22,12 +22,14 @@ use crate::lane::{self, COMMON_PIPE, Lane, PIPE};
 use crate::sheets;
 
 /// "ymbkshm" and the layout's number.
-const MAGIC: u64 = u64::from_be_bytes(*b"ymbkshm\x08");
+const MAGIC: u64 = u64::from_be_bytes(*b"ymbkshm\x09");
 /// Bytes for the version's name.
 pub(crate) const VERSION: usize = 48;
 const HEADER: usize = 4096;
 /// In the header: how many ranks reported their processors, and which.
 const REPORTS: usize = 64;
+/// Whether its maker says that ranks lend each other what they have.
+const LENDING: usize = 72;
 const CPUS: usize = 128;
 const CPU_WORDS: usize = 16;
 const PAGE: usize = 4096;
@@ -217,6 +219,16 @@ impl Segment {
             .expect("the header is inside the segment")
     }
 
+    /// Its maker says, before it hands it out, that [ranks lend each other what they have](crate::Shm::lends).
+    pub fn lend(&self) {
+        self.word(LENDING).store(1, Ordering::Relaxed);
+    }
+
+    /// Whether its maker said so.
+    pub fn lends(&self) -> bool {
+        self.word(LENDING).load(Ordering::Relaxed) == 1
+    }
+
     /// A rank reports which processors it may use.
     pub fn report_cpus(&self, cpus: &[usize]) {
         for &cpu in cpus {
@@ -365,6 +377,17 @@ mod tests {
                 assert_eq!(map.sheets(a, b), map.sheets + i * sheets::ALL);
                 assert_eq!(map.sheets(a, b), map.sheets(b, a));
             }
+        }
+    }
+
+    #[test]
+    fn all_hear_alike_whether_ranks_lend() {
+        for lends in [false, true] {
+            let (fd, segment) = Segment::create(3, "test").unwrap();
+            if lends {
+                segment.lend();
+            }
+            assert_eq!(Segment::open(&fd, 3, "test").unwrap().lends(), lends);
         }
     }
 

@@ -8,7 +8,7 @@ use crate::chunking;
 use crate::lane::WINDOW;
 use crate::port::Port;
 use crate::state::{Queued, Send, Sending};
-use crate::wire::{EAGER, INLINE, Kind, WORDS};
+use crate::wire::{EAGER, INLINE, Kind, LENT, SYNCHRONOUS, WORDS};
 
 /// What trying to start a send led to.
 pub(crate) enum Started {
@@ -22,6 +22,15 @@ pub(crate) enum Started {
 
 /// Bytes of a send's name.
 const NAME: usize = 8;
+
+/// The last word of an announcement.
+fn how(mode: SendMode) -> u64 {
+    match mode {
+        SendMode::Standard | SendMode::Ready => 0,
+        SendMode::Synchronous => SYNCHRONOUS,
+        SendMode::Lent => LENT,
+    }
+}
 
 impl Shm {
     /// Sends to another process.
@@ -129,7 +138,7 @@ impl Shm {
         }
         self.introduce(to, total);
         if !self.room(to, WORDS)
-            || self.lent_at(to, &message.data).is_some()
+            || self.lent_at(to, &message.data, message.mode).is_some()
             || !self.begin_early(to, total)
         {
             return false;
@@ -185,10 +194,10 @@ impl Shm {
             return false;
         };
         let (data, total, address) = (send.data.clone(), send.total, (send.context, send.tag));
-        let synchronous = u64::from(send.mode == SendMode::Synchronous);
+        let mode = send.mode;
         let (kind, at) = match self.slots.mapped_at(&data) {
             Some(offset) => (Kind::Offer, offset),
-            None => match self.lent_at(to, &data) {
+            None => match self.lent_at(to, &data, mode) {
                 Some(at) => (Kind::Lend, at),
                 None => return false,
             },
@@ -197,11 +206,7 @@ impl Shm {
             send.state = Sending::AwaitsClear;
             send.offered = true;
         }
-        self.push_words(
-            to,
-            (kind, address.0, address.1),
-            [id, total, at, synchronous],
-        );
+        self.push_words(to, (kind, address.0, address.1), [id, total, at, how(mode)]);
         true
     }
 
@@ -224,7 +229,7 @@ impl Shm {
         };
         let synchronous = send.mode == SendMode::Synchronous;
         let kind = (Kind::Announce, send.context, send.tag);
-        let words = [id, send.total, early, u64::from(synchronous)];
+        let words = [id, send.total, early, how(send.mode)];
         let whole = early == send.total;
         send.state = match whole {
             true => Sending::AwaitsMatch,

@@ -163,6 +163,8 @@ pub(crate) struct Announced {
     pub offer: Option<Offer>,
     /// When it was matched, in cycles, if it was at once and had the pair for itself.
     pub since: Option<u64>,
+    /// Whether the way that it comes is among those that are compared.
+    pub learns: bool,
     /// Whether what comes through the pipe is written past the caches.
     pub past: bool,
     pub sink: Sink,

@@ -20,6 +20,11 @@ const KIND: u32 = 16;
 /// and where the number of its first line does.
 const LINE: u32 = 21;
 
+/// In the last word of an announcement: its sender waits until it has matched,
+pub(crate) const SYNCHRONOUS: u64 = 1;
+/// and it comes as it does whatever would be faster.
+pub(crate) const LENT: u64 = 2;
+
 /// What a message is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {

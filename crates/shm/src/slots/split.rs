@@ -9,6 +9,7 @@
 
 use boundary::UserBuf;
 use layout::Data;
+use mtmi::SendMode;
 use mtmi::slot::{Delivery, Slot};
 
 use super::line::{Header, LONGEST, Landing, OWN, Payload, Way};
@@ -120,7 +121,7 @@ impl Shm {
         if header.segment != OWN {
             return None;
         }
-        let at = self.lent_at(peer, data)?;
+        let at = self.lent_at(peer, data, SendMode::Standard)?;
         let (from, _) = data.contiguous()?;
         let copy = Copy {
             from,
