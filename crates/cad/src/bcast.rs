@@ -23,12 +23,19 @@ pub struct Params {
     pub spread: Spread,
 }
 
+impl Params {
+    /// Whether processes that can [lend](Spread::Lending) do: few, of whom some would have to pass on what is long.
+    pub fn is_for_few(&self) -> bool {
+        (3..PASSES_FROM).contains(&self.team.size.into()) && self.ty.bytes(self.count) >= FLAT_MIN
+    }
+}
+
 /// Where processes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Spread {
     /// All share memory.
     Together,
-    /// All share memory, and what is long is copied from where its sender has it, by the receiver alone while the sender computes, as others may.
+    /// All share memory, and receivers copy what is long from where its sender has it, also while that computes.
     Lending,
     /// Each is on a machine of its own, and what it gets is passed on at once.
     Apart(Relay),
@@ -81,8 +88,8 @@ pub const SEGMENT: u64 = 64 << 10;
 /// filling it costs less than an eighth.
 const CHAIN_SEGMENTS_PER_PROCESS: u64 = 8;
 
-/// The same of three that share memory. The alternative is a tree whose root copies each segment for both others, of whom one may share its processor.
-/// (Of three processes the middle one computes, and tests each 16 us: 256 KiB take 17 us in place of 22, 1 MiB 54 in place of 82.) If it calls nothing while it
+/// The same of three that share memory, where none lends. The alternative is a tree whose root copies each segment for both others, of whom one may share its processor.
+/// (On an EPYC of the fifth generation the middle one of three computes, and tests each 16 us: 256 KiB take 17 us in place of 22, 1 MiB 54 in place of 82.) If it calls nothing while it
 /// computes, the last one waits, which it would not in a tree.
 const CHAIN_SEGMENTS_OF_THREE: u64 = 1;
 
@@ -91,8 +98,8 @@ const CHAIN_SEGMENTS_OF_THREE: u64 = 1;
 /// wait take as long for 256 KiB and 905 us in place of 1308 for 4 MiB, seven 2.3 ms in place of 3.6. But 64 KiB take those a tenth to a quarter longer.
 pub const FLAT_MIN: u64 = 128 << 10;
 
-/// Bytes from which they copy from where the root has them whatever was measured to be faster: who computes between two tests measures that too. (With the middle one of three computing
-/// 1 MiB takes 180 us in place of 270; but of three that wait 512 KiB 113 in place of 71.)
+/// Bytes from which they copy from where the root has them whatever was measured to be faster, as what a receiver measures that computes between two tests contains its computing.
+/// (With the middle one of three computing 1 MiB takes 180 us; 270 where it is measured. But of three that wait 512 KiB takes 113 in place of 71.)
 pub const LENT_MIN: u64 = 1 << 20;
 
 /// From so many processes on, two passes over the data beat segments down a tree, which has more than three levels then.
@@ -152,7 +159,7 @@ pub fn choose(p: &Params) -> Algorithm {
     if size <= 2 || bytes <= WHOLE_MESSAGE_MAX {
         return Algorithm::Binomial;
     }
-    if p.spread == Spread::Lending && bytes >= FLAT_MIN && size < PASSES_FROM {
+    if p.spread == Spread::Lending && p.is_for_few() {
         return Algorithm::Flat;
     }
     let relays = size - 2;
@@ -265,9 +272,7 @@ fn packed(
 
 fn flat(b: &mut Builder, p: &Params, wire: &Wire) -> Vec<NodeId> {
     let all = Region::bytes(wire.buf, 0, p.ty.bytes(p.count));
-    if all.count >= LENT_MIN {
-        b.lend();
-    }
+    b.lend();
     if p.team.rank != p.root {
         return vec![b.recv(p.root, 0, all, &[])];
     }

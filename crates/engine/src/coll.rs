@@ -10,6 +10,7 @@
 use std::rc::Rc;
 
 use boundary::{AlignedBuf, UserBuf};
+use cad::bcast::LENT_MIN;
 use cad::chosen::Moves;
 use cad::{BufId, Graph, NodeId, Region, Run, Team, TypeSlot};
 use layout::{Data, transfer};
@@ -283,6 +284,14 @@ impl Running {
         Some((id, self.step(id)))
     }
 
+    /// How a node sends.
+    fn mode(&self, node: &cad::Node) -> SendMode {
+        match self.call.graph.lends() && self.data(&node.src).len() >= LENT_MIN {
+            true => SendMode::Lent,
+            false => SendMode::Standard,
+        }
+    }
+
     /// What a node asks for.
     fn step(&self, id: NodeId) -> Step {
         let node = *self.call.graph.node(id);
@@ -295,10 +304,7 @@ impl Running {
                 to: peer(),
                 tag,
                 data: self.data(&node.src),
-                mode: match self.call.graph.lends() {
-                    true => SendMode::Lent,
-                    false => SendMode::Standard,
-                },
+                mode: self.mode(&node),
                 way,
             },
             cad::Kind::Recv => Step::Recv {

@@ -232,7 +232,7 @@ impl Engine {
         *(comm.spread).get_or_init(|| self.transport(|m| ask(m.fabric())))
     }
 
-    /// Whether the processes of this machine lend each other long messages; the same at all of them.
+    /// Whether the processes of this machine lend each other long messages, as whoever made their segment believes: the same at all of them.
     pub(crate) fn lends(&self) -> bool {
         self.transport(|m| m.fabric().lends())
     }

@@ -69,7 +69,7 @@ impl Fabrics {
         self.shm.common(of, at, bytes)
     }
 
-    /// Whether processes of this machine read long messages where they lie: the same for all that share memory. See [`Shm::lends`].
+    /// Whether processes of this machine read long messages where they lie, as whoever made their segment believes: the same for all that share it. See [`Shm::lends`].
     pub fn lends(&self) -> bool {
         self.shm.lends()
     }

@@ -50,7 +50,7 @@ pub enum SendMode {
     Synchronous,
     /// As `Standard`; the caller promises that the receive is posted.
     Ready,
-    /// As `Standard`; where a receiver can copy data from where they lie it does, however long messages went fastest before: the sender is about to compute.
+    /// As `Standard`; a receiver that can copy the data from where they lie does so, even if another way was measured to be faster: the sender may compute meanwhile.
     Lent,
 }
 

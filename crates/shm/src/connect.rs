@@ -44,7 +44,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Rank `rank` of `ranks` that are all on one node, with a minute's patience.
+    /// Rank `rank` of `ranks` that are all on one node and look into nobody's memory, with a minute's patience.
     pub fn new(rank: u32, ranks: u32) -> Config {
         Config {
             rank,
@@ -53,7 +53,7 @@ impl Config {
             key: "shm.0".to_string(),
             version: VERSION.to_string(),
             deadline: sys::clock::after(Duration::from_secs(60)),
-            copy: Choice::Measured,
+            copy: Choice::Pipe,
         }
     }
 }
@@ -185,7 +185,7 @@ impl Shm {
 fn create(config: &Config) -> Result<(std::os::fd::OwnedFd, Segment), InitError> {
     let made = Segment::create(config.members.len() as u32, &config.version)
         .map_err(|e| InitError::System("making the node's shared segment", e))?;
-    if config.copy.copies_unmeasured() && foreign::is_allowed() {
+    if config.members.len() > 1 && config.copy.copies_unmeasured() && foreign::is_allowed() {
         made.1.lend();
     }
     Ok(made)

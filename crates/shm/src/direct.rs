@@ -10,7 +10,8 @@
 //! and kept, so that its sender is done as soon as its receiver makes progress. Where a receive has gaps, or the kernel refuses after all, the
 //! receiver asks for the data through the pipe.
 //!
-//! Which lengths are lent the receiver decides by what it has measured ([`trial`](crate::trial)): a word in the lane says it.
+//! Which lengths are lent the receiver decides by what it has measured ([`trial`](crate::trial)): a word in the lane says it. Of a message in mode
+//! [`SendMode::Lent`] the sender does, and nothing is measured.
 //!
 //! All that is done where processors fetch lines slowly from each other's caches ([`TRIED_FROM`]), and where the environment asks for it ([`Choice`]).
 //!
@@ -36,6 +37,10 @@ pub(crate) const SHORTEST: u64 = 16 << 10;
 /// Longest chunk that is copied at once: others wait for that, 10 to 20 microseconds. A chunk costs a microsecond by itself.
 pub(crate) const CHUNK: u64 = 256 << 10;
 const PAGE: u64 = 4096;
+/// What a receiver wishes: a bit for each class of lengths that is to be lent,
+const ALL: u32 = (1 << CLASSES) - 1;
+/// or none, whoever sends, as the system has refused a copy.
+const NONE: u32 = 1 << 31;
 /// Cycles for each 16 KiB of a message of each class that the kernel's copies take at the least on any machine that was measured: where the pipe takes
 /// less, they aren't tried. On an EPYC of the fifth generation whose cores are near each other it takes 1,500 for 16 KiB, 910 for 64 KiB and 800 for
 /// 1 MiB; where they are far apart 17,000; on a Xeon of the fifth generation 5,500, 3,400 and 2,800, and the kernel 4,200, 1,800 and 1,300.
@@ -244,7 +249,7 @@ impl Shm {
         let direct = &mut self.peers[peer as usize].direct;
         match self.choice {
             Choice::Pipe => {}
-            Choice::Direct => self.wish(peer, u32::MAX),
+            Choice::Direct => self.wish(peer, ALL),
             Choice::Measured => direct.trials = Some(Box::new(Trials::new(self.tried_from))),
         }
         self.peers[peer as usize].direct.memory = Some(memory);
@@ -267,15 +272,19 @@ impl Shm {
         self.peers[peer as usize].inward.set_wishes(classes);
     }
 
-    /// Where data lie in this process's memory, if they are to be lent: as the receiver wishes, or in this mode ([`SendMode::Lent`]).
+    /// Where data lie in this process's memory, if they are to be lent: as the receiver wishes, or, in mode [`SendMode::Lent`], unless that can't read them.
     #[inline]
     pub(crate) fn lent_at(&self, to: u32, data: &Data, mode: SendMode) -> Option<u64> {
         let (len, peer) = (data.len(), self.peers.get(to as usize)?);
         if len < SHORTEST || !peer.direct.open {
             return None;
         }
-        let wished = self.ports[to].lane.wishes() & 1 << class(len) != 0;
-        if !wished && mode != SendMode::Lent {
+        let wishes = self.ports[to].lane.wishes();
+        let wished = match mode {
+            SendMode::Lent => wishes != NONE,
+            _ => wishes & 1 << class(len) != 0,
+        };
+        if !wished {
             return None;
         }
         let (buf, run) = data.contiguous()?;
@@ -329,7 +338,7 @@ impl Shm {
     pub(crate) fn lend_no_more(&mut self, peer: u32) {
         let direct = &mut self.peers[peer as usize].direct;
         (direct.open, direct.refused, direct.trials) = (false, true, None);
-        self.wish(peer, 0);
+        self.wish(peer, NONE);
     }
 
     /// Whether the time of a message that was just announced is to be measured: somebody waits for it (with room for so many bytes), and nothing else of

@@ -409,6 +409,36 @@ fn a_fast_pipe_is_the_only_way_and_is_measured_again() {
     assert!(measures(&mut b));
 }
 
+#[test]
+fn what_is_to_be_lent_is_lent_and_nothing_learnt_of_it() {
+    let Some((mut a, mut b)) = two(Choice::Measured, false) else {
+        return;
+    };
+    let send = |a: &mut Rank, b: &mut Rank, mode| {
+        b.receive_bytes(LONG);
+        a.send(mode, LONG);
+        let is_lent = lent(a);
+        run(a, b);
+        check(a, b, LONG);
+        a.done.clear();
+        b.done.clear();
+        is_lent
+    };
+    // Nothing was measured, and the pipe comes first.
+    assert!(!send(&mut a, &mut b, SendMode::Standard));
+    let before = b.t.fabric().peers[0].direct.trials().cloned();
+    assert!(before.is_some());
+    for _ in 0..20 {
+        assert!(send(&mut a, &mut b, SendMode::Lent));
+    }
+    assert_eq!(b.t.fabric().peers[0].direct.trials().cloned(), before);
+    assert!(!send(&mut a, &mut b, SendMode::Standard));
+    // A receiver that is refused one copy is lent no more.
+    b.refuse();
+    assert!(send(&mut a, &mut b, SendMode::Lent));
+    assert!(!send(&mut a, &mut b, SendMode::Lent));
+}
+
 /// So many messages, of which some came through the pipe, and some directly.
 fn ways(a: &mut Rank, b: &mut Rank, messages: u32) -> [u32; 2] {
     let mut ways = [0; 2];

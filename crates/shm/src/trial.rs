@@ -5,7 +5,7 @@
 //! *round* some messages of a length come one way and some the other; the way of the fastest serves until the next round. Where the pipe takes less
 //! than the other way does on any machine, that isn't tried.
 //!
-//! Invariant: rounds end, whatever comes and whatever is measured. Who calls it: `direct`.
+//! Invariant: rounds end, whatever comes of what counts here and whatever is measured. Who calls it: `direct`.
 
 /// Messages of each way that are measured in a round. Of these the fastest counts: most of what disturbs makes it slower.
 pub(crate) const SAMPLES: u32 = 4;

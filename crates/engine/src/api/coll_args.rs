@@ -217,7 +217,9 @@ fn handed_spread(e: &Engine, comm: &Comm, params: &bcast_graphs::Params) -> Resu
             Spread::Apart(Relay::Kernel)
         }
         // Whoever would pass them on may compute. The ring passes them on all the same, and does not lend.
-        Spread::Together if e.lends() && !e.kernel.is_insisted_on() => Spread::Lending,
+        Spread::Together if params.is_for_few() && e.lends() && !e.kernel.is_insisted_on() => {
+            Spread::Lending
+        }
         // Ranks pass data on in calls: while they compute not at all.
         Spread::Apart(_) | Spread::Blocks => Spread::Mixed,
         spread => spread,

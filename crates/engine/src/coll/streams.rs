@@ -5,6 +5,7 @@
 //! * are longer than anything that ends unmatched. A shorter one leaves at once, with or without its receive: in a slot it
 //!   would wait for the other process, and be more expensive than with its match (the figures are in [`crate::bound`]);
 //! * are alone with their tag between their two processes, so that one slot serves each start with one message;
+//! * are not lent: those are announced with where they lie, and need their sender no more, who would have to deliver them to a slot;
 //! * are of a collective with no more than [`MOST`] such: all streams of a process are looked through at each start and at progress.
 //!
 //! What a long one gains is the way there and back in which it would ask for its receive. That is known to the sender from the moment
@@ -52,6 +53,9 @@ impl Streams {
 impl Running {
     /// Those of its messages that are longer than `least` bytes and may be bound, if there are any. `me`: this process.
     pub(super) fn streams_of(&self, me: u32, least: u64) -> Option<Streams> {
+        if self.call.graph.lends() {
+            return None;
+        }
         let long = |node: &Node| match node.kind {
             Kind::Send => self.data(&node.src).len() > least,
             Kind::Recv => self.data(&node.dst).len() > least,
