@@ -181,6 +181,7 @@ pub struct Answer {
 /// Libraries that fail while they are measured are no error, nor are files that cannot be written: the answer tells.
 pub fn run(args: &Args, prefix: &Path) -> Result<Answer> {
     let plan = plan::of(args)?;
+    check_files(args)?;
     process::catch_interrupts()?;
     let say = |text: &str| eprintln!("{text}");
     let mut implementations = implementations(args, prefix, &say)?;
@@ -223,6 +224,18 @@ pub fn run(args: &Args, prefix: &Path) -> Result<Answer> {
         text: table::text(&report),
         failed,
     })
+}
+
+/// Whether what is measured, which may take long, has a folder to be written to.
+fn check_files(args: &Args) -> Result<()> {
+    let files = [&args.json, &args.svg, &args.markdown];
+    for file in files.into_iter().flatten() {
+        let folder = file.parent().filter(|f| !f.as_os_str().is_empty());
+        if file.is_dir() || folder.is_some_and(|folder| !folder.is_dir()) {
+            return Err(format!("{}: no file can be there", file.display()));
+        }
+    }
+    Ok(())
 }
 
 /// Writes what was measured wherever it is wanted; says what could not be written.
@@ -333,6 +346,7 @@ fn measure(args: &Args, planned: &[Planned], workshop: &mut Workshop) -> Result<
     bar.finish_and_clear();
     report.busy.extend(busy::sample());
     report.load[1] = load();
+    report.interrupted = process::is_interrupted();
     report.implementations = workshop.described();
     Ok(report)
 }
@@ -348,6 +362,7 @@ fn begun() -> Report {
         processors: sys::cpus::allowed(),
         load: [load(), None],
         busy: Vec::new(),
+        interrupted: false,
         implementations: Vec::new(),
         panels: Vec::new(),
     }
@@ -456,6 +471,20 @@ pub(crate) mod tests {
         assert_eq!(size("1M"), Ok(1 << 20));
         for wrong in ["", "k", "x", "-1", "1.5k", "99999999999999999M", "é"] {
             assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn files_that_can_be_nowhere_are_refused_before_anything_is_measured() {
+        let check = |words: &str| check_files(&asked(words).unwrap());
+        assert!(check("bench latency --json x.json --svg /tmp/x.svg").is_ok());
+        for wrong in [
+            "--json /no/such/x.json",
+            "--svg x/y/z.svg",
+            "--markdown /tmp",
+        ] {
+            let why = check(&format!("bench latency {wrong}")).unwrap_err();
+            assert!(why.contains("no file can be there"), "{why}");
         }
     }
 

@@ -142,7 +142,7 @@ fn ranks(args: &Args, experiment: &Experiment, panel: &Panel, tour: bool) -> Res
             let both = [experiment.name, panel.name];
             let what = both[usize::from(both[0] == both[1])..].join(" ");
             let s = if ranks == 1 { "" } else { "s" };
-            Err(format!("{what} is measured on {ranks} rank{s}"))
+            Err(format!("--ranks: {what} is measured on {ranks} rank{s}"))
         }
     }
 }

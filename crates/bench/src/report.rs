@@ -25,6 +25,8 @@ pub struct Report {
     pub load: [Option<f64>; 2],
     /// Processors kept busy by others: before each experiment and after the last.
     pub busy: Vec<f64>,
+    /// Whether somebody ended it before it was over: parts may be missing.
+    pub interrupted: bool,
     /// Who was measured.
     pub implementations: Vec<Described>,
     /// What was measured.
@@ -256,6 +258,7 @@ pub mod tests {
             processors: 2,
             load: [Some(0.5), None],
             busy: vec![0.0],
+            interrupted: false,
             implementations: Vec::new(),
             panels,
         }
