@@ -10,7 +10,7 @@ use crate::{
 const PAPER: &str = "Thakur, Rabenseifner and Gropp, 2005";
 
 /// The tunables of this crate that choose an algorithm.
-pub const TUNABLES: [Tunable; 30] = [
+pub const TUNABLES: [Tunable; 31] = [
     bytes(
         "cad.bcast.whole_message_max",
         bcast::WHOLE_MESSAGE_MAX,
@@ -57,6 +57,11 @@ pub const TUNABLES: [Tunable; 30] = [
         "cad.allreduce.pair_segment",
         allreduce::PAIR_SEGMENT,
         "measured with two ranks that compute between tests",
+    ),
+    bytes(
+        "cad.allreduce.halves_min",
+        allreduce::HALVES_MIN,
+        "measured with two ranks that compute between tests, or wait",
     ),
     bytes(
         "cad.reduce_scatter.pairwise_min",

@@ -191,6 +191,7 @@ fn others(team: Team, ty: Shape, count: u64) {
                 ty,
                 commutative,
                 in_place,
+                together: true,
             };
             allreduce::graph(&p).verify().unwrap();
             let root = team.size - 1;
@@ -266,4 +267,28 @@ fn invalid_graphs_are_refused() {
         &[],
     );
     assert_eq!(b.finish().verify(), Err(Invalid::Lengths(0)));
+}
+
+#[test]
+fn two_that_share_memory_combine_halves_of_what_is_long() {
+    use allreduce::Algorithm::{Halves, Pair};
+    let of = |bytes: u64, commutative, together| {
+        let (team, ty, count) = (Team { rank: 0, size: 2 }, PLAIN, bytes / 8);
+        let in_place = false;
+        allreduce::choose(&allreduce::Params {
+            team,
+            count,
+            ty,
+            commutative,
+            in_place,
+            together,
+        })
+    };
+    let segment = (128 << 10) / 8;
+    for bytes in [256 << 10, 1 << 20, 16 << 20] {
+        assert_eq!(of(bytes, true, true), Halves { segment });
+        assert_eq!(of(bytes, true, false), Pair { segment });
+        assert_eq!(of(bytes, false, true), Pair { segment });
+        assert_eq!(of((256 << 10) - 8, true, true), Pair { segment });
+    }
 }

@@ -124,12 +124,15 @@ fn allreduce_combines_in_rank_order() {
     use allreduce::Algorithm::*;
     each_case(|rng, size, count, in_place, commutative| {
         let pairs = [1, 3, 100].map(|segment| Pair { segment });
+        let halves = [1, 3, 100].map(|segment| Halves { segment });
         for algorithm in [RecursiveDoubling, Rabenseifner, Ring]
             .into_iter()
             .chain(pairs)
+            .chain(halves)
         {
-            let is_pair = matches!(algorithm, Pair { .. });
-            if (algorithm == Ring && !commutative) || (is_pair && size != 2) {
+            let for_two = matches!(algorithm, Pair { .. } | Halves { .. });
+            let in_any_order = matches!(algorithm, Ring | Halves { .. });
+            if (in_any_order && !commutative) || (for_two && size != 2) {
                 continue;
             }
             let data = vectors(rng, size, count);
@@ -142,6 +145,7 @@ fn allreduce_combines_in_rank_order() {
                     ty: ty.shape(),
                     commutative,
                     in_place,
+                    together: true,
                 };
                 let (send, recv) = buffers(rng, &ty, &data[rank as usize], count, in_place);
                 let mut e = recv.clone();

@@ -103,9 +103,10 @@ fn reductions() {
     each_size(&[1, 5, 100], |rng, size, count| {
         for in_place in [false, true] {
             use allreduce::Algorithm::*;
-            let pair = (size == 2).then_some(Pair { segment: 7 });
-            let all = [RecursiveDoubling, Rabenseifner, Ring].into_iter();
-            for algorithm in all.chain(pair) {
+            let all = [RecursiveDoubling, Rabenseifner, Ring];
+            let for_two = [Pair { segment: 7 }, Halves { segment: 7 }];
+            let for_two = for_two.into_iter().filter(|_| size == 2);
+            for algorithm in all.into_iter().chain(for_two) {
                 check(rng, size, &format!("allreduce {algorithm:?}"), |team| {
                     let p = allreduce::Params {
                         team,
@@ -113,6 +114,7 @@ fn reductions() {
                         ty: ELEMENT,
                         commutative: true,
                         in_place,
+                        together: true,
                     };
                     allreduce::build(&p, algorithm)
                 });
@@ -209,6 +211,7 @@ fn allreduce_of_8_bytes(size: u32) -> Vec<Graph> {
         ty: ELEMENT,
         commutative: true,
         in_place: false,
+        together: true,
     };
     (0..size).map(|r| allreduce::graph(&params(r))).collect()
 }

@@ -92,6 +92,7 @@ fn programs() -> Vec<Program> {
             ty: Shape::BYTE,
             commutative: true,
             in_place: false,
+            together: true,
         };
         allreduce::build(&p, allreduce::Algorithm::Rabenseifner)
     };

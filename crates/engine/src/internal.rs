@@ -234,6 +234,7 @@ impl Engine {
             ty: Shape::BYTE,
             commutative: true,
             in_place: true,
+            together: false,
         });
         let recv = memory.buf();
         let mut call = self.own_call(comm, comm.group.clone(), graph, memory, None);

@@ -186,6 +186,7 @@ impl Args {
                 ty,
                 commutative,
                 in_place,
+                together: matches!(self.spread, None | Some(Spread::Together | Spread::Lending)),
             }),
             Collective::ReduceScatterBlock => reduce_scatter::graph(&reduce_scatter::Params {
                 team,

@@ -362,7 +362,11 @@ impl Shm {
             Some(Offer::Own(_)) => Way::Direct,
             None => Way::Pipe,
         };
-        let took = message.since.map(cycles_since);
+        // What doesn't fit the pipe waits for its receiver several times, and that is its cost.
+        let waits = message.total <= WINDOW as u64;
+        let since = message.since;
+        let took = since.filter(|&since| !(waits && self.absence.is_after(since)));
+        let took = took.map(cycles_since);
         self.learn_of(message.from, message.total, way, took);
     }
 

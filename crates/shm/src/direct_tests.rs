@@ -410,6 +410,17 @@ fn a_fast_pipe_is_the_only_way_and_is_measured_again() {
 }
 
 #[test]
+fn what_waited_for_its_receiver_does_not_count() {
+    let Some((mut a, mut b)) = two(Choice::Measured, true) else {
+        return;
+    };
+    let absence = &mut b.t.fabric().absence;
+    absence.leaves(1, true);
+    absence.looks(|| u64::MAX);
+    assert_eq!(ways(&mut a, &mut b, 30), [30, 0]);
+}
+
+#[test]
 fn what_is_to_be_lent_is_lent_and_nothing_learnt_of_it() {
     let Some((mut a, mut b)) = two(Choice::Measured, false) else {
         return;

@@ -98,12 +98,14 @@ impl Fabric for Shm {
 
     #[inline]
     fn progress(&mut self, queues: &mut Queues) -> bool {
+        self.absence.looks(sys::clock::cycles);
         let mut moved = self.has_news() && self.find_senders();
         for slot in 0..self.inward.len() {
             moved |= self.drain_ring(queues, slot);
         }
         if !self.busy.is_empty() {
             moved |= self.serve_busy(queues);
+            self.leave();
         }
         if !self.slots.busy.is_empty() {
             moved |= self.serve_slots();
@@ -120,6 +122,9 @@ impl Fabric for Shm {
 
     fn wait(&mut self, deadline: Option<Instant>) {
         self.wait_for_work(deadline);
+        if !self.busy.is_empty() {
+            self.leave();
+        }
     }
 
     fn sleeper(&self) -> Sleeper {
@@ -164,6 +169,12 @@ impl Shm {
     /// The processes of the segment, in order.
     pub fn members(&self) -> &[u32] {
         &self.members
+    }
+
+    /// A look for messages ends, or a wait for them, and the caller may compute.
+    fn leave(&mut self) {
+        let under_way = !self.busy.is_empty();
+        self.absence.leaves(sys::clock::cycles(), under_way);
     }
 
     /// Serves the peers for which more than the ring matters.

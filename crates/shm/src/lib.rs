@@ -28,6 +28,7 @@
 //!
 //! It implements [`mtmi::Fabric`]; [`mtmi::Matched`] makes a transport of it, alone or together with others.
 
+mod absence;
 mod boards;
 mod chunking;
 mod common;

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use layout::{Data, Reader, Writer};
 use mtmi::{Completion, Context, Cookie, Endpoint, Names, Outcome, Patience, SendMode};
 
+use crate::absence::Absence;
 use crate::chunking;
 use crate::common::Common;
 use crate::direct::{Choice, Direct, TRIED_FROM, Token};
@@ -41,6 +42,8 @@ pub struct Shm {
     pub(crate) announced: Names<Announced>,
     /// Where long messages were received.
     pub(crate) footprint: Footprint,
+    /// When this process was last computing while messages were under way.
+    pub(crate) absence: Absence,
     /// Peers caught doing what no correct one does; declared failed by the next `progress`.
     pub(crate) suspects: Vec<u32>,
     /// Whether nothing goes out on the short path; see [`Shm::expect_deaths`].
@@ -289,6 +292,7 @@ impl Shm {
             sends: Names::new(),
             announced: Names::new(),
             footprint: Footprint::new(),
+            absence: Absence::default(),
             suspects: Vec::new(),
             wary: false,
             failures: VecDeque::new(),

@@ -6,6 +6,7 @@
 use std::rc::Rc;
 
 use boundary::{Ints, UserBuf};
+use cad::bcast::Spread;
 use cad::reduce_scatter::Counts;
 use cad::{
     Graph, Shape, allreduce as allreduce_graphs, reduce as reduce_graphs,
@@ -144,13 +145,15 @@ pub(crate) fn prepare_allreduce(
     let comm = e.comm(comm)?;
     let from = operand(e, sendbuf, recvbuf, count, datatype)?;
     let r = Reduction::check(e, from, count, datatype, op, &comm)?;
-    let params = allreduce_graphs::Params {
+    let mut params = allreduce_graphs::Params {
         team: team(&comm),
         count: count as u64,
         ty: r.ty,
         commutative: r.op.is_commutative(),
         in_place: sendbuf.is_in_place(),
+        together: false,
     };
+    params.together = params.is_for_halves() && e.spread(&comm) == Spread::Together;
     Ok(r.planned(Plan::Allreduce(params), sendbuf, recvbuf))
 }
 
