@@ -36,6 +36,11 @@ impl Collective {
         use Collective::{Bcast, Gather, Reduce, Scatter};
         matches!(self, Bcast | Gather | Scatter | Reduce)
     }
+
+    /// Whether its graph depends on where the ranks are.
+    fn has_spread(self) -> bool {
+        matches!(self, Collective::Bcast | Collective::Allreduce)
+    }
 }
 
 /// What is printed.
@@ -96,7 +101,7 @@ pub struct Args {
     /// Rank that has the data, or gets them [default: 0]
     #[arg(long, value_name = "RANK")]
     pub root: Option<u32>,
-    /// Where the ranks are: a broadcast's graph depends on it [default: together]
+    /// Where the ranks are: the graphs of broadcasts and allreduces depend on it [default: together]
     #[arg(long, value_enum)]
     pub spread: Option<Spread>,
     /// What to print
@@ -246,8 +251,10 @@ pub fn show(args: &Args) -> Result<String, String> {
     if args.root.is_some() && !args.collective.has_root() {
         return Err("--root: this collective has none".to_owned());
     }
-    if args.spread.is_some() && args.collective != Collective::Bcast {
-        return Err("--spread: only the graph of bcast depends on where ranks are".to_owned());
+    if args.spread.is_some() && !args.collective.has_spread() {
+        return Err(
+            "--spread: only the graphs of bcast and allreduce depend on where ranks are".to_owned(),
+        );
     }
     for (name, rank) in [("--rank", args.rank), ("--root", args.root.unwrap_or(0))] {
         if rank >= args.ranks {
@@ -333,7 +340,7 @@ mod tests {
 
     #[test]
     fn what_would_have_no_effect_is_refused() {
-        let mut args = args(Collective::Allreduce, Format::Dot);
+        let mut args = args(Collective::Allgather, Format::Dot);
         args.spread = Some(Spread::Apart);
         assert!(show(&args).unwrap_err().starts_with("--spread: "));
         (args.spread, args.root) = (None, Some(1));
@@ -341,5 +348,14 @@ mod tests {
         args.collective = Collective::Bcast;
         args.spread = Some(Spread::Apart);
         show(&args).unwrap();
+    }
+
+    #[test]
+    fn where_ranks_are_changes_an_allreduce_of_two() {
+        let mut args = args(Collective::Allreduce, Format::Dot);
+        (args.ranks, args.rank, args.size) = (2, 0, 1 << 20);
+        let together = show(&args).unwrap();
+        args.spread = Some(Spread::Apart);
+        assert_ne!(show(&args).unwrap(), together);
     }
 }

@@ -1,11 +1,12 @@
-//! When this process was last away: computing, between a call that looked for messages and the next one.
+//! When this process was last away: between two looks for messages it did something else, as the program's computing between two tests, or combining in a reduction.
 //!
-//! What a message takes is measured from its announcement to its end ([`crate::trial`]). Of one that waits in the pipe, whole, while its receiver computes,
-//! that would say how long the receiver computes. So such a message doesn't count.
+//! What a message takes is measured from its announcement to its end ([`crate::trial`]). Of one that waits in the pipe, whole, while its receiver is away,
+//! that would say how long the receiver is. So such a message doesn't count.
 //!
-//! Invariant: waiting is not being away, asleep or not. Who calls it: `fabric` tells of calls, `direct` asks.
+//! Invariant: waiting in this fabric is not being away, asleep or not. Who sleeps elsewhere, on several fabrics or while other threads look, may count as away
+//! afterwards; then a message is not measured that somebody waited for, and the next one is. Who calls it: `fabric` tells of looks, `direct` asks.
 
-/// Cycles without a look from which on the process was away: one to two microseconds, more than a call does between two looks, and less than a
+/// Cycles without a look from which on the process was away: one to two microseconds, more than a call takes that only looks, and less than a
 /// computation that is worth being tested in between.
 const AWAY: u64 = 4096;
 

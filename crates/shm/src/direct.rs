@@ -362,10 +362,10 @@ impl Shm {
             Some(Offer::Own(_)) => Way::Direct,
             None => Way::Pipe,
         };
-        // What doesn't fit the pipe waits for its receiver several times, and that is its cost.
-        let waits = message.total <= WINDOW as u64;
+        // What came without being asked for waited for nobody but its receiver; what has to be asked for waits for it several times, and that is its cost.
+        let waited = way == Way::Pipe && message.early >= message.total;
         let since = message.since;
-        let took = since.filter(|&since| !(waits && self.absence.is_after(since)));
+        let took = since.filter(|&since| !(waited && self.absence.is_after(since)));
         let took = took.map(cycles_since);
         self.learn_of(message.from, message.total, way, took);
     }

@@ -103,15 +103,19 @@ impl Fabric for Shm {
         for slot in 0..self.inward.len() {
             moved |= self.drain_ring(queues, slot);
         }
-        if !self.busy.is_empty() {
+        // Also if all has come: nothing was under way then.
+        let looked = !self.busy.is_empty();
+        if looked {
             moved |= self.serve_busy(queues);
-            self.leave();
         }
         if !self.slots.busy.is_empty() {
             moved |= self.serve_slots();
         }
         if !self.suspects.is_empty() {
             moved |= self.fail_suspects(queues);
+        }
+        if looked {
+            self.leave();
         }
         moved
     }
