@@ -103,7 +103,7 @@ impl Fabric for Shm {
         for slot in 0..self.inward.len() {
             moved |= self.drain_ring(queues, slot);
         }
-        // Also if all has come: nothing was under way then.
+        // Read before they are served: if that was the last of them, `leave` has to note that nothing is under way any more.
         let looked = !self.busy.is_empty();
         if looked {
             moved |= self.serve_busy(queues);
@@ -175,7 +175,7 @@ impl Shm {
         &self.members
     }
 
-    /// A look for messages ends, or a wait for them, and the caller may compute.
+    /// A look for messages ends, or a wait for them; what the caller does next may take long.
     fn leave(&mut self) {
         let under_way = !self.busy.is_empty();
         self.absence.leaves(sys::clock::cycles(), under_way);

@@ -42,7 +42,7 @@ pub struct Shm {
     pub(crate) announced: Names<Announced>,
     /// Where long messages were received.
     pub(crate) footprint: Footprint,
-    /// When this process was last computing while messages were under way.
+    /// When this process was last away while messages were under way.
     pub(crate) absence: Absence,
     /// Peers caught doing what no correct one does; declared failed by the next `progress`.
     pub(crate) suspects: Vec<u32>,
