@@ -9,6 +9,7 @@ use crate::runner::{self, Plan};
 use crate::{Result, busy, experiments, markdown, plot, process, progress, table};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use indicatif::{ProgressBar, ProgressStyle};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
@@ -183,7 +184,6 @@ pub fn run(args: &Args, prefix: &Path) -> Result<Answer> {
     let plan = plan::of(args)?;
     check_files(args)?;
     process::catch_interrupts()?;
-    let say = |text: &str| eprintln!("{text}");
     let mut implementations = implementations(args, prefix, &say)?;
     let sets_progress = plan.iter().any(Planned::sets_progress);
     if sets_progress {
@@ -224,6 +224,11 @@ pub fn run(args: &Args, prefix: &Path) -> Result<Answer> {
         text: table::text(&report),
         failed,
     })
+}
+
+/// Tells the person at the terminal, who need not be there any more: what is measured outlives them.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// Whether what is measured, which may take long, has a folder to be written to.
@@ -321,7 +326,7 @@ fn measure(args: &Args, planned: &[Planned], workshop: &mut Workshop) -> Result<
             report.busy.extend(busy::sample());
             if let (1, Some(warning)) = (report.busy.len(), report.warning()) {
                 // At once: whoever reads it may rather wait than measure.
-                bar.suspend(|| eprintln!("{warning}"));
+                bar.suspend(|| say(&warning));
             }
         }
         let mut run = Run {

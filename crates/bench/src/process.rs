@@ -4,6 +4,7 @@
 use crate::Result;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -33,16 +34,28 @@ pub struct Done {
     pub wall: Duration,
 }
 
-/// From now on an interrupt from the keyboard, or a request to terminate, ends runs instead of this program.
+/// From now on an interrupt from the keyboard, a request to terminate, or a terminal that is gone ends runs instead of this program. What whoever started it has
+/// made it ignore (`nohup`; a shell's `&` in a script) it goes on ignoring.
 ///
 /// # Errors
 /// When the handlers cannot be installed.
 pub fn catch_interrupts() -> Result<()> {
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        if ignores(&status, signal) {
+            continue;
+        }
         signal_hook::flag::register(signal, flag().clone())
             .map_err(|e| format!("cannot handle interrupts: {e}"))?;
     }
     Ok(())
+}
+
+/// Whether a process with this `/proc/PID/status` ignores the signal. It doesn't where that says nothing.
+fn ignores(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|m| u64::from_str_radix(m.trim(), 16).ok());
+    mask.is_some_and(|m| m >> (signal - 1) & 1 == 1)
 }
 
 /// Whether somebody has interrupted.
@@ -263,6 +276,13 @@ mod tests {
             ("x\n", "y\n")
         );
         assert!(done.wall >= Duration::from_millis(100));
+    }
+
+    #[test]
+    fn what_is_ignored_is_seen() {
+        let status = "SigBlk:\t0000000000000000\nSigIgn:\t0000000000001003\n";
+        assert!(ignores(status, SIGHUP) && ignores(status, SIGINT) && !ignores(status, SIGTERM));
+        assert!(!ignores("", SIGHUP) && !ignores("SigIgn:\tnothing", SIGHUP));
     }
 
     #[test]

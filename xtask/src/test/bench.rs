@@ -1,5 +1,5 @@
 //! Stage `bench`: every experiment of `yamabiko bench` runs to its end on our own library, hastily, and says so in
-//! all its forms. The applications among them check their solutions, with each executor: `softirq` has a kaccd of this stage's, where
+//! all its forms, also when it is ended before. The applications among them check their solutions, with each executor: `softirq` has a kaccd of this stage's, where
 //! the kernel lets it. How fast anything is, is not asked.
 
 use super::execs::kaccd::Kaccd;
@@ -49,7 +49,55 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
             });
         }
     }
+    for signal in ["INT", "TERM", "HUP"] {
+        let name = format!("bench/ended by SIG{signal}");
+        if options.wants(&name) {
+            tally.test(&name, || ended(signal, false));
+        }
+    }
+    let name = "bench/without its terminal, under nohup";
+    if options.wants(name) {
+        tally.test(name, || ended("HUP", true));
+    }
     applications(options, tally)
+}
+
+/// It is sent this signal after a second: it says what it has measured by then, or, where it `ignores` the signal, all; and leaves nothing behind.
+fn ended(signal: &str, ignores: bool) -> Result {
+    let folder = build::target()
+        .join("test/bench")
+        .join(format!("ended-by-{signal}-{ignores}"));
+    let _ = std::fs::remove_dir_all(&folder);
+    let own = folder.join("tmp");
+    build::make_folder(&own)?;
+    let json = folder.join("report.json");
+    let mut words = vec!["--signal", signal, "1"];
+    if ignores {
+        words.push("nohup");
+    }
+    let rounds = if ignores { "40" } else { "1000" };
+    let job = Job::new("timeout")
+        .args(words)
+        .args([build::prefix(false).join("bin/yamabiko")])
+        .args(["bench", "latency", "--quick", "--rounds", rounds])
+        .args(["--json".into(), json.clone().into_os_string()])
+        .env("TMPDIR", own.clone())
+        .limit_s(120);
+    // 124: it was still there when the signal was sent.
+    job.ends_with(124, &["Medians of the rounds".to_owned()])?;
+    let report: serde_json::Value =
+        serde_json::from_str(&read(&json)?).map_err(|e| e.to_string())?;
+    if report["interrupted"] != !ignores {
+        return Err(format!(
+            "the report says interrupted: {}",
+            report["interrupted"]
+        ));
+    }
+    let left = std::fs::read_dir(&own).map_err(|e| e.to_string())?.count();
+    match left {
+        0 => Ok(()),
+        _ => Err(format!("left behind in {}: {left}", own.display())),
+    }
 }
 
 /// The applications, and that they know when they have no solution.

@@ -65,25 +65,30 @@ fn main() -> ExitCode {
         Command::Bench(args) => launch::info::installation()
             .and_then(|prefix| bench::command::run(&args, &prefix))
             .and_then(|answer| {
-                print!("{}", answer.text);
-                answer.failed.map_or(Ok(String::new()), Err)
+                let Some(why) = answer.failed else {
+                    return Ok(answer.text);
+                };
+                printed(&answer.text);
+                Err(why)
             }),
     };
     match result {
         Ok(text) => printed(&text),
-        Err(text) => {
-            eprintln!("yamabiko: {text}");
-            ExitCode::FAILURE
-        }
+        Err(text) => complaint(&text),
     }
+}
+
+/// Says what went wrong, to a terminal that may be gone.
+fn complaint(text: &str) -> ExitCode {
+    let _ = writeln!(std::io::stderr(), "yamabiko: {text}");
+    ExitCode::FAILURE
 }
 
 /// Prints the answer. A reader that has seen enough is no failure.
 fn printed(text: &str) -> ExitCode {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => {
-            eprintln!("yamabiko: cannot write the answer: {e}");
-            ExitCode::FAILURE
+            complaint(&format!("cannot write the answer: {e}"))
         }
         _ => ExitCode::SUCCESS,
     }
