@@ -233,7 +233,15 @@ impl Engine {
         if self.sleeping.get() > 0 {
             return self.submit_send_beside(out);
         }
-        self.transport(|m| out.submit(m))
+        let (submit, to_self) = self.transport(|m| {
+            let to_self = out.stream.peer == m.endpoint();
+            (out.submit(m), to_self)
+        });
+        if to_self && self.is_threaded() {
+            // Another thread that polls in a probe hears of it by nothing else.
+            self.wake_waiters();
+        }
+        submit
     }
 
     /// Hands a receive to MTMI as part `part` of `request`.

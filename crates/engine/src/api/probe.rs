@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use boundary::UserBuf;
+use layout::Data;
 use mtmi::{Context, Endpoint, Envelope, MessageId, Source, Submit, Transport};
 use types::{Handle, Result, Status, consts, fault};
 
@@ -247,6 +248,15 @@ fn take_message(e: &Engine, handle: &mut Handle) -> Result<Option<Matched>> {
     Ok(Some(message))
 }
 
+/// Receives the message with this request. A thread may sleep until it is: the one that sent it, if that is one of this process's.
+fn receive(e: &Engine, taken: &Matched, data: Data, request: Handle) -> Submit {
+    let submit = e.transport(|m| m.imrecv(taken.id, data, cookie(request, 0)));
+    if e.is_threaded() {
+        e.wake_waiters();
+    }
+    submit
+}
+
 /// `MPI_Mrecv`.
 pub fn mrecv(
     e: &Engine,
@@ -263,7 +273,7 @@ pub fn mrecv(
     };
     let (mut handle, request) = e.new_request(Kind::Recv, 1, Some(taken.comm.clone()))?;
     let data = datatype.data(buf, count as u64);
-    let submit = e.transport(|m| m.imrecv(taken.id, data, cookie(handle, 0)));
+    let submit = receive(e, &taken, data, handle);
     if let Submit::Complete(done) = submit {
         e.release_request(handle, request);
         let (received, result) = outcome(e, &taken.comm, &done);
@@ -301,7 +311,7 @@ pub fn imrecv(
     let (handle, _) = e.new_request(Kind::Recv, 1, Some(taken.comm.clone()))?;
     *request = handle;
     let data = datatype.data(buf, count as u64);
-    let submit = e.transport(|m| m.imrecv(taken.id, data, cookie(handle, 0)));
+    let submit = receive(e, &taken, data, handle);
     e.submitted(submit);
     Ok(())
 }
