@@ -419,6 +419,8 @@ static void named(void)
         {MPI_COUNT, "MPI_COUNT", sizeof(MPI_Count)},
         {MPI_OFFSET, "MPI_OFFSET", sizeof(MPI_Offset)},
         {MPI_C_DOUBLE_COMPLEX, "MPI_C_DOUBLE_COMPLEX", 16},
+        {MPI_C_COMPLEX, "MPI_C_COMPLEX", 8},
+        {MPI_C_FLOAT_COMPLEX, "MPI_C_COMPLEX", 8}, /* a synonym */
         {MPI_2INT, "MPI_2INT", 8},
         {MPI_DOUBLE_INT, "MPI_DOUBLE_INT", 12},
     };

@@ -94,6 +94,36 @@ static void arguments(void)
     FAILS(MPI_Comm_set_attr(MPI_COMM_WORLD, 12345678, &word), MPI_ERR_KEYVAL);
 }
 
+/* A rank's own block lies where it is to go, which is what MPI_IN_PLACE is for. Nobody takes part. */
+static void aliased(void)
+{
+    enum { MOST = 8 };
+    static int all[MOST];
+    int ones[MOST], places[MOST], bytes[MOST], *own = &all[t_rank];
+    MPI_Datatype types[MOST];
+    MPI_Comm world = MPI_COMM_WORLD;
+    CHECK(t_size <= MOST);
+    for (int i = 0; i < t_size; i++)
+        ones[i] = 1, places[i] = i, bytes[i] = (int)sizeof(int) * i, types[i] = MPI_INT;
+    if (t_rank == 0) {
+        FAILS(MPI_Gather(own, 1, MPI_INT, all, 1, MPI_INT, 0, world), MPI_ERR_BUFFER);
+        FAILS(MPI_Gatherv(own, 1, MPI_INT, all, ones, places, MPI_INT, 0, world), MPI_ERR_BUFFER);
+        FAILS(MPI_Scatter(all, 1, MPI_INT, own, 1, MPI_INT, 0, world), MPI_ERR_BUFFER);
+        FAILS(MPI_Scatterv(all, ones, places, MPI_INT, own, 1, MPI_INT, 0, world), MPI_ERR_BUFFER);
+        FAILS(MPI_Reduce(all, all, 1, MPI_INT, MPI_SUM, 0, world), MPI_ERR_BUFFER);
+    }
+    FAILS(MPI_Allgather(own, 1, MPI_INT, all, 1, MPI_INT, world), MPI_ERR_BUFFER);
+    FAILS(MPI_Allgatherv(own, 1, MPI_INT, all, ones, places, MPI_INT, world), MPI_ERR_BUFFER);
+    FAILS(MPI_Alltoall(all, 1, MPI_INT, all, 1, MPI_INT, world), MPI_ERR_BUFFER);
+    FAILS(MPI_Alltoallv(all, ones, places, MPI_INT, all, ones, places, MPI_INT, world), MPI_ERR_BUFFER);
+    FAILS(MPI_Alltoallw(all, ones, bytes, types, all, ones, bytes, types, world), MPI_ERR_BUFFER);
+    FAILS(MPI_Reduce_scatter(all, all, ones, MPI_INT, MPI_SUM, world), MPI_ERR_BUFFER);
+    FAILS(MPI_Reduce_scatter_block(all, all, 1, MPI_INT, MPI_SUM, world), MPI_ERR_BUFFER);
+    FAILS(MPI_Scan(all, all, 1, MPI_INT, MPI_SUM, world), MPI_ERR_BUFFER);
+    FAILS(MPI_Exscan(all, all, 1, MPI_INT, MPI_SUM, world), MPI_ERR_BUFFER);
+    OK(MPI_Barrier(world));
+}
+
 static void info_arguments(void)
 {
     static char key[MPI_MAX_INFO_KEY + 2], value[MPI_MAX_INFO_VAL + 2];
@@ -158,6 +188,7 @@ int main(int argc, char **argv)
     OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
     handles();
     arguments();
+    aliased();
     info_arguments();
     truncated();
     sentence();

@@ -176,6 +176,9 @@ int main(int argc, char **argv)
     for (int i = 0; i < COUNTERS; i++)
         SAME(count(names[i]), 0);
     SAME(value_of(stamp, MPI_T_PVAR_CLASS_GENERIC), 0);
+    REFUSED(MPI_T_cvar_get_index("nothing", &all), MPI_T_ERR_INVALID_NAME);
+    REFUSED(MPI_T_category_get_index("nothing", &all), MPI_T_ERR_INVALID_NAME);
+    REFUSED(MPI_T_event_get_index("nothing", &all), MPI_T_ERR_INVALID_NAME);
     OK(MPI_T_cvar_get_num(&all));
     SAME(all, 0);
     OK(MPI_T_category_get_num(&all));

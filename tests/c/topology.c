@@ -129,6 +129,16 @@ static void given_dims(void)
     SAME(none[0], -7);
 }
 
+/* The largest and the smallest are as close as can be. */
+static void close_dims(void)
+{
+    int three[3] = {0}, five[5] = {0};
+    OK(MPI_Dims_create(34425, 3, three));
+    CHECK(three[0] == 51 && three[1] == 27 && three[2] == 25);
+    OK(MPI_Dims_create(98784, 5, five));
+    CHECK(five[0] == 14 && five[1] == 14 && five[2] == 9 && five[3] == 8 && five[4] == 7);
+}
+
 static void grids(MPI_Comm old)
 {
     int size;
@@ -390,6 +400,7 @@ int main(int argc, char **argv)
     parts = argc <= 1 || strcmp(argv[1], "whole") != 0;
     MPI_Comm half;
     given_dims();
+    close_dims();
     everything(MPI_COMM_WORLD);
     OK(MPI_Comm_split(MPI_COMM_WORLD, t_rank % 2, -t_rank, &half));
     everything(half);

@@ -9,7 +9,6 @@ use crate::runner::{self, Plan};
 use crate::{Result, busy, experiments, markdown, plot, process, progress, table};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use indicatif::{ProgressBar, ProgressStyle};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
@@ -184,7 +183,7 @@ pub fn run(args: &Args, prefix: &Path) -> Result<Answer> {
     let plan = plan::of(args)?;
     check_files(args)?;
     process::catch_interrupts()?;
-    let mut implementations = implementations(args, prefix, &say)?;
+    let mut implementations = implementations(args, prefix, &sys::say::line)?;
     let sets_progress = plan.iter().any(Planned::sets_progress);
     if sets_progress {
         let ways = progress::ways(&implementations, !args.hosts.is_empty())?;
@@ -226,18 +225,22 @@ pub fn run(args: &Args, prefix: &Path) -> Result<Answer> {
     })
 }
 
-/// Tells the person at the terminal, who need not be there any more: what is measured outlives them.
-fn say(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
-}
-
-/// Whether what is measured, which may take long, has a folder to be written to.
+/// Whether what is measured, which may take long, can be written where it is wanted.
 fn check_files(args: &Args) -> Result<()> {
     let files = [&args.json, &args.svg, &args.markdown];
-    for file in files.into_iter().flatten() {
+    let files: Vec<_> = files.into_iter().flatten().collect();
+    for (i, file) in files.iter().enumerate() {
         let folder = file.parent().filter(|f| !f.as_os_str().is_empty());
-        if file.is_dir() || folder.is_some_and(|folder| !folder.is_dir()) {
+        let folder = folder.unwrap_or(Path::new("."));
+        let kept = if file.exists() { file } else { folder };
+        if file.is_dir() || !folder.is_dir() {
             return Err(format!("{}: no file can be there", file.display()));
+        }
+        if let Err(e) = rustix::fs::access(kept, rustix::fs::Access::WRITE_OK) {
+            return Err(format!("{}: cannot be written: {e}", file.display()));
+        }
+        if files[..i].contains(file) {
+            return Err(format!("{}: wanted for two things", file.display()));
         }
     }
     Ok(())
@@ -326,7 +329,7 @@ fn measure(args: &Args, planned: &[Planned], workshop: &mut Workshop) -> Result<
             report.busy.extend(busy::sample());
             if let (1, Some(warning)) = (report.busy.len(), report.warning()) {
                 // At once: whoever reads it may rather wait than measure.
-                bar.suspend(|| say(&warning));
+                bar.suspend(|| sys::say::line(&warning));
             }
         }
         let mut run = Run {

@@ -9,7 +9,8 @@ const WIDTH: usize = 118;
 
 /// What everything means; shown once.
 const LEGEND: &str = "Medians of the rounds, +- half the distance between the quartiles (or both of them, a..b); \
-                      x: times the\nbase's figure, round by round.";
+                      x: times the\nfigure of the base, round by round (--base, yamabiko unless given, or the first column where that takes no part; in the same\n\
+                      variant, if it has that); -: no figure.";
 
 /// The whole report.
 pub fn text(report: &Report) -> String {

@@ -40,9 +40,9 @@ pub(crate) fn warn(routine: &str, origin: Origin, what: &dyn std::fmt::Display) 
 
 fn tell(kind: &str, routine: &str, origin: Origin, what: &dyn std::fmt::Display) {
     let ((row, column), rank, context) = (origin.place, origin.rank, origin.context);
-    eprintln!(
+    sys::say::line(&format!(
         "BLACS {kind} '{what}'\nfrom {{{row},{column}}}, pnum={rank}, Contxt={context}, in '{routine}'.\n"
-    );
+    ));
 }
 
 /// Ends all processes with this code.

@@ -43,7 +43,7 @@ impl From<NotIssued> for Code {
         match why {
             NotIssued::Channel => Code::Channel,
             NotIssued::Unfit(why) => {
-                eprintln!("libcad: a descriptor was not issued: {why}");
+                sys::say::line(&format!("libcad: a descriptor was not issued: {why}"));
                 Code::Executor
             }
         }
@@ -124,7 +124,7 @@ pub(crate) fn start() -> Outcome<(u32, u32)> {
 }
 
 fn complain(why: String) -> Code {
-    eprintln!("libcad: starting up failed: {why}");
+    sys::say::line(&format!("libcad: starting up failed: {why}"));
     Code::Start
 }
 
@@ -133,7 +133,7 @@ pub(crate) fn finish() -> Outcome<()> {
     with(|l| l.none_pending())?;
     let library = LIBRARY.with(RefCell::take).ok_or(Code::State)?;
     library.process.leave().map_err(|why| {
-        eprintln!("libcad: leaving the job failed: {why}");
+        sys::say::line(&format!("libcad: leaving the job failed: {why}"));
         Code::Start
     })
 }

@@ -320,7 +320,7 @@ unsafe fn read_status(from: *const u8) -> Status {
         source: values::rank_in(s.source),
         tag: values::tag_in(s.tag),
         error: values::error_in(s.error),
-        bytes: s.count_lo as u32 as i64 | ((s.count_hi_and_cancelled >> 1) as i64) << 32,
+        bytes: s.count_lo as u32 as i64 | ((s.count_hi_and_cancelled as u32 >> 1) as i64) << 32,
         cancelled: s.count_hi_and_cancelled & 1 != 0,
     }
 }
@@ -602,6 +602,13 @@ mod tests {
         assert_eq!((HOOKS.read_status)(&bytes), status);
         assert_eq!(bytes[8..12], (-2i32).to_le_bytes());
         assert_eq!(bytes[16], 14);
+        // All of its 63 bits.
+        let status = Status {
+            bytes: i64::MAX - 5,
+            ..status
+        };
+        (HOOKS.write_status)(&status, &mut bytes);
+        assert_eq!((HOOKS.read_status)(&bytes), status);
     }
 
     #[test]

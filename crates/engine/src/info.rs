@@ -130,9 +130,11 @@ impl Engine {
         for (key, value) in START.get_or_init(start) {
             info.set(key, value);
         }
-        if let Some(world) = &*self.comm_world.borrow()
-            && let Some(ranks) = maxprocs(world.size())
-        {
+        let world = self.comm_world.borrow();
+        let size = world
+            .as_ref()
+            .map_or_else(wireup::expected_size, |w| w.size());
+        if let Some(ranks) = maxprocs(size) {
             info.set("maxprocs", ranks);
         }
         info

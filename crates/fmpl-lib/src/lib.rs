@@ -21,7 +21,7 @@ fn table() -> Result<&'static FmplTable, i32> {
 #[cold]
 fn complain(why: &'static str) -> i32 {
     static ONCE: std::sync::Once = std::sync::Once::new();
-    ONCE.call_once(|| eprintln!("libfmpl: {why}"));
+    ONCE.call_once(|| sys::say::line(&format!("libfmpl: {why}")));
     code::ERR_START
 }
 

@@ -70,7 +70,7 @@ pub fn run() -> u8 {
             0
         }
         Err(error) => {
-            eprintln!("yamabiko daemon: {}", error.text);
+            sys::say::line(&format!("yamabiko daemon: {}", error.text));
             1
         }
     }

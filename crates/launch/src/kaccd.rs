@@ -95,13 +95,17 @@ pub fn run(args: &Args) -> Result<Infallible, String> {
         (Ok(daemon), _) => Some(daemon),
         // Steering needs no such program.
         (Err(why @ NotRunning::Refused(_)), Some(_)) => {
-            eprintln!("yamabiko: kaccd: steers, and does nothing else: {why}");
+            sys::say::line(&format!(
+                "yamabiko: kaccd: steers, and does nothing else: {why}"
+            ));
             None
         }
         (Err(why), _) => return Err(format!("kaccd: {why}")),
     };
     if let Some(why) = daemon.as_ref().and_then(Daemon::lacks) {
-        eprintln!("yamabiko: kaccd: nothing calculates in chains of io_uring: {why}");
+        sys::say::line(&format!(
+            "yamabiko: kaccd: nothing calculates in chains of io_uring: {why}"
+        ));
     }
     if let Some(steering) = steering {
         steering.keep();
@@ -121,7 +125,7 @@ fn steering(interfaces: &[String]) -> Result<Option<Steering>, String> {
     }
     let steering = Steering::begin(interfaces).map_err(|e| format!("kaccd: --steer: {e}"))?;
     for lack in &steering.lacks {
-        eprintln!("yamabiko: kaccd: --steer: {lack}");
+        sys::say::line(&format!("yamabiko: kaccd: --steer: {lack}"));
     }
     Ok(Some(steering))
 }

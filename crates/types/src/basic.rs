@@ -158,7 +158,7 @@ pub const BASICS: [Basic; 69] = [
     row(consts::UNSIGNED_LONG, "MPI_UNSIGNED_LONG", 8, 8, Class::CInteger, Elem::U64),
     row(consts::UNSIGNED_LONG_LONG, "MPI_UNSIGNED_LONG_LONG", 8, 8, Class::CInteger, Elem::U64),
     row(consts::FLOAT, "MPI_FLOAT", 4, 4, Class::Float, Elem::F32),
-    row(consts::C_FLOAT_COMPLEX, "MPI_C_FLOAT_COMPLEX", 8, 4, Class::Complex, Elem::C32),
+    row(consts::C_FLOAT_COMPLEX, "MPI_C_COMPLEX", 8, 4, Class::Complex, Elem::C32),
     row(consts::CXX_FLOAT_COMPLEX, "MPI_CXX_FLOAT_COMPLEX", 8, 4, Class::Complex, Elem::C32),
     row(consts::DOUBLE, "MPI_DOUBLE", 8, 8, Class::Float, Elem::F64),
     row(consts::C_DOUBLE_COMPLEX, "MPI_C_DOUBLE_COMPLEX", 16, 8, Class::Complex, Elem::C64),
@@ -223,7 +223,16 @@ pub fn basic(handle: Handle) -> Option<&'static Basic> {
 
 /// Optional types of the standard that this platform lacks: they have handles, but their size is
 /// `MPI_UNDEFINED`.
-pub const ABSENT: [Handle; 2] = [consts::LOGICAL16, consts::INTEGER16];
+pub const ABSENT: [(Handle, &str); 2] = [
+    (consts::LOGICAL16, "MPI_LOGICAL16"),
+    (consts::INTEGER16, "MPI_INTEGER16"),
+];
+
+/// The name of a type that this platform lacks.
+pub fn absent(handle: Handle) -> Option<&'static str> {
+    let found = ABSENT.iter().find(|(lacking, _)| *lacking == handle);
+    found.map(|(_, name)| *name)
+}
 
 #[cfg(test)]
 mod tests {

@@ -26,6 +26,32 @@ pub(crate) struct Inherited {
 
 /// Looks for the launcher's socket. `None`: this process was started without one.
 pub(crate) fn find() -> Option<Inherited> {
+    let named = named()?;
+    // SAFETY: the launcher made this socket for this process and named it in the environment for
+    // the one reader that joins the job; nothing else in the process knows it, so it can be owned.
+    let socket = unsafe { OwnedFd::from_raw_fd(named.fd) };
+    Some(Inherited {
+        socket,
+        rank: named.rank,
+        size: named.size,
+        certain: named.certain,
+    })
+}
+
+/// Ranks of the job that this process is going to join: 1 if it was started without a launcher. To be asked before it joins.
+pub fn expected_size() -> u32 {
+    named().map_or(1, |named| named.size)
+}
+
+/// What the environment says, where the descriptor that it names is the launcher's socket.
+struct Named {
+    fd: RawFd,
+    rank: u32,
+    size: u32,
+    certain: bool,
+}
+
+fn named() -> Option<Named> {
     let fd: RawFd = number("PMI_FD")?;
     let rank = expected_rank()?;
     let size: u32 = number("PMI_SIZE")?;
@@ -42,14 +68,8 @@ pub(crate) fn find() -> Option<Inherited> {
         return None;
     }
     let certain = number::<u64>(SOCKET_IDENTITY_VARIABLE) == Some(stat.st_ino);
-    if !certain && !made_by_ancestor(borrowed) {
-        return None;
-    }
-    // SAFETY: the launcher made this socket for this process and named it in the environment for
-    // the one reader that joins the job; nothing else in the process knows it, so it can be owned.
-    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    Some(Inherited {
-        socket,
+    (certain || made_by_ancestor(borrowed)).then_some(Named {
+        fd,
         rank,
         size,
         certain,

@@ -20,7 +20,7 @@ pub mod mapping;
 pub mod wire;
 
 pub use error::Error;
-pub use inherited::expected_rank;
+pub use inherited::{expected_rank, expected_size};
 pub use job::Job;
 
 /// Environment variable in which this project's own launcher writes the identity (inode number) of

@@ -8,6 +8,7 @@
 
 mod command;
 
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -36,7 +37,8 @@ fn main() -> ExitCode {
     };
     match wrapper.answer(&args) {
         Ok(Answer::Print(text)) => {
-            println!("{text}");
+            // Whoever has seen enough need not read all of it.
+            let _ = writeln!(std::io::stdout(), "{text}");
             ExitCode::SUCCESS
         }
         Ok(Answer::Run(words)) => {
@@ -69,6 +71,6 @@ fn prefix() -> Result<String, String> {
 }
 
 fn fail(name: &str, why: &str) -> ExitCode {
-    eprintln!("{name}: {why}");
+    let _ = writeln!(std::io::stderr(), "{name}: {why}");
     ExitCode::FAILURE
 }

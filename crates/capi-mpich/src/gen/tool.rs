@@ -17,7 +17,7 @@ entry! { PMPI_T_category_get_events "MPI_T_category_get_events" Always []
     |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
 entry! { PMPI_T_category_get_index "MPI_T_category_get_index" Always []
     (name: *const c_char, cat_index: *mut i32)
-    |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
+    |e| api::tool::t_category_get_index(e, text_in(name, "name")?, int_out(cat_index, "cat_index")?) }
 entry! { PMPI_T_category_get_info "MPI_T_category_get_info" Always []
     (cat_index: i32, name: *mut c_char, name_len: *mut i32, desc: *mut c_char, desc_len: *mut i32, num_cvars: *mut i32, num_pvars: *mut i32, num_categories: *mut i32)
     |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
@@ -32,7 +32,7 @@ entry! { PMPI_T_category_get_pvars "MPI_T_category_get_pvars" Always []
     |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
 entry! { PMPI_T_cvar_get_index "MPI_T_cvar_get_index" Always []
     (name: *const c_char, cvar_index: *mut i32)
-    |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
+    |e| api::tool::t_cvar_get_index(e, text_in(name, "name")?, int_out(cvar_index, "cvar_index")?) }
 entry! { PMPI_T_cvar_get_info "MPI_T_cvar_get_info" Always []
     (cvar_index: i32, name: *mut c_char, name_len: *mut i32, verbosity: *mut i32, datatype: *mut Datatype, enumtype: *mut usize, desc: *mut c_char, desc_len: *mut i32, bind: *mut i32, scope: *mut i32)
     |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
@@ -68,7 +68,7 @@ entry! { PMPI_T_event_copy "MPI_T_event_copy" Always []
     |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
 entry! { PMPI_T_event_get_index "MPI_T_event_get_index" Always []
     (name: *const c_char, event_index: *mut i32)
-    |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
+    |e| api::tool::t_event_get_index(e, text_in(name, "name")?, int_out(event_index, "event_index")?) }
 entry! { PMPI_T_event_get_info "MPI_T_event_get_info" Always []
     (event_index: i32, name: *mut c_char, name_len: *mut i32, verbosity: *mut i32, array_of_datatypes: *mut Datatype, array_of_displacements: *mut i64, num_elements: *mut i32, enumtype: *mut usize, info: *mut Info, desc: *mut c_char, desc_len: *mut i32, bind: *mut i32)
     |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }

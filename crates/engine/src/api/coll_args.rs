@@ -101,7 +101,7 @@ pub(crate) fn check_distinct(sendbuf: UserBuf, recvbuf: UserBuf, count: i64) -> 
     }
     Err(fault(
         consts::ERR_BUFFER,
-        "the send and the receive buffer are the same; pass MPI_IN_PLACE as the send buffer",
+        "the send and the receive buffer are the same; that is what MPI_IN_PLACE is for",
     ))
 }
 
@@ -113,6 +113,33 @@ pub(super) fn check_sides(send: &Side, recv: &Side) -> Result<()> {
     }
     let bytes = |side: &Side| side.part.ty.bytes(side.part.count);
     check_distinct(send.buf, recv.buf, bytes(send).min(bytes(recv)) as i64)
+}
+
+/// Checks that the block that a rank sends to itself does not lie where it goes.
+fn check_own((send, from): (&Side, Block), (recv, to): (&Side, Block)) -> Result<()> {
+    let types = send.datatype.as_ref().zip(recv.datatype.as_ref());
+    if types.is_none_or(|(one, other)| !Rc::ptr_eq(one, other)) {
+        return Ok(());
+    }
+    let at = |side: &Side, block: Block| {
+        let bytes = side.part.ty.extent.wrapping_mul(block.disp);
+        side.buf.offset(bytes)
+    };
+    let bytes = send.part.ty.bytes(from.count.min(to.count));
+    check_distinct(at(send, from), at(recv, to), bytes as i64)
+}
+
+/// All of a side.
+fn all_of(side: &Side) -> Block {
+    let count = side.part.count;
+    Block { count, disp: 0 }
+}
+
+/// The block of rank `rank` on a side that has one for each.
+fn block_of(side: &Side, rank: u32) -> Block {
+    let count = side.part.count;
+    let disp = (count as i64).wrapping_mul(i64::from(rank));
+    Block { count, disp }
 }
 
 /// Checks the rank of a root.
@@ -253,6 +280,9 @@ pub(crate) fn prepare_gather(
         NOWHERE
     };
     check_sides(&send, &recv)?;
+    if at_root {
+        check_own((&send, all_of(&send)), (&recv, block_of(&recv, root)))?;
+    }
     let params = gather_graphs::Params {
         team: team(&comm),
         root,
@@ -296,6 +326,9 @@ pub(crate) fn prepare_gatherv(
         )?,
         false => (NOWHERE, Vec::new()),
     };
+    if at_root {
+        check_own((&send, all_of(&send)), (&recv, list[root as usize]))?;
+    }
     let params = gather_graphs::ParamsV {
         team: team(&comm),
         root,
@@ -333,6 +366,10 @@ pub(crate) fn prepare_scatter(
     } else {
         side(e, recvbuf, recvcount, recvtype)?
     };
+    check_sides(&send, &recv)?;
+    if at_root {
+        check_own((&send, block_of(&send, root)), (&recv, all_of(&recv)))?;
+    }
     let params = scatter_graphs::Params {
         team: team(&comm),
         root,
@@ -376,6 +413,9 @@ pub(crate) fn prepare_scatterv(
     } else {
         side(e, recvbuf, recvcount, recvtype)?
     };
+    if at_root {
+        check_own((&send, list[root as usize]), (&recv, all_of(&recv)))?;
+    }
     let params = scatter_graphs::ParamsV {
         team: team(&comm),
         root,
@@ -407,6 +447,7 @@ pub(crate) fn prepare_allgather(
         side(e, sendbuf, sendcount, sendtype)?
     };
     check_sides(&send, &recv)?;
+    check_own((&send, all_of(&send)), (&recv, block_of(&recv, comm.rank)))?;
     let params = allgather::Params {
         team: team(&comm),
         send: send.part,
@@ -443,6 +484,7 @@ pub(crate) fn prepare_allgatherv(
     } else {
         side(e, sendbuf, sendcount, sendtype)?
     };
+    check_own((&send, all_of(&send)), (&recv, list[comm.rank as usize]))?;
     let params = allgather::ParamsV {
         team: team(&comm),
         send: send.part,
@@ -516,6 +558,9 @@ pub(crate) fn prepare_alltoallv(
             sendtype,
         )?,
     };
+    if let Some(from) = mine.get(comm.rank as usize) {
+        check_own((&send, *from), (&recv, theirs[comm.rank as usize]))?;
+    }
     let params = alltoall_graphs::ParamsV {
         team: team(&comm),
         send: &mine,
@@ -599,6 +644,15 @@ pub(crate) fn prepare_alltoallw(
             sendtypes,
         )?,
     };
+    let own = comm.rank as usize;
+    if let Some(from) = mine.get(own)
+        && Rc::ptr_eq(&send_types[own], &recv_types[own])
+    {
+        let to = &theirs[own];
+        let bytes = from.count.min(to.count).saturating_mul(from.size);
+        let at = (sendbuf.offset(from.disp), recvbuf.offset(to.disp));
+        check_distinct(at.0, at.1, bytes as i64)?;
+    }
     let params = alltoall_graphs::ParamsW {
         team: team(&comm),
         send: &mine,

@@ -206,23 +206,21 @@ pub(crate) fn prepare_reduce_scatter(
     let counts = (0..comm.size() as usize)
         .map(read)
         .collect::<Result<Vec<u64>>>()?;
-    let in_place = sendbuf.is_in_place();
-    let from = if in_place { recvbuf } else { sendbuf };
+    let own = counts[comm.rank as usize] as i64;
     let r = Reduction::check(
         e,
-        from,
+        operand(e, sendbuf, recvbuf, own, datatype)?,
         counts.iter().sum::<u64>() as i64,
         datatype,
         op,
         &comm,
     )?;
-    check_buffer(e, recvbuf, counts[comm.rank as usize] as i64, datatype)?;
     let params = scatter_graphs::Params {
         team: team(&comm),
         counts: Counts::Each(&counts),
         ty: r.ty,
         commutative: r.op.is_commutative(),
-        in_place,
+        in_place: sendbuf.is_in_place(),
     };
     Ok(r.call(scatter_graphs::graph(&params), sendbuf, recvbuf))
 }
@@ -239,7 +237,9 @@ fn scan_params(
     exclusive: bool,
 ) -> Result<(Reduction, scan_graphs::Params)> {
     let comm = e.comm(comm)?;
-    // The first rank of an exclusive one gets nothing: its receive buffer is not significant.
+    check_distinct(sendbuf, recvbuf, count)?;
+    // The first rank of an exclusive one gets nothing: its receive buffer is not significant. (Where it is the send buffer, it most likely is at the other
+    // ranks too, which do not take part then.)
     let from = match exclusive && comm.rank == 0 && !sendbuf.is_in_place() {
         true => sendbuf,
         false => operand(e, sendbuf, recvbuf, count, datatype)?,

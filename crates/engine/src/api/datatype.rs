@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use boundary::{Handles, Ints, Text, TextOut, UserBuf, cut};
 use datatype::{Contents, Datatype, match_size, value_index};
-use types::basic::ABSENT;
+use types::basic::absent;
 use types::{Handle, List, Result, consts, fault};
 
 use crate::attr;
@@ -335,7 +335,7 @@ pub fn type_free(e: &Engine, datatype: &mut Handle) -> Result<()> {
 
 /// `MPI_Type_size`.
 pub fn type_size(e: &Engine, datatype: Handle, size: &mut i64) -> Result<()> {
-    *size = match ABSENT.contains(&datatype) {
+    *size = match absent(datatype).is_some() {
         true => i64::from(consts::UNDEFINED),
         false => e.type_of(datatype)?.size() as i64,
     };
@@ -518,9 +518,10 @@ pub fn type_get_name(
     type_name: TextOut,
     resultlen: &mut i32,
 ) -> Result<()> {
-    let length = match datatype {
-        consts::DATATYPE_NULL => type_name.set("MPI_DATATYPE_NULL"),
-        datatype => type_name.set(&*e.type_of(datatype)?.name.borrow()),
+    let length = match (datatype, absent(datatype)) {
+        (consts::DATATYPE_NULL, _) => type_name.set("MPI_DATATYPE_NULL"),
+        (_, Some(name)) => type_name.set(name),
+        (datatype, None) => type_name.set(&*e.type_of(datatype)?.name.borrow()),
     };
     *resultlen = length as i32;
     Ok(())

@@ -5,21 +5,70 @@ use types::{Result, consts, fault};
 
 use crate::state::Engine;
 
-/// `k` factors of `n`, the largest first and none above `limit`, with the largest as small as
-/// possible, then the next, and so on.
-fn balanced(n: u64, k: usize, limit: u64) -> Option<Vec<u64>> {
+/// `k` factors of `n`, the largest first: those between whose largest and smallest is least, as the standard asks for dimensions as close to each other as
+/// possible; of several the one with the larger last factor, then the larger one before that, and so on, as MPICH has them. `None`: one can't be no factors.
+fn balanced(n: u64, k: usize) -> Option<Vec<u64>> {
     if k <= 1 {
-        let fits = n <= limit && (k == 1 || n == 1);
-        return fits.then(|| vec![n; k]);
+        return (k == 1 || n == 1).then(|| vec![n; k]);
     }
-    // The largest of k factors can't be below the k-th root; rounding may cost one step more.
-    let root = (n as f64).powf(1.0 / k as f64) as u64;
-    let largest = divisors(n);
-    let mut largest = largest.iter().filter(|d| (root..=limit).contains(*d));
-    largest.find_map(|&largest| {
-        let rest = balanced(n / largest, k - 1, largest)?;
-        Some([vec![largest], rest].concat())
-    })
+    let divisors = divisors(n);
+    let mut search = Search {
+        divisors: &divisors,
+        chosen: Vec::new(),
+        most: n,
+        best: Vec::new(),
+    };
+    let least = divisors.iter().rev().copied();
+    for least in least.filter(|d| d.saturating_pow(k as u32) <= n) {
+        if let (Some(last), Some(first)) = (search.best.first(), search.best.last()) {
+            // From here on only what is closer is better.
+            search.most = (least + first - last).saturating_sub(1);
+        }
+        if search.most.saturating_pow(k as u32) < n {
+            break;
+        }
+        search.chosen.push(least);
+        search.complete(n / least, k - 1);
+        search.chosen.pop();
+    }
+    search.best.reverse();
+    Some(search.best)
+}
+
+/// What is looked for among the factors of a number, the smallest first.
+struct Search<'a> {
+    divisors: &'a [u64],
+    chosen: Vec<u64>,
+    /// Most that the largest factor may be.
+    most: u64,
+    best: Vec<u64>,
+}
+
+impl Search<'_> {
+    /// Completes what is chosen by `k` factors of `rest`, one or more, none below the last. Of those with an equal largest factor the first stays.
+    fn complete(&mut self, rest: u64, k: usize) {
+        let last = self.chosen.last().copied().unwrap_or(1);
+        if k == 1 {
+            if (last..=self.most).contains(&rest) {
+                self.best.clone_from(&self.chosen);
+                self.best.push(rest);
+                self.most = rest - 1;
+            }
+            return;
+        }
+        let power = k as u32;
+        let fits = |f: &u64| *f >= last && f.saturating_pow(power) <= rest;
+        for f in self.divisors.iter().rev().copied().filter(fits) {
+            if self.most.saturating_pow(power) < rest {
+                return;
+            }
+            if rest.is_multiple_of(f) {
+                self.chosen.push(f);
+                self.complete(rest / f, k - 1);
+                self.chosen.pop();
+            }
+        }
+    }
 }
 
 /// The divisors of `n`, which is not 0, in order.
@@ -53,7 +102,7 @@ pub fn dims_create(_: &Engine, nnodes: i32, ndims: i32, dims: Ints) -> Result<()
     if free == 0 && rest.is_some() {
         return Ok(()); // what is given need only divide the number of processes
     }
-    let found = rest.and_then(|rest| balanced(rest as u64, free, rest as u64));
+    let found = rest.and_then(|rest| balanced(rest as u64, free));
     let Some(found) = found else {
         return Err(fault(
             consts::ERR_DIMS,
@@ -82,22 +131,55 @@ mod tests {
 
     #[test]
     fn factors_are_close_and_fall() {
-        assert_eq!(balanced(12, 2, 12), Some(vec![4, 3]));
-        assert_eq!(balanced(16, 3, 16), Some(vec![4, 2, 2]));
-        assert_eq!(balanced(36, 2, 36), Some(vec![6, 6]));
-        assert_eq!(balanced(7, 3, 7), Some(vec![7, 1, 1]));
-        assert_eq!(balanced(1, 2, 1), Some(vec![1, 1]));
-        assert_eq!(balanced(1, 0, 1), Some(vec![]));
-        assert_eq!(balanced(2, 0, 2), None);
+        assert_eq!(balanced(12, 2), Some(vec![4, 3]));
+        assert_eq!(balanced(16, 3), Some(vec![4, 2, 2]));
+        assert_eq!(balanced(36, 2), Some(vec![6, 6]));
+        assert_eq!(balanced(7, 3), Some(vec![7, 1, 1]));
+        assert_eq!(balanced(1, 2), Some(vec![1, 1]));
+        assert_eq!(balanced(1, 0), Some(vec![]));
+        assert_eq!(balanced(2, 0), None);
+        // The last factor decides where several are as close.
+        assert_eq!(balanced(5040, 3), Some(vec![21, 16, 15]));
+        assert_eq!(balanced(34425, 3), Some(vec![51, 27, 25]));
+        assert_eq!(balanced(98784, 5), Some(vec![14, 14, 9, 8, 7]));
     }
 
     #[test]
-    fn products_are_kept() {
-        for n in 1..400 {
-            for k in 1..5 {
-                let f = balanced(n, k, n).unwrap();
+    fn as_close_as_all_that_there_are() {
+        for n in 1..800 {
+            for k in 1..6 {
+                let mut all = Vec::new();
+                every(n, k, n, &mut Vec::new(), &mut all);
+                let key = |f: &Vec<u64>| {
+                    let last = f.iter().rev().map(|f| std::cmp::Reverse(*f));
+                    (f[0] - f[k - 1], last.collect::<Vec<_>>())
+                };
+                assert_eq!(balanced(n, k), all.into_iter().min_by_key(key));
+            }
+        }
+    }
+
+    /// All falling sequences of `k` factors of `n` up to `most`, behind those that are chosen.
+    fn every(n: u64, k: usize, most: u64, chosen: &mut Vec<u64>, all: &mut Vec<Vec<u64>>) {
+        if k == 0 {
+            all.extend((n == 1).then(|| chosen.clone()));
+            return;
+        }
+        for f in (1..=most.min(n)).filter(|f| n.is_multiple_of(*f)) {
+            chosen.push(f);
+            every(n / f, k - 1, f, chosen, all);
+            chosen.pop();
+        }
+    }
+
+    #[test]
+    fn many_factors_take_no_time() {
+        // The number below 2^31 with most divisors, and powers.
+        for n in [2_095_133_040, 1 << 30, 3u64.pow(19), 2_147_483_647] {
+            for k in 1..32 {
+                let f = balanced(n, k).unwrap();
                 assert_eq!(f.iter().product::<u64>(), n);
-                assert!(f.is_sorted_by(|a, b| a >= b));
+                assert!(f.len() == k && f.is_sorted_by(|a, b| a >= b));
             }
         }
     }

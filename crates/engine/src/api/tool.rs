@@ -165,6 +165,28 @@ pub fn t_cvar_get_num(e: &Engine, num_cvar: &mut i32) -> Result<()> {
     tools(e).map(drop)
 }
 
+/// `MPI_T_cvar_get_index`.
+pub fn t_cvar_get_index(e: &Engine, _name: Text, _cvar_index: &mut i32) -> Result<()> {
+    no_name(e, "control variables")
+}
+
+/// `MPI_T_category_get_index`.
+pub fn t_category_get_index(e: &Engine, _name: Text, _cat_index: &mut i32) -> Result<()> {
+    no_name(e, "categories")
+}
+
+/// `MPI_T_event_get_index`.
+pub fn t_event_get_index(e: &Engine, _name: Text, _event_index: &mut i32) -> Result<()> {
+    no_name(e, "events")
+}
+
+/// There are none of these, so none of any name.
+fn no_name(e: &Engine, what: &str) -> Result<()> {
+    tools(e)?;
+    let text = format!("there are no {what}");
+    Err(fault(consts::T_ERR_INVALID_NAME, text))
+}
+
 /// `MPI_T_category_get_num`.
 pub fn t_category_get_num(e: &Engine, num_cat: &mut i32) -> Result<()> {
     *num_cat = 0;

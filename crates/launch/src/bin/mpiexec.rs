@@ -3,6 +3,7 @@
 use launch::options::{self, Options, Request};
 use launch::variables;
 use std::ffi::OsStr;
+use std::io::Write;
 use std::process::exit;
 
 fn main() {
@@ -12,14 +13,18 @@ fn main() {
     };
     let options = match options::parse(arguments, &read_file) {
         Ok(Request::Run(options)) => with_environment(options),
-        Ok(Request::Help) => return print!("{}", options::HELP),
+        Ok(Request::Help) => return answer(options::HELP),
         Ok(Request::Version) => {
-            return println!("mpiexec (Yamabiko) {}", env!("CARGO_PKG_VERSION"));
+            return answer(concat!(
+                "mpiexec (Yamabiko) ",
+                env!("CARGO_PKG_VERSION"),
+                "\n"
+            ));
         }
         Err(text) => fail(&text, 2),
     };
     for text in variables::mistyped(&options) {
-        eprintln!("mpiexec: {text}");
+        say(&text);
     }
     match launch::job::run(&options) {
         Ok(code) => exit(code),
@@ -35,12 +40,26 @@ fn with_environment(mut options: Box<Options>) -> Box<Options> {
     let text = std::env::var_os("MPIEXEC_TIMEOUT").unwrap_or_default();
     match options::limit(&text.to_string_lossy()) {
         Ok(limit) => options.timeout = limit,
-        Err(text) => eprintln!("mpiexec: {text}"),
+        Err(text) => say(&text),
     }
     options
 }
 
+/// Prints the answer; a reader that has seen enough is no failure.
+fn answer(text: &str) {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+            fail(&format!("cannot write the answer: {e}"), 1)
+        }
+        _ => {}
+    }
+}
+
+fn say(text: &str) {
+    sys::say::line(&format!("mpiexec: {text}"));
+}
+
 fn fail(text: &str, code: i32) -> ! {
-    eprintln!("mpiexec: {text}");
+    say(text);
     exit(code)
 }

@@ -78,9 +78,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says what went wrong, to a terminal that may be gone.
+/// Says what went wrong.
 fn complaint(text: &str) -> ExitCode {
-    let _ = writeln!(std::io::stderr(), "yamabiko: {text}");
+    sys::say::line(&format!("yamabiko: {text}"));
     ExitCode::FAILURE
 }
 

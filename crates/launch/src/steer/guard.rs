@@ -55,7 +55,9 @@ impl Guard {
                 drop(pipe);
                 match spawn(&self.lock, &self.notes) {
                     Ok((child, pipe)) => (self.child, self.pipe) = (child, Some(pipe)),
-                    Err(why) => eprintln!("yamabiko: kaccd: steering has no guard: {why}"),
+                    Err(why) => {
+                        sys::say::line(&format!("yamabiko: kaccd: steering has no guard: {why}"))
+                    }
                 }
                 std::thread::sleep(SUCCESSION);
             }
