@@ -8,9 +8,10 @@ use std::fmt::Write;
 const WIDTH: usize = 118;
 
 /// What everything means; shown once.
-const LEGEND: &str = "Medians of the rounds, +- half the distance between the quartiles (or both of them, a..b); \
-                      x: times the\nfigure of the base, round by round (--base, yamabiko unless given, or the first column where that takes no part; in the same\n\
-                      variant, if it has that); -: no figure.";
+const LEGEND: &str = "\
+Medians of the rounds, +- half the distance between the quartiles (or both of them, a..b); x: times the base's figure,
+round by round. The base: --base, yamabiko unless given, or the first that takes part; in the same variant, if it has
+that. -: no figure.";
 
 /// The whole report.
 pub fn text(report: &Report) -> String {

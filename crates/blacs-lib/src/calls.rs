@@ -455,7 +455,7 @@ pub(crate) fn abort(context: c_int, code: c_int) {
     let (table, origin) = found.unzip();
     let origin = origin.unwrap_or(say::Origin::NOWHERE);
     let ((row, column), rank) = (origin.place, origin.rank);
-    sys::say::line(&format!(
+    say::line(format_args!(
         "{{{row},{column}}}, pnum={rank}, Contxt={context}, killed other procs, exiting with error #{code}.\n"
     ));
     say::end(table, code)

@@ -1,5 +1,7 @@
 //! Errors and warnings, in the form that BLACS gives them.
 
+use std::io::Write;
+
 use fmpl_table::FmplTable;
 
 /// Where a call came from.
@@ -40,9 +42,14 @@ pub(crate) fn warn(routine: &str, origin: Origin, what: &dyn std::fmt::Display) 
 
 fn tell(kind: &str, routine: &str, origin: Origin, what: &dyn std::fmt::Display) {
     let ((row, column), rank, context) = (origin.place, origin.rank, origin.context);
-    sys::say::line(&format!(
+    line(format_args!(
         "BLACS {kind} '{what}'\nfrom {{{row},{column}}}, pnum={rank}, Contxt={context}, in '{routine}'.\n"
     ));
+}
+
+/// Writes a line to standard error, which nobody need read: it does not fail.
+pub(crate) fn line(text: std::fmt::Arguments<'_>) {
+    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
 /// Ends all processes with this code.

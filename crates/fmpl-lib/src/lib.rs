@@ -10,6 +10,8 @@ mod c;
 mod fortran;
 mod func;
 
+use std::io::Write;
+
 use fmpl_table::{FmplTable, code};
 
 /// The table; without one the code, the reason being said on standard error the first time.
@@ -21,7 +23,10 @@ fn table() -> Result<&'static FmplTable, i32> {
 #[cold]
 fn complain(why: &'static str) -> i32 {
     static ONCE: std::sync::Once = std::sync::Once::new();
-    ONCE.call_once(|| sys::say::line(&format!("libfmpl: {why}")));
+    ONCE.call_once(|| {
+        let line = format!("libfmpl: {why}\n");
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    });
     code::ERR_START
 }
 
