@@ -62,7 +62,7 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
     applications(options, tally)
 }
 
-/// It is sent this signal after a second: it says what it has measured by then, or, where it `ignores` the signal, all; and leaves nothing behind.
+/// It is sent this signal after some seconds, when it has surely begun to measure: it says what it has measured by then, or, where it `ignores` the signal, all; and leaves nothing behind.
 fn ended(signal: &str, ignores: bool) -> Result {
     let folder = build::target()
         .join("test/bench")
@@ -71,11 +71,11 @@ fn ended(signal: &str, ignores: bool) -> Result {
     let own = folder.join("tmp");
     build::make_folder(&own)?;
     let json = folder.join("report.json");
-    let mut words = vec!["--signal", signal, "1"];
+    let mut words = vec!["--signal", signal, "4"];
     if ignores {
         words.push("nohup");
     }
-    let rounds = if ignores { "40" } else { "1000" };
+    let rounds = if ignores { "300" } else { "1000" };
     let job = Job::new("timeout")
         .args(words)
         .args([build::prefix(false).join("bin/yamabiko")])

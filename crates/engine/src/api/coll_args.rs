@@ -366,7 +366,6 @@ pub(crate) fn prepare_scatter(
     } else {
         side(e, recvbuf, recvcount, recvtype)?
     };
-    check_sides(&send, &recv)?;
     if at_root {
         check_own((&send, block_of(&send, root)), (&recv, all_of(&recv)))?;
     }

@@ -237,9 +237,7 @@ fn scan_params(
     exclusive: bool,
 ) -> Result<(Reduction, scan_graphs::Params)> {
     let comm = e.comm(comm)?;
-    check_distinct(sendbuf, recvbuf, count)?;
-    // The first rank of an exclusive one gets nothing: its receive buffer is not significant. (Where it is the send buffer, it most likely is at the other
-    // ranks too, which do not take part then.)
+    // The first rank of an exclusive one gets nothing: its receive buffer is not significant.
     let from = match exclusive && comm.rank == 0 && !sendbuf.is_in_place() {
         true => sendbuf,
         false => operand(e, sendbuf, recvbuf, count, datatype)?,
