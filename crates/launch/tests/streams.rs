@@ -3,8 +3,10 @@
 mod common;
 
 use common::{END_LIMIT, feed, run, script, start, start_with};
+use std::fs::File;
 use std::io::Write;
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 #[test]
@@ -164,4 +166,32 @@ fn many_ranks() {
     let outcome = run("-n 64 SCRIPTS/lines.sh 1");
     assert_eq!(outcome.sorted().len(), 64, "{}", outcome.stderr);
     assert_eq!(outcome.code, Some(0));
+}
+
+#[test]
+fn answers_that_nobody_reads_end_in_order() {
+    let ends = |program: &Path, words: &[&str], out: Stdio, err: Stdio| {
+        let mut command = Command::new(program);
+        command.args(words).stdin(Stdio::null());
+        command.stdout(out).stderr(err).status().unwrap().code()
+    };
+    let full = || Stdio::from(File::options().write(true).open("/dev/full").unwrap());
+    let yamabiko = Path::new(env!("CARGO_BIN_EXE_yamabiko"));
+    let mpiexec = common::mpiexec();
+    let answers: [(&Path, &[&str]); 3] = [
+        (&mpiexec, &["--help"]),
+        (&mpiexec, &["--version"]),
+        (yamabiko, &["cad", "show", "bcast"]),
+    ];
+    for (program, words) in answers {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let unread = ends(program, words, writer.into(), Stdio::null());
+        assert_eq!(unread, Some(0), "{words:?}");
+        assert_eq!(ends(program, words, full(), full()), Some(1), "{words:?}");
+    }
+    let refused = ends(&mpiexec, &["-bogus"], Stdio::null(), full());
+    assert_eq!(refused, Some(2));
+    let refused = ends(yamabiko, &["report", "1"], Stdio::null(), full());
+    assert_eq!(refused, Some(1));
 }

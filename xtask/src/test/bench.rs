@@ -71,7 +71,9 @@ fn ended(signal: &str, ignores: bool) -> Result {
     let own = folder.join("tmp");
     build::make_folder(&own)?;
     let json = folder.join("report.json");
-    let mut words = vec!["--signal", signal, "4"];
+    // Whatever this process was made to ignore.
+    let default = format!("--default-signal={signal}");
+    let mut words = vec!["--signal", signal, "4", "env", &default];
     if ignores {
         words.push("nohup");
     }

@@ -105,17 +105,12 @@ pub(crate) fn check_distinct(sendbuf: UserBuf, recvbuf: UserBuf, count: i64) -> 
     ))
 }
 
-/// Checks that the two sides of a collective are not one. Different types at one address may well be of different memory.
+/// Checks that the two sides of a collective are not one.
 pub(super) fn check_sides(send: &Side, recv: &Side) -> Result<()> {
-    let types = send.datatype.as_ref().zip(recv.datatype.as_ref());
-    if types.is_none_or(|(one, other)| !Rc::ptr_eq(one, other)) {
-        return Ok(());
-    }
-    let bytes = |side: &Side| side.part.ty.bytes(side.part.count);
-    check_distinct(send.buf, recv.buf, bytes(send).min(bytes(recv)) as i64)
+    check_own((send, all_of(send)), (recv, all_of(recv)))
 }
 
-/// Checks that the block that a rank sends to itself does not lie where it goes.
+/// Checks that the block that a rank sends to itself does not lie where it goes. Different types at one address may well be of different memory.
 fn check_own((send, from): (&Side, Block), (recv, to): (&Side, Block)) -> Result<()> {
     let types = send.datatype.as_ref().zip(recv.datatype.as_ref());
     if types.is_none_or(|(one, other)| !Rc::ptr_eq(one, other)) {
@@ -129,10 +124,9 @@ fn check_own((send, from): (&Side, Block), (recv, to): (&Side, Block)) -> Result
     check_distinct(at(send, from), at(recv, to), bytes as i64)
 }
 
-/// All of a side.
+/// What lies at the beginning of a side: all of one that has a single block.
 fn all_of(side: &Side) -> Block {
-    let count = side.part.count;
-    Block { count, disp: 0 }
+    block_of(side, 0)
 }
 
 /// The block of rank `rank` on a side that has one for each.

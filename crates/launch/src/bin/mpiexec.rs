@@ -3,7 +3,6 @@
 use launch::options::{self, Options, Request};
 use launch::variables;
 use std::ffi::OsStr;
-use std::io::Write;
 use std::process::exit;
 
 fn main() {
@@ -45,13 +44,9 @@ fn with_environment(mut options: Box<Options>) -> Box<Options> {
     options
 }
 
-/// Prints the answer; a reader that has seen enough is no failure.
 fn answer(text: &str) {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-            fail(&format!("cannot write the answer: {e}"), 1)
-        }
-        _ => {}
+    if let Err(e) = sys::say::answer(text) {
+        fail(&format!("cannot write the answer: {e}"), 1)
     }
 }
 

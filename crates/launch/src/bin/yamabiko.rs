@@ -1,7 +1,6 @@
 //! `yamabiko`: looks at running jobs and at this installation.
 
 use clap::{Parser, Subcommand};
-use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -84,12 +83,9 @@ fn complaint(text: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Prints the answer. A reader that has seen enough is no failure.
 fn printed(text: &str) -> ExitCode {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(e) if e.kind() != ErrorKind::BrokenPipe => {
-            complaint(&format!("cannot write the answer: {e}"))
-        }
-        _ => ExitCode::SUCCESS,
+    match sys::say::answer(text) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => complaint(&format!("cannot write the answer: {e}")),
     }
 }
