@@ -4,7 +4,7 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mtmi::{Fabric, Patience, Sleeper as _};
@@ -35,6 +35,9 @@ struct Sockets {
     knocks: Knocks,
     /// The network's descriptor, and any other.
     others: Vec<OwnedFd>,
+    /// Threads that announced a sleep. Whoever is the last to end one forgets the knocks, so that a knock ends the sleep of all of
+    /// them, as a futex would.
+    sleepers: Mutex<u32>,
 }
 
 impl fmt::Debug for Sockets {
@@ -44,6 +47,24 @@ impl fmt::Debug for Sockets {
 }
 
 impl Sockets {
+    fn new(knocks: Knocks, fd: OwnedFd) -> Sockets {
+        Sockets {
+            knocks,
+            others: vec![fd],
+            sleepers: Mutex::new(0),
+        }
+    }
+
+    fn sleepers(&self) -> MutexGuard<'_, u32> {
+        self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Announces a sleep: no knock from here on is forgotten before its end.
+    fn announce(&self) -> Announced<'_> {
+        *self.sleepers() += 1;
+        Announced(self)
+    }
+
     /// Sleeps until one of the sockets has something, or the deadline.
     fn sleep(&self, deadline: Option<Instant>) {
         let look = sys::clock::after(LOOK);
@@ -56,7 +77,20 @@ impl Sockets {
         fds.extend(others.map(|fd| PollFd::new(fd, PollFlags::IN)));
         // An interruption is an early return like any other.
         let _ = poll(&mut fds, sys::clock::timespec_left(until).as_ref());
-        self.knocks.drain();
+    }
+}
+
+/// One thread's sleep on the sockets, from before it looks for the last time.
+#[derive(Debug)]
+struct Announced<'a>(&'a Sockets);
+
+impl Drop for Announced<'_> {
+    fn drop(&mut self) {
+        let mut sleepers = self.0.sleepers();
+        *sleepers -= 1;
+        if *sleepers == 0 {
+            self.0.knocks.drain();
+        }
     }
 }
 
@@ -78,8 +112,8 @@ impl Sleeper {
         let fd = fd.try_clone_to_owned()?;
         match &mut self.sockets {
             None => {
-                let (knocks, others) = (shm.bell().listen()?, vec![fd]);
-                self.sockets = Some(Arc::new(Sockets { knocks, others }));
+                let sockets = Sockets::new(shm.bell().listen()?, fd);
+                self.sockets = Some(Arc::new(sockets));
             }
             Some(sockets) => match Arc::get_mut(sockets) {
                 Some(sockets) => sockets.others.push(fd),
@@ -94,23 +128,23 @@ impl Sleeper {
 #[derive(Debug)]
 pub struct Armed<'a> {
     bell: shm::Armed<'a>,
-    sockets: Option<&'a Sockets>,
+    sockets: Option<Announced<'a>>,
 }
 
 impl mtmi::Sleeper for Sleeper {
     type Armed<'a> = Armed<'a>;
 
     fn arm(&self) -> Armed<'_> {
-        Armed {
-            bell: self.bell.arm(),
-            sockets: self.sockets.as_deref(),
-        }
+        // In this order: whoever sees the bell armed knocks.
+        let sockets = self.sockets.as_deref().map(Sockets::announce);
+        let bell = self.bell.arm();
+        Armed { bell, sockets }
     }
 
     fn sleep(armed: Armed<'_>, deadline: Option<Instant>) {
-        match armed.sockets {
+        match &armed.sockets {
             None => shm::Sleeper::sleep(armed.bell, deadline),
-            Some(sockets) => sockets.sleep(deadline),
+            Some(announced) => announced.0.sleep(deadline),
         }
     }
 
@@ -181,5 +215,36 @@ impl Fabrics {
         if !self.ready() {
             Sleeper::sleep(armed, deadline);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sys::doorbell::Doorbell;
+
+    use super::*;
+
+    fn knocked(sockets: &Sockets) -> bool {
+        let now = rustix::event::Timespec::default();
+        let mut fds = [PollFd::new(&sockets.knocks, PollFlags::IN)];
+        poll(&mut fds, Some(&now)) == Ok(1)
+    }
+
+    /// A knock that one of several sleeping threads forgot would leave the others asleep.
+    #[test]
+    fn a_knock_ends_the_sleep_of_all_threads() {
+        let bell = Doorbell::new();
+        bell.open();
+        let (silent, _writer) = rustix::pipe::pipe().unwrap();
+        let sockets = Sockets::new(bell.listen().unwrap(), silent);
+        let minute = sys::clock::after(Duration::from_secs(60));
+        let armed = [0; 3].map(|_| (sockets.announce(), bell.prepare()));
+        bell.ring();
+        for (announced, prepared) in armed {
+            assert!(knocked(&sockets));
+            announced.0.sleep(minute);
+            drop((prepared, announced));
+        }
+        assert!(!knocked(&sockets));
     }
 }

@@ -14,7 +14,7 @@ use crate::matching::{Light, Ordinary};
 use crate::names::Names;
 use crate::queues::{Body, Message, Queues, Receive};
 use crate::slot::OwnSlots;
-use crate::transport::Transport;
+use crate::transport::{Sleeper as _, Transport};
 use crate::words::*;
 
 /// Messages to oneself up to here are complete without a receive, as they would be to another process.
@@ -77,6 +77,11 @@ impl<F: Fabric> Matched<F> {
         &self.light
     }
 
+    /// Something of this process with itself may be over, which no fabric tells: threads of it that sleep look again.
+    pub(crate) fn wake_threads(&self) {
+        self.fabric.sleeper().wake();
+    }
+
     /// Sends to this process.
     fn send_to_self(&mut self, message: Outgoing) -> Submit {
         let (me, context, tag) = (message.to, message.context, message.tag);
@@ -85,6 +90,7 @@ impl<F: Fabric> Matched<F> {
             transfer(&message.data, &receive.data);
             let completion = receive.completion(me, tag, message.data.len());
             self.queues.done.push(completion);
+            self.wake_threads();
             return Submit::Complete(complete);
         }
         let total = message.data.len();
@@ -158,6 +164,7 @@ impl<F: Fabric> Matched<F> {
             return Submit::Complete(ended);
         };
         self.queues.done.push(send.completion(Outcome::Done));
+        self.wake_threads();
         transfer(&send.data, &receive.data);
         Submit::Complete(receive.completion(me, send.tag, send.data.len()))
     }

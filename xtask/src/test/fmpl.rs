@@ -1,6 +1,6 @@
 //! Stage `fmpl`: the programs of `tests/fmpl` over shared memory, over the network and over both.
 //!
-//! Most are linked with libfmpl alone, which finds the MPI library by itself; `mixed`, `table` and `threads` are MPI programs, built
+//! Most are linked with libfmpl alone, which finds the MPI library by itself; `mixed`, `table`, `threads` and `threads_self` are MPI programs, built
 //! for both ABIs; `fortran` needs a Fortran compiler, which is installed where it is missing. In `lost` and `forsaken` ranks die; to `forbidden` the kernel's copies
 //! are refused midway.
 
@@ -15,7 +15,7 @@ use std::process::Command;
 /// Programs without MPI.
 const ALONE: [&str; 4] = ["p2p", "short", "stash", "coll"];
 /// MPI programs.
-const WITH_MPI: [&str; 3] = ["mixed", "table", "threads"];
+const WITH_MPI: [&str; 4] = ["mixed", "table", "threads", "threads_self"];
 /// Those that run in ways of their own.
 const APART: [&str; 4] = ["lost", "forsaken", "refused", "forbidden"];
 /// What `forbidden` is refused, and from which rank on: between one message that the kernel copies and the next.
@@ -80,6 +80,10 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
             }
             for ranks in [1, 3, 4, 8] {
                 let program = format!("threads-{abi}");
+                one(options, tally, &ground, &bin, &program, &[], ranks);
+            }
+            for ranks in [1, 2, 3] {
+                let program = format!("threads_self-{abi}");
                 one(options, tally, &ground, &bin, &program, &[], ranks);
             }
         }

@@ -38,7 +38,9 @@ impl<F: Fabric + Slots> Slots for Matched<F> {
     #[inline]
     fn start(&mut self, slot: Slot) -> Result<(), SlotError> {
         if slot.peer == self.fabric.endpoint() {
-            return self.own.start(slot.table, slot.index);
+            let done = self.own.start(slot.table, slot.index);
+            self.wake_threads();
+            return done;
         }
         self.fabric.start(slot)
     }
@@ -46,7 +48,9 @@ impl<F: Fabric + Slots> Slots for Matched<F> {
     #[inline(always)]
     fn post(&mut self, slot: Slot, memory: &Data) -> Result<(), SlotError> {
         if slot.peer == self.fabric.endpoint() {
-            return self.own.post(slot.table, slot.index, memory);
+            let done = self.own.post(slot.table, slot.index, memory);
+            self.wake_threads();
+            return done;
         }
         self.fabric.post(slot, memory)
     }
@@ -106,7 +110,9 @@ impl<F: Fabric + Slots> Slots for Matched<F> {
     #[inline(always)]
     fn deliver(&mut self, slot: Slot, data: &Data, immediate: u32) -> Result<Delivery, SlotError> {
         if slot.peer == self.fabric.endpoint() {
-            return self.own.deliver(slot.table, slot.index, data, immediate);
+            let done = self.own.deliver(slot.table, slot.index, data, immediate);
+            self.wake_threads();
+            return done;
         }
         self.fabric.deliver(slot, data, immediate)
     }
