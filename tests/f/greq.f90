@@ -1,4 +1,4 @@
-! Generalised requests: their subroutines get the extra state and a status.
+! Generalised requests: their subroutines get the extra state, which is the program's variable, and a status.
 program greq
   implicit none
   include 'mpif.h'
@@ -7,6 +7,7 @@ program greq
   integer(kind=MPI_ADDRESS_KIND) :: state
   logical :: flag
   common /counted/ asked, freed, cancelled
+  common /kept/ state ! what any subroutine may change
 
   call MPI_INIT(ierr)
   asked = 0
@@ -14,12 +15,12 @@ program greq
   cancelled = 0
   state = 2_MPI_ADDRESS_KIND**33
   call MPI_GREQUEST_START(query, free, cancel, state, request, ierr)
-  state = 0
   call MPI_TEST(request, flag, status, ierr)
   call check(.not. flag .and. request /= MPI_REQUEST_NULL, 'it is not complete yet')
   call MPI_GREQUEST_COMPLETE(request, ierr)
   call MPI_WAIT(request, status, ierr)
   call check(request == MPI_REQUEST_NULL .and. asked == 1 .and. freed == 1, 'MPI_GREQUEST_COMPLETE')
+  call check(state == -1, 'what a free function made of the extra state')
   call check(status(MPI_SOURCE) == 3 .and. status(MPI_TAG) == 4, 'the status of the query function')
   call MPI_GET_ELEMENTS(status, MPI_INTEGER, n, ierr)
   call check(n == 5, 'MPI_STATUS_SET_ELEMENTS')
@@ -58,6 +59,7 @@ subroutine free(state, ierr)
   common /counted/ asked, freed, cancelled
 
   call check(state == 2_MPI_ADDRESS_KIND**33, 'the extra state of a free function')
+  state = -1
   freed = freed + 1
   ierr = MPI_SUCCESS
 end subroutine free

@@ -250,9 +250,9 @@ impl Engine {
         fault(consts::ERR_OTHER, why)
     }
 
-    /// Whether several threads may be inside MPI: the program's, or one of ours.
+    /// Whether several threads may be inside MPI: the program's, its tool's, or one of ours.
     pub fn is_threaded(&self) -> bool {
-        self.is_called_by_threads() || self.progress_thread.is_on()
+        self.is_called_by_threads() || self.progress_thread.is_on() || self.tools.are_threaded()
     }
 
     /// Whether several threads of the program may be inside MPI.

@@ -132,12 +132,13 @@ error_handlers! {
         MPI_Win_create_errhandler Win;
 }
 
-/// The subroutines of a generalised request, which is C's extra state; the last call frees it.
+/// The subroutines of a generalised request, which is C's extra state; the last call frees it. Theirs is the program's own variable, as it is with MPICH and
+/// Open MPI: what they make of it the program sees.
 struct Generalised {
     query: unsafe extern "C" fn(*mut i64, *mut i32, *mut i32),
     free: unsafe extern "C" fn(*mut i64, *mut i32),
     cancel: unsafe extern "C" fn(*mut i64, *mut i32, *mut i32),
-    extra: i64,
+    extra: *mut i64,
 }
 
 /// # Safety
@@ -145,7 +146,7 @@ struct Generalised {
 unsafe extern "C" fn query(state: *mut Generalised, status: *mut i32) -> i32 {
     let mut code = 0;
     // SAFETY: the caller's contract; a status is the same in both languages.
-    unsafe { ((*state).query)(&raw mut (*state).extra, status, &mut code) };
+    unsafe { ((*state).query)((*state).extra, status, &mut code) };
     code
 }
 
@@ -155,7 +156,7 @@ unsafe extern "C" fn free(state: *mut Generalised) -> i32 {
     let mut code = 0;
     // SAFETY: the caller's contract; C calls nothing else with this state any more.
     unsafe {
-        ((*state).free)(&raw mut (*state).extra, &mut code);
+        ((*state).free)((*state).extra, &mut code);
         drop(Box::from_raw(state));
     }
     code
@@ -166,17 +167,17 @@ unsafe extern "C" fn free(state: *mut Generalised) -> i32 {
 unsafe extern "C" fn cancel(state: *mut Generalised, complete: i32) -> i32 {
     let (mut complete, mut code) = ((complete != 0) as i32, 0);
     // SAFETY: the caller's contract.
-    unsafe { ((*state).cancel)(&raw mut (*state).extra, &mut complete, &mut code) };
+    unsafe { ((*state).cancel)((*state).extra, &mut complete, &mut code) };
     code
 }
 
 routine! { pmpi_grequest_start_ "grequest_start" "GREQUEST_START"
-    (query_fn: usize, free_fn: usize, cancel_fn: usize, extra_state: *const i64, request: *mut i32) () {
+    (query_fn: usize, free_fn: usize, cancel_fn: usize, extra_state: *mut i64, request: *mut i32) () {
         let state = Box::into_raw(Box::new(Generalised {
             query: std::mem::transmute::<usize, unsafe extern "C" fn(*mut i64, *mut i32, *mut i32)>(query_fn),
             free: std::mem::transmute::<usize, unsafe extern "C" fn(*mut i64, *mut i32)>(free_fn),
             cancel: std::mem::transmute::<usize, unsafe extern "C" fn(*mut i64, *mut i32, *mut i32)>(cancel_fn),
-            extra: *extra_state,
+            extra: extra_state,
         }));
         let code = MPI_Grequest_start(
             query as *const () as usize, free as *const () as usize, cancel as *const () as usize,

@@ -70,6 +70,8 @@ impl<T: Copy> Table<T> {
 pub struct Tools {
     /// How often it was initialised more than finalized.
     users: Cell<u32>,
+    /// Whether several threads may be inside, as one asked for before MPI ran. It stays so.
+    threaded: Cell<bool>,
     sessions: Table<()>,
     /// The session and the counter of each handle.
     handles: Table<(usize, usize)>,
@@ -138,12 +140,24 @@ fn tell(to: TextOut, length: &mut i32, text: &str) {
     *length = text.len() as i32 + 1;
 }
 
-/// `MPI_T_init_thread`. Before MPI runs one thread at a time may call.
-pub fn t_init_thread(e: &Engine, _required: i32, provided: &mut i32) -> Result<()> {
+impl Tools {
+    /// Whether the tool's threads may call at the same time, whatever MPI's may.
+    pub(crate) fn are_threaded(&self) -> bool {
+        self.threaded.get()
+    }
+}
+
+/// `MPI_T_init_thread`. What is asked for before MPI runs is given, since MPI then starts with it; later it is what MPI started with.
+pub fn t_init_thread(e: &Engine, required: i32, provided: &mut i32) -> Result<()> {
     e.tools.users.set(e.tools.users.get().saturating_add(1));
+    if e.phase.get() == Phase::Before && required > consts::THREAD_SERIALIZED {
+        e.tools.threaded.set(true);
+    }
     *provided = match e.phase.get() {
+        _ if e.tools.are_threaded() => consts::THREAD_MULTIPLE,
+        Phase::Before => required.clamp(consts::THREAD_SINGLE, consts::THREAD_SERIALIZED),
         Phase::Running => e.thread_level.get(),
-        Phase::Before | Phase::Finalized => consts::THREAD_SINGLE,
+        Phase::Finalized => consts::THREAD_SINGLE,
     };
     Ok(())
 }
