@@ -14,6 +14,9 @@ const TEAM_MAX: u32 = 64;
 /// Bytes of an element where the size is a multiple of it: a double's.
 const ELEMENT: u64 = 8;
 
+/// Bytes of a buffer, unless others are asked for.
+const SIZE: u64 = 64 << 10;
+
 /// A collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[allow(missing_docs, reason = "the names of MPI")]
@@ -93,8 +96,9 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub ranks: u32,
     /// Bytes of the buffer, or of a block where each rank has its own; k and M stand for 1024 and 1024^2
-    #[arg(long, value_name = "BYTES", default_value = "64k", value_parser = bench::command::size)]
-    pub size: u64,
+    /// [default: 64k]
+    #[arg(long, value_name = "BYTES", value_parser = bench::command::size)]
+    pub size: Option<u64>,
     /// Whose graph
     #[arg(long, value_name = "RANK", default_value_t = 0)]
     pub rank: u32,
@@ -108,8 +112,9 @@ pub struct Args {
     #[arg(long = "as", value_enum, default_value_t = Format::Dot)]
     pub format: Format,
     /// Chains: bytes that a connection surely takes although its peer does not receive
-    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = bench::command::size)]
-    pub eager: u64,
+    /// [default: 0]
+    #[arg(long, value_name = "BYTES", value_parser = bench::command::size)]
+    pub eager: Option<u64>,
     /// Chains: the kernel does short calculations and copies, not the rank
     #[arg(long)]
     pub kernel: bool,
@@ -119,10 +124,15 @@ pub struct Args {
 }
 
 impl Args {
+    fn bytes(&self) -> u64 {
+        self.size.unwrap_or(SIZE)
+    }
+
     fn graph(&self, rank: u32) -> Graph {
         let (root, in_place, size) = (self.root.unwrap_or(0), false, self.ranks);
         let team = Team { rank, size };
-        let width = if self.size.is_multiple_of(ELEMENT) {
+        let bytes = self.bytes();
+        let width = if bytes.is_multiple_of(ELEMENT) {
             ELEMENT
         } else {
             1
@@ -133,7 +143,7 @@ impl Args {
             true_extent: width,
             contiguous: true,
         };
-        let count = self.size / width;
+        let count = bytes / width;
         let (send, recv) = (Part { count, ty }, Part { count, ty });
         let commutative = true;
         let prefix = scan::Params {
@@ -208,7 +218,7 @@ impl Args {
     fn options(&self) -> Options {
         let kernel = if self.kernel { KERNEL_CALC_MAX } else { 0 };
         Options {
-            eager: self.eager,
+            eager: self.eager.unwrap_or(0),
             kernel_calc: kernel,
             kernel_copy: kernel,
             interleave: self.interleave,
@@ -240,14 +250,28 @@ impl Args {
         let all: Vec<Program> = (0..self.ranks)
             .map(|rank| self.program(rank))
             .collect::<Result<_, _>>()?;
-        team::verify(&all, self.ranks, self.eager)
+        team::verify(&all, self.ranks, self.eager.unwrap_or(0))
             .map_err(|why| format!("the chains of all ranks do not fit together: {why}"))?;
         Ok(format!("{head}; those of all ranks fit together\n{own}"))
     }
 }
 
-/// The text to print; the error is a sentence.
-pub fn show(args: &Args) -> Result<String, String> {
+/// Refuses what would have no effect.
+fn check_effects(args: &Args) -> Result<(), String> {
+    if args.size.is_some() && args.collective == Collective::Barrier {
+        return Err("--size: a barrier moves no data".to_owned());
+    }
+    let of_chains = [
+        ("--eager", args.eager.is_some()),
+        ("--kernel", args.kernel),
+        ("--interleave", args.interleave),
+    ];
+    let given = of_chains.iter().find(|(_, given)| *given);
+    if let (Some((name, _)), true) = (given, args.format != Format::Chains) {
+        return Err(format!(
+            "{name}: only chains depend on it: say --as chains too"
+        ));
+    }
     if args.root.is_some() && !args.collective.has_root() {
         return Err("--root: this collective has none".to_owned());
     }
@@ -256,17 +280,23 @@ pub fn show(args: &Args) -> Result<String, String> {
             "--spread: only the graphs of bcast and allreduce depend on where ranks are".to_owned(),
         );
     }
+    Ok(())
+}
+
+/// The text to print; the error is a sentence.
+pub fn show(args: &Args) -> Result<String, String> {
+    check_effects(args)?;
     for (name, rank) in [("--rank", args.rank), ("--root", args.root.unwrap_or(0))] {
         if rank >= args.ranks {
             return Err(format!("{name} {rank}: ranks are 0 to {}", args.ranks - 1));
         }
     }
     if args
-        .size
+        .bytes()
         .checked_mul(u64::from(args.ranks))
         .is_none_or(|n| n > i64::MAX as u64)
     {
-        return Err(format!("--size {}: too large", args.size));
+        return Err(format!("--size {}: too large", args.bytes()));
     }
     let graph = args.graph(args.rank);
     graph
@@ -287,11 +317,11 @@ mod tests {
         Args {
             collective,
             ranks: 8,
-            size: 64 << 10,
+            size: None,
             rank: 3,
             root: None,
             format,
-            eager: 0,
+            eager: None,
             kernel: false,
             interleave: false,
             spread: None,
@@ -319,7 +349,7 @@ mod tests {
     #[test]
     fn a_small_allreduce_in_the_kernel_is_one_chain() {
         let mut args = args(Collective::Allreduce, Format::Chains);
-        (args.size, args.eager, args.kernel) = (8, 4096, true);
+        (args.size, args.eager, args.kernel) = (Some(8), Some(4096), true);
         assert!(
             show(&args)
                 .unwrap()
@@ -334,7 +364,7 @@ mod tests {
         assert_eq!(show(&args), Err("--root 8: ranks are 0 to 7".into()));
         (args.root, args.rank) = (None, 9);
         assert_eq!(show(&args), Err("--rank 9: ranks are 0 to 7".into()));
-        (args.rank, args.size) = (0, u64::MAX);
+        (args.rank, args.size) = (0, Some(u64::MAX));
         assert!(show(&args).is_err());
     }
 
@@ -348,12 +378,24 @@ mod tests {
         args.collective = Collective::Bcast;
         args.spread = Some(Spread::Apart);
         show(&args).unwrap();
+        args.eager = Some(0);
+        let why = "--eager: only chains depend on it: say --as chains too";
+        assert_eq!(show(&args), Err(why.into()));
+        (args.eager, args.kernel) = (None, true);
+        assert!(show(&args).unwrap_err().starts_with("--kernel: "));
+        (args.kernel, args.interleave) = (false, true);
+        assert!(show(&args).unwrap_err().starts_with("--interleave: "));
+        args.format = Format::Chains;
+        show(&args).unwrap();
+        args = self::args(Collective::Barrier, Format::Dot);
+        args.size = Some(8);
+        assert!(show(&args).unwrap_err().starts_with("--size: "));
     }
 
     #[test]
     fn where_ranks_are_changes_an_allreduce_of_two() {
         let mut args = args(Collective::Allreduce, Format::Dot);
-        (args.ranks, args.rank, args.size) = (2, 0, 1 << 20);
+        (args.ranks, args.rank, args.size) = (2, 0, Some(1 << 20));
         let together = show(&args).unwrap();
         args.spread = Some(Spread::Apart);
         assert_ne!(show(&args).unwrap(), together);
