@@ -91,9 +91,10 @@ fn begin() -> Result<Daemon, StartError> {
         libc::SIGTTOU,
     ];
     let (signals, mask) = Signals::new(&[&ends[..], &held_back].concat(), &ends)
-        .map_err(|e| node::system("signals", e))?;
-    os::become_subreaper().map_err(|e| node::system("a subreaper", e))?;
-    let copy = |fd| rustix::io::fcntl_dupfd_cloexec(fd, 3).map_err(|e| node::system("a link", e));
+        .map_err(|e| node::system("receive signals", e))?;
+    os::become_subreaper().map_err(|e| node::system("become a subreaper", e))?;
+    let copy =
+        |fd| rustix::io::fcntl_dupfd_cloexec(fd, 3).map_err(|e| node::system("keep a link", e));
     let (input, output) = (
         copy(rustix::stdio::stdin())?,
         copy(rustix::stdio::stdout())?,
@@ -297,7 +298,8 @@ impl Hosted {
         enter(&setup)?;
         let prepared = node::prepare(&setup.plan)?;
         let size = setup.plan.size as usize;
-        let (page, book) = Book::create(size).map_err(|e| node::system("the report page", e))?;
+        let (page, book) =
+            Book::create(size).map_err(|e| node::system("make the report page", e))?;
         let ranks: Vec<u32> = setup.plan.ranks.iter().map(|(rank, _)| *rank).collect();
         let first = match setup.plan.input {
             true => First::Messages,

@@ -296,6 +296,10 @@ fn a_limit_that_is_too_low_is_named() {
         outcome.stderr.contains("(ulimit -n), which is 64"),
         "{outcome:?}"
     );
+    assert!(
+        outcome.stderr.contains("the 40 asked for here up to "),
+        "{outcome:?}"
+    );
     let outcome = run_limited("-n 2 true", libc::RLIMIT_FSIZE, 100);
     assert_eq!(outcome.code, Some(1), "{outcome:?}");
     assert!(

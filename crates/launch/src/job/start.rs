@@ -54,9 +54,9 @@ pub(super) fn start(options: &Options) -> Result<Job, StartError> {
     let plan_of = |host| plan(options, &spread, &programs, host, input.is_some());
     let here = spread.hosts.iter().position(|h| h.is_here);
     let prepared = here.map(|host| node::prepare(&plan_of(host))).transpose()?;
-    let (page, book) = Book::create(size).map_err(|e| system("the report page", e))?;
+    let (page, book) = Book::create(size).map_err(|e| system("make the report page", e))?;
     let (signals, mask, ignored) = block_signals()?;
-    crate::os::become_subreaper().map_err(|e| system("a subreaper", e))?;
+    crate::os::become_subreaper().map_err(|e| system("become a subreaper", e))?;
     let mut branches = branches(&spread, &far, &launcher, mask);
     for (place, setup) in (0u32..).zip(setups(&spread, &far, launcher, ignored, plan_of)?) {
         let message = Down::Setup(Box::new(setup));
@@ -131,7 +131,7 @@ fn block_signals() -> Result<(Signals, Mask, Vec<i32>), StartError> {
     let stays = |signal: &i32| *signal != libc::SIGQUIT && ignored.contains(signal);
     let handled: Vec<i32> = HANDLED.iter().copied().filter(|s| !stays(s)).collect();
     let (signals, mask) = Signals::new(&[&handled[..], HELD_BACK].concat(), &handled)
-        .map_err(|e| system("signals", e))?;
+        .map_err(|e| system("receive signals", e))?;
     Ok((signals, mask, ignored))
 }
 
@@ -200,7 +200,7 @@ fn setups(
         return Ok(Vec::new());
     }
     let directory: PathBuf =
-        std::env::current_dir().map_err(|e| system("out the working directory", e))?;
+        std::env::current_dir().map_err(|e| system("make out the working directory", e))?;
     // The only way to learn it is to change it.
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(umask);

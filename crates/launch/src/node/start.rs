@@ -21,6 +21,8 @@ use std::time::Instant;
 /// Descriptors that mpiexec or a daemon holds for each rank while it starts it, at most: both ends of its
 /// PMI socket and of its output pipes, standard input, and one to spare.
 const DESCRIPTORS_EACH: u64 = 8;
+/// What it holds besides, however many ranks there are: its own standard streams, links and signals.
+const DESCRIPTORS_BESIDE: u64 = 64;
 
 /// A plan that this host can carry out: its programs have been found.
 pub struct Prepared {
@@ -103,9 +105,38 @@ pub fn start(
     first: First,
     mask: &Mask,
 ) -> Result<Node, StartError> {
-    allow_descriptors(prepared.ranks.len() as u64 * DESCRIPTORS_EACH + 64);
+    let count = prepared.ranks.len();
+    allow_descriptors(descriptors(count));
+    begin(prepared, page, first, mask).map_err(|error| for_ranks(error, count))
+}
+
+/// Descriptors that so many ranks may take on their host.
+fn descriptors(ranks: usize) -> u64 {
+    ranks as u64 * DESCRIPTORS_EACH + DESCRIPTORS_BESIDE
+}
+
+/// The error with how many ranks were asked for, where these take too many descriptors.
+fn for_ranks(mut error: StartError, count: usize) -> StartError {
+    if error.text.ends_with(&advice_on_descriptors()) {
+        let most = descriptors(count);
+        error.text = format!(
+            "{}, and the {count} asked for here up to {most}",
+            error.text
+        );
+    }
+    error
+}
+
+fn begin(
+    prepared: Prepared,
+    page: &OwnedFd,
+    first: First,
+    mask: &Mask,
+) -> Result<Node, StartError> {
     // The keeper's own; the ranks inherit it under its number.
-    let page = page.try_clone().map_err(|e| system("the report page", e))?;
+    let page = page
+        .try_clone()
+        .map_err(|e| system("make the report page", e))?;
     let (mut ranks, mut residents, mut input) = (Vec::new(), Vec::new(), None);
     for i in 0..prepared.ranks.len() {
         let stdin = match (prepared.ranks[i].0, &first) {
@@ -126,7 +157,7 @@ pub fn start(
         residents.push(resident);
     }
     let (control, keepers) = socket_pair(SocketType::SEQPACKET)?;
-    let keeper = match os::fork().map_err(|e| system("the keeper process", e))? {
+    let keeper = match os::fork().map_err(|e| system("make the keeper process", e))? {
         Side::Child => keeper::run(keepers, ranks, page, mask),
         Side::Parent(pid) => pid,
     };
@@ -164,7 +195,7 @@ fn one_rank(
     let (stdout, stdout_in) = pipe()?;
     let (stderr, stderr_in) = pipe()?;
     let inode = rustix::fs::fstat(&theirs)
-        .map_err(|e| system("a socket", e))?
+        .map_err(|e| system("make a socket", e))?
         .st_ino;
     let identity = Identity {
         rank: number as usize,
@@ -211,7 +242,7 @@ pub fn allow_descriptors(wanted: u64) {
 
 fn own_stdin() -> Result<OwnedFd, StartError> {
     let copy = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3);
-    copy.map_err(|e| system("standard input", e))
+    copy.map_err(|e| system("keep standard input", e))
 }
 
 /// `/dev/null`, for reading and writing.
@@ -220,19 +251,19 @@ pub fn null() -> Result<OwnedFd, StartError> {
         .read(true)
         .write(true)
         .open("/dev/null");
-    Ok(file.map_err(|e| system("/dev/null", e))?.into())
+    Ok(file.map_err(|e| system("open /dev/null", e))?.into())
 }
 
 fn pipe() -> Result<(OwnedFd, OwnedFd), StartError> {
-    rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|e| system("a pipe", e))
+    rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|e| system("make a pipe", e))
 }
 
 fn socket_pair(kind: SocketType) -> Result<(OwnedFd, OwnedFd), StartError> {
     rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
-        .map_err(|e| system("a socket pair", e))
+        .map_err(|e| system("make a socket pair", e))
 }
 
-/// The error of a system call.
+/// The error of a system call that was to do this.
 pub fn system(what: &str, error: impl Into<std::io::Error>) -> StartError {
     let error = error.into();
     let advice = match error.raw_os_error() {
@@ -240,7 +271,7 @@ pub fn system(what: &str, error: impl Into<std::io::Error>) -> StartError {
         _ => String::new(),
     };
     StartError {
-        text: format!("cannot make {what}: {}{advice}", os::reason(error)),
+        text: format!("cannot {what}: {}{advice}", os::reason(error)),
         code: 1,
     }
 }
