@@ -81,7 +81,8 @@ struct Job {
     course: Course,
     verdict: Verdict,
     cleanup: bool,
-    deadline: Option<Instant>,
+    /// When the time allowed is over, and what says so.
+    deadline: Option<(Instant, &'static str)>,
     /// When to tell which hosts keep the job waiting.
     remind_at: Option<Instant>,
     /// Hosts that were asked what their ranks do.
@@ -120,9 +121,8 @@ impl Job {
     /// Does what is due at `now`. Whether the job is over.
     fn advance(&mut self, now: Instant) -> Result<bool, StartError> {
         self.start_when_ready()?;
-        if self.deadline.is_some_and(|d| now >= d) {
-            self.deadline = None;
-            self.time_out(now);
+        if let Some((_, source)) = self.deadline.take_if(|(at, _)| now >= *at) {
+            self.time_out(source, now);
         }
         if self.remind_at.is_some_and(|at| now >= at) {
             self.remind_at = None;
@@ -171,7 +171,7 @@ impl Job {
         let unfinished = |m: &Member| m.deadline(&self.sinks);
         let streams = self.members.iter().filter_map(unfinished);
         let others = [
-            self.deadline,
+            self.deadline.map(|(at, _)| at),
             self.remind_at,
             self.course.deadline(&self.sight()),
             self.input.as_ref().and_then(|i| i.deadline(now)),

@@ -31,8 +31,8 @@ pub struct Options {
     pub inherit: Inherit,
     /// Prefix each line of output with its rank (`-l`).
     pub label: bool,
-    /// End the job after this long (`-timeout`).
-    pub timeout: Option<Duration>,
+    /// End the job after this long.
+    pub timeout: Option<Limit>,
     /// What `MPI_UNIVERSE_SIZE` says (`-usize`); the number of ranks if not given.
     pub universe: Option<u32>,
     /// Where ranks may run.
@@ -49,6 +49,15 @@ pub struct Options {
     pub per_host: Option<u32>,
     /// How other hosts are reached.
     pub launcher: Launcher,
+}
+
+/// How long a job may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// So long.
+    pub time: Duration,
+    /// What says so, for messages: the option or the variable.
+    pub source: &'static str,
 }
 
 /// One program of the job: what stands between two `:`.
@@ -275,7 +284,12 @@ impl Parser<'_> {
             Flag::Directory => section.directory = Some(PathBuf::from(&values[0])),
             Flag::SearchPath => section.directories = words::directories(&values[0]),
             Flag::Label => options.label = true,
-            Flag::Timeout => options.timeout = Some(words::seconds(name, &text(0))?),
+            Flag::Timeout => {
+                options.timeout = Some(Limit {
+                    time: words::seconds(name, &text(0))?,
+                    source: "-timeout",
+                })
+            }
             Flag::Universe => options.universe = Some(words::universe(name, &text(0))?),
             Flag::Bind => options.binding = words::binding(name, &text(0))?,
             Flag::NoCleanup => options.cleanup = false,

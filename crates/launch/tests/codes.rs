@@ -161,7 +161,7 @@ const CASES: &[Case] = &[
         "-n 2 -timeout 0.3 PROBE wait",
         124,
         &[
-            "time allowed",
+            "time allowed by -timeout is over",
             "rank 0 (pid ",
             "rank 1 (pid ",
             ": waiting in MPI_Barrier, for 0.",
@@ -371,6 +371,8 @@ fn a_limit_from_the_environment() {
     };
     let ended = with("1", "-n 2 SCRIPTS/sleep.sh");
     assert_eq!(ended.code, Some(124), "{ended:?}");
+    let told = "mpiexec: the time allowed by MPIEXEC_TIMEOUT is over; the job is ended\n";
+    assert!(ended.stderr.contains(told), "{ended:?}");
     for none in ["0", "-1", ""] {
         let outcome = with(none, "-n 1 true");
         assert_eq!(

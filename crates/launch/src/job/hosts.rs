@@ -335,11 +335,14 @@ impl Job {
         }
     }
 
-    pub(super) fn time_out(&mut self, now: Instant) {
+    /// Ends the job, whose time is over, as `source` says.
+    pub(super) fn time_out(&mut self, source: &str, now: Instant) {
         if self.members.iter().all(Member::has_ended) {
             return;
         }
-        self.sinks[1].say("mpiexec: the time allowed by -timeout is over; the job is ended");
+        self.sinks[1].say(&format!(
+            "mpiexec: the time allowed by {source} is over; the job is ended"
+        ));
         self.verdict.time_out();
         self.ask_where_ranks_are(true, now);
     }

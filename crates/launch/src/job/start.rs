@@ -90,7 +90,9 @@ pub(super) fn start(options: &Options) -> Result<Job, StartError> {
         course: Course::default(),
         verdict: Verdict::new(!options.cleanup),
         cleanup: options.cleanup,
-        deadline: options.timeout.and_then(|t| Instant::now().checked_add(t)),
+        deadline: options
+            .timeout
+            .and_then(|limit| Some((Instant::now().checked_add(limit.time)?, limit.source))),
         asked: None,
         passed_on: Vec::new(),
         announced: false,

@@ -46,7 +46,11 @@ fn open_mpis_dialect() {
                 --host localhost:4 --tag-output -np 2 -x Z=a=b --timeout=1.5 -- -odd";
     let o = run(line).unwrap();
     assert_eq!(o.binding, Binding::Core);
-    assert_eq!(o.timeout, Some(Duration::from_millis(1500)));
+    let limit = Limit {
+        time: Duration::from_millis(1500),
+        source: "-timeout",
+    };
+    assert_eq!(o.timeout, Some(limit));
     assert_eq!(o.programs[0].variables, [("Z".into(), "a=b".into())]);
     assert_eq!(argv(&o.programs[0]), ["-odd"]);
 }
@@ -171,8 +175,12 @@ fn errors_are_sentences() {
 
 #[test]
 fn limits_of_the_environment() {
-    assert_eq!(limit("2"), Ok(Some(Duration::from_secs(2))));
-    assert_eq!(limit(" 0.5 "), Ok(Some(Duration::from_millis(500))));
+    let of = |milliseconds| Limit {
+        time: Duration::from_millis(milliseconds),
+        source: "MPIEXEC_TIMEOUT",
+    };
+    assert_eq!(limit("2"), Ok(Some(of(2000))));
+    assert_eq!(limit(" 0.5 "), Ok(Some(of(500))));
     for none in ["", " ", "0", "0.0", "-1"] {
         assert_eq!(limit(none), Ok(None), "{none:?}");
     }

@@ -1,6 +1,6 @@
 //! Arguments of flags: numbers, lists, bindings.
 
-use super::{Binding, RANKS_MAX};
+use super::{Binding, Limit, RANKS_MAX};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
@@ -36,13 +36,16 @@ fn positive(text: &str) -> Option<Duration> {
 ///
 /// # Errors
 /// It is no number: a sentence.
-pub fn limit(text: &str) -> Result<Option<Duration>, String> {
+pub fn limit(text: &str) -> Result<Option<Limit>, String> {
     let text = text.trim();
     if text.is_empty() || text.parse::<f64>().is_ok_and(|s| s <= 0.0) {
         return Ok(None);
     }
     match positive(text) {
-        Some(limit) => Ok(Some(limit)),
+        Some(time) => Ok(Some(Limit {
+            time,
+            source: "MPIEXEC_TIMEOUT",
+        })),
         None => Err(format!(
             "MPIEXEC_TIMEOUT is {text:?}, which is no number of seconds; there is no limit"
         )),
