@@ -30,7 +30,7 @@ between and after these runs the machine itself is measured: a cache line from o
 copying (`memcpy`). A round in which that changed by more than a fifth is left out and another is run, up to three \
 times as many as wanted; if none of the first counts, it is left at that, and what was seen is shown as unsteady. \
 Machines whose processors are sometimes near each other and sometimes far have tables \
-for both.
+for both. An interrupt (Ctrl-C, TERM, HUP) ends it with what was measured by then, and with 128 + the signal as its exit code.
 
 The experiments of kacc, and overlap, ask what of an operation goes on while the ranks compute. There each library takes part in each \
 way in which it can be made to progress, by name: yamabiko-EXECUTOR with each executor that `yamabiko info` calls usable \

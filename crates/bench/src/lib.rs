@@ -54,5 +54,7 @@ mod runner;
 mod statistics;
 mod table;
 
+pub use process::exit_code;
+
 /// Result of this crate: the error is a sentence for the person at the terminal.
 pub type Result<T> = std::result::Result<T, String>;

@@ -9,7 +9,7 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ pub fn catch_interrupts() -> Result<()> {
         if ignores(&status, signal) {
             continue;
         }
-        signal_hook::flag::register(signal, flag().clone())
+        signal_hook::flag::register_usize(signal, caught().clone(), signal as usize)
             .map_err(|e| format!("cannot handle interrupts: {e}"))?;
     }
     Ok(())
@@ -60,12 +60,19 @@ fn ignores(status: &str, signal: i32) -> bool {
 
 /// Whether somebody has interrupted.
 pub fn is_interrupted() -> bool {
-    flag().load(Ordering::Relaxed)
+    caught().load(Ordering::Relaxed) != 0
 }
 
-fn flag() -> &'static Arc<AtomicBool> {
-    static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
-    FLAG.get_or_init(Arc::default)
+/// What a program exits with that a signal has interrupted, as shells have it: 128 and the last signal's number. None without one.
+pub fn exit_code() -> Option<u8> {
+    let signal = caught().load(Ordering::Relaxed);
+    (signal != 0).then_some(128 + signal as u8)
+}
+
+/// The signal that has interrupted; 0 for none.
+fn caught() -> &'static Arc<AtomicUsize> {
+    static CAUGHT: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
+    CAUGHT.get_or_init(Arc::default)
 }
 
 /// The command line, as one would type it.

@@ -49,21 +49,23 @@ pub fn run(options: &Options, tally: &mut Tally) -> Result {
             });
         }
     }
-    for signal in ["INT", "TERM", "HUP"] {
+    for (signal, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
         let name = format!("bench/ended by SIG{signal}");
         if options.wants(&name) {
-            tally.test(&name, || ended(signal, false));
+            tally.test(&name, || ended(signal, Some(128 + number)));
         }
     }
     let name = "bench/without its terminal, under nohup";
     if options.wants(name) {
-        tally.test(name, || ended("HUP", true));
+        tally.test(name, || ended("HUP", None));
     }
     applications(options, tally)
 }
 
-/// It is sent this signal after some seconds, when it has surely begun to measure: it says what it has measured by then, or, where it `ignores` the signal, all; and leaves nothing behind.
-fn ended(signal: &str, ignores: bool) -> Result {
+/// It is sent this signal after some seconds, when it has surely begun to measure: it says what it has measured by then and exits with
+/// this code, or, without one, ignores the signal and says all; and leaves nothing behind.
+fn ended(signal: &str, code: Option<i32>) -> Result {
+    let ignores = code.is_none();
     let folder = build::target()
         .join("test/bench")
         .join(format!("ended-by-{signal}-{ignores}"));
@@ -74,8 +76,9 @@ fn ended(signal: &str, ignores: bool) -> Result {
     // Whatever this process was made to ignore.
     let default = format!("--default-signal={signal}");
     let mut words = vec!["--signal", signal, "4", "env", &default];
-    if ignores {
-        words.push("nohup");
+    match code {
+        Some(_) => words.insert(0, "--preserve-status"),
+        None => words.push("nohup"),
     }
     let rounds = if ignores { "300" } else { "1000" };
     let job = Job::new("timeout")
@@ -85,8 +88,8 @@ fn ended(signal: &str, ignores: bool) -> Result {
         .args(["--json".into(), json.clone().into_os_string()])
         .env("TMPDIR", own.clone())
         .limit_s(120);
-    // 124: it was still there when the signal was sent.
-    job.ends_with(124, &["Medians of the rounds".to_owned()])?;
+    // 124, of `timeout`: it was still there when the signal was sent.
+    job.ends_with(code.unwrap_or(124), &["Medians of the rounds".to_owned()])?;
     let report: serde_json::Value =
         serde_json::from_str(&read(&json)?).map_err(|e| e.to_string())?;
     if report["interrupted"] != !ignores {

@@ -61,20 +61,25 @@ fn main() -> ExitCode {
         } => launch::show::show(&args),
         Command::Kaccd(args) => launch::kaccd::run(&args).map(|never| match never {}),
         Command::Guard => launch::steer::guard::run().map(|()| String::new()),
-        Command::Bench(args) => launch::info::installation()
-            .and_then(|prefix| bench::command::run(&args, &prefix))
-            .and_then(|answer| {
-                let Some(why) = answer.failed else {
-                    return Ok(answer.text);
-                };
-                printed(&answer.text);
-                Err(why)
-            }),
+        Command::Bench(args) => return measured(&args),
     };
     match result {
         Ok(text) => printed(&text),
         Err(text) => complaint(&text),
     }
+}
+
+/// Measures, and prints what was measured also where something failed or somebody interrupted.
+fn measured(args: &bench::command::Args) -> ExitCode {
+    let answer = launch::info::installation().and_then(|prefix| bench::command::run(args, &prefix));
+    let code = match answer {
+        Ok(answer) => {
+            let code = printed(&answer.text);
+            answer.failed.map_or(code, |why| complaint(&why))
+        }
+        Err(text) => complaint(&text),
+    };
+    bench::exit_code().map_or(code, ExitCode::from)
 }
 
 /// Says what went wrong.
