@@ -167,7 +167,7 @@ impl Workshop {
     ) -> Result<PathBuf> {
         let one = &self.implementations[implementation];
         let kernel = experiment.kernels.iter().find(|k| k.0 == one.interface);
-        let (_, file) = kernel.ok_or_else(|| format!("{}: has no such kernel", one.name))?;
+        let (_, file) = kernel.ok_or_else(|| format!("{} has no such kernel", one.name))?;
         let compiled = self.compiled.entry((implementation, file));
         let program = compiled.or_insert_with(|| {
             let program = self
@@ -175,7 +175,12 @@ impl Workshop {
                 .0
                 .join(format!("{implementation}-{file}.program"));
             let mut compile = one.compile(&self.sources.join(file), &program);
-            checked(&one.name, &mut compile, COMPILING).map(|_| program)
+            checked(
+                &format!("compiler of {}", one.name),
+                &mut compile,
+                COMPILING,
+            )
+            .map(|_| program)
         });
         program.clone()
     }
@@ -212,7 +217,9 @@ impl Workshop {
         );
         let started = Instant::now();
         let limit = self.limits.run;
-        let done = checked(&one.name, &mut command, limit + LAUNCHER_GRACE).map_err(|why| {
+        // Named as a run: a sentence that begins with a name alone would read `yamabiko: yamabiko: ...`.
+        let who = format!("run of {}", one.name);
+        let done = checked(&who, &mut command, limit + LAUNCHER_GRACE).map_err(|why| {
             // However its launcher puts that.
             match started.elapsed() >= limit {
                 true => format!("{why}\n(a run may take {} s: --limit)", limit.as_secs()),
@@ -220,7 +227,7 @@ impl Workshop {
             }
         })?;
         let shown = process::shown(&command);
-        let wrong = |why: String| format!("{}: `{shown}` {why}", one.name);
+        let wrong = |why: String| format!("{who}: `{shown}` {why}");
         let mut complaints = done.complaint.lines();
         let vain = one
             .vain
@@ -420,7 +427,7 @@ mod tests {
             ("yes", "printed more than"),
         ] {
             let why = figures(script, vec![8]).unwrap_err();
-            assert!(why.starts_with("fake: `sh -c"), "{why}");
+            assert!(why.starts_with("run of fake: `sh -c"), "{why}");
             assert!(why.contains(" 2 /") && why.contains("1 pair - 8"), "{why}");
             assert!(why.contains(expected), "{why}");
         }
@@ -510,7 +517,7 @@ mod tests {
         let experiment = experiments::named("datatypes").unwrap();
         let why = workshop.program(0, experiment).unwrap_err();
         assert!(
-            why.contains("fake") && why.contains("raw_transpose.c"),
+            why.starts_with("compiler of fake: ") && why.contains("raw_transpose.c"),
             "{why}"
         );
     }

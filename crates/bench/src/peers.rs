@@ -155,7 +155,12 @@ fn installation(kind: Kind, name: &str, prefix: &Path) -> Result<Implementation>
         let ending = format!("{program}.{}", kind.name());
         let both = [ending.as_str(), program].map(|file| prefix.join("bin").join(file));
         let found = both.into_iter().find(|path| path.is_file());
-        found.ok_or_else(|| format!("{name}: there is no bin/{program} in {}", prefix.display()))
+        found.ok_or_else(|| {
+            format!(
+                "--against {name}: there is no bin/{program} in {}",
+                prefix.display()
+            )
+        })
     };
     let mut found = Implementation::mpi(name, program("mpicc")?, program("mpiexec")?);
     match kind {

@@ -89,7 +89,7 @@ fn way(one: &Implementation, name: &str) -> Implementation {
 fn executors_of(one: &Implementation, prefix: &Path, far: bool) -> Result<Vec<Implementation>> {
     let mut info = Command::new(prefix.join("bin/yamabiko"));
     let said = process::run(info.arg("info"), ASKING)
-        .map_err(|why| format!("{}: `{}` {why}", one.name, process::shown(&info)))?;
+        .map_err(|why| format!("ways of {}: `{}` {why}", one.name, process::shown(&info)))?;
     let executors = usable(&said.output, far);
     if executors.is_empty() {
         return Ok(vec![way(one, "calls")]);
