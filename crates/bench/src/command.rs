@@ -83,8 +83,8 @@ pub struct Args {
     /// seconds, in each part of an experiment, for the machine to get where it lacks some
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86400))]
     pub each_regime: Option<u32>,
-    /// Only parts of experiments whose name contains this, such as bcast
-    #[arg(long, value_name = "WORD")]
+    /// Only parts of experiments whose name contains this, such as bcast; without a word, what parts there are
+    #[arg(long, value_name = "WORD", num_args = 0..=1, default_missing_value = "")]
     pub only: Option<String>,
     /// Few values and hardly any time for each, to see that everything works
     #[arg(long)]

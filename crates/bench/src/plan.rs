@@ -69,7 +69,7 @@ pub fn of(args: &Args) -> Result<Vec<Planned>> {
         let mut names = args.experiments.iter();
         tour || names.any(|name| experiments::is_meant(one, name))
     };
-    let mut planned = Vec::new();
+    let (mut planned, mut parts) = (Vec::new(), Vec::new());
     for experiment in experiments::ALL.iter().filter(asked) {
         for panel in experiment.panels {
             if panel.steered && args.steering.is_none() {
@@ -78,11 +78,10 @@ pub fn of(args: &Args) -> Result<Vec<Planned>> {
                 }
                 continue;
             }
-            if args
-                .only
-                .as_ref()
-                .is_some_and(|word| !panel.name.contains(word.as_str()))
-            {
+            if !parts.contains(&panel.name) {
+                parts.push(panel.name);
+            }
+            if !is_chosen(args.only.as_deref(), panel) {
                 continue;
             }
             planned.push(Planned {
@@ -94,10 +93,40 @@ pub fn of(args: &Args) -> Result<Vec<Planned>> {
             });
         }
     }
-    match planned.is_empty() {
-        true => Err("no part of an experiment has such a name".into()),
-        false => Ok(planned),
+    if planned.is_empty() {
+        let word = args.only.as_deref().unwrap_or_default();
+        let shown = if word.is_empty() { "" } else { " " };
+        let all = parts.join(", ");
+        return Err(format!("--only{shown}{word}: the parts there are: {all}"));
     }
+    check_effects(args, &planned)?;
+    Ok(planned)
+}
+
+/// Whether --only, if that is given, leaves a panel. Without a word it leaves none.
+fn is_chosen(only: Option<&str>, panel: &Panel) -> bool {
+    only.is_none_or(|word| !word.is_empty() && panel.name.contains(word))
+}
+
+/// Refuses options that nothing of what is planned takes notice of.
+fn check_effects(args: &Args, planned: &[Planned]) -> Result<()> {
+    if args.steering.is_some() && !planned.iter().any(|one| one.panel.steered) {
+        let mut with = experiments::ALL.iter();
+        let with = with.find(|one| one.panels.iter().any(|panel| panel.steered));
+        let name = with.map_or("no experiment", |one| one.name);
+        return Err(format!(
+            "--steering: that is for {name}, which isn't asked for"
+        ));
+    }
+    if !args.sizes.is_empty() && planned.iter().all(|one| one.panel.single) {
+        let mut names: Vec<_> = planned.iter().map(|one| one.experiment.name).collect();
+        names.dedup();
+        return Err(format!(
+            "--sizes: nothing of {} that is asked for is measured at several values",
+            names.join(", ")
+        ));
+    }
+    Ok(())
 }
 
 /// The values of a panel's axis.
@@ -170,8 +199,9 @@ mod tests {
         assert_eq!(latency, [("latency", vec![8, 1024], Some(2))]);
         let bcast = planned("bench collectives --only bcast --ranks 5 --sizes 8").unwrap();
         assert_eq!(bcast, [("bcast", vec![8], Some(5))]);
-        let barrier = planned("bench collectives --only barrier --sizes 8").unwrap();
-        assert_eq!(barrier[0].1, [0]);
+        let both = planned("bench collectives --only b --sizes 8").unwrap();
+        let barrier = both.iter().find(|part| part.0 == "barrier").unwrap();
+        assert_eq!(barrier.1, [0]);
         let startup = planned("bench startup --only init --sizes 2,3").unwrap();
         assert_eq!(startup, [("init", vec![2, 3], None)]);
         let datatypes = planned("bench datatypes --quick").unwrap();
@@ -201,7 +231,17 @@ mod tests {
         assert!(refused("bench latency --ranks 3").contains("on 2 ranks"));
         assert!(refused("bench depth --sizes 0").contains("from 1 to 32767"));
         assert!(refused("bench startup --ranks 3").contains("--sizes"));
-        assert!(refused("bench latency --only nothing").contains("no part"));
+        assert_eq!(
+            refused("bench startup --only nothing"),
+            "--only nothing: the parts there are: init, launch"
+        );
+        assert_eq!(
+            refused("bench startup --only"),
+            "--only: the parts there are: init, launch"
+        );
+        assert!(refused("bench latency --steering /s").contains("for kacc-steer"));
+        assert!(refused("bench fmpl-parts --sizes 8").contains("fmpl-parts"));
+        assert!(refused("bench collectives --only barrier --sizes 8").contains("--sizes: "));
         assert!(refused("bench kacc-steer").contains("--steering"));
     }
 
