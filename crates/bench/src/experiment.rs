@@ -129,7 +129,7 @@ pub struct Printed {
     pub what: &'static str,
     /// The value of the axis; none: that at which it was best, which the paper leaves open.
     pub value: Option<u64>,
-    /// The figure, in the panel's unit; at its best: times that of something else.
+    /// The figure, in the panel's unit; at its best: divided by that of something else.
     pub figure: f64,
 }
 
@@ -143,7 +143,7 @@ impl Printed {
         }
     }
 
-    /// So many times something, at the value at which that is least.
+    /// A quotient of two figures, at the value at which that is least.
     pub const fn at_best(what: &'static str, figure: f64) -> Printed {
         Printed {
             what,

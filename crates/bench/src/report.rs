@@ -100,7 +100,7 @@ pub struct Cell {
     pub rounds: usize,
     /// In the panel's unit.
     pub figure: Spread,
-    /// Times the base's figure, round by round; none of the base itself.
+    /// Divided by the base's figure, round by round; none of the base itself.
     pub ratio: Option<Spread>,
 }
 

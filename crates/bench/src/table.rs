@@ -9,9 +9,9 @@ const WIDTH: usize = 118;
 
 /// What everything means; shown once.
 const LEGEND: &str = "\
-Medians of the rounds, +- half the distance between the quartiles (or both of them, a..b); x: times the base's figure,
-round by round. The base: --base, yamabiko unless given, or the first that takes part; in the same variant, if it has
-that. -: no figure.";
+Medians of the rounds, +- half the distance between the quartiles (or both of them, a..b); x: divided by the base's
+figure, round by round, also where these are shares. The base: --base, yamabiko unless given, or the first that takes
+part; in the same variant, if it has that. -: no figure; in the first column: no value plays a part.";
 
 /// The whole report.
 pub fn text(report: &Report) -> String {

@@ -2,8 +2,8 @@
 //! asynchronous MPI collective communications; and others on the same question, what goes on while the ranks compute.
 //!
 //! The paper's 32 processes on 8 nodes multiply matrices of 4 x 4 (figure 4) and 40 x 40 (figure 5), test the
-//! broadcast after each product, and count the products. What it draws is not repeated here; it prints of figure 6 in how
-//! many times the time of LibNBC and of explicit MPI the broadcast is done at best. Its pairs are here: CAD's tree and the
+//! broadcast after each product, and count the products. What it draws is not repeated here; it prints of figure 6 which
+//! part of the time of LibNBC and of explicit MPI the broadcast takes at best. Its pairs are here: CAD's tree and the
 //! explicit tree on MPI, CAD's pipeline with an executor in the kernel and the same with one that is a thread (`--base`).
 //!
 //! Its chapter 6 announces whole applications, HPL among them. Here are two: conjugate gradients, and HPL's factorisation.
@@ -59,8 +59,8 @@ const fn broadcast(name: &'static str, about: &'static str) -> Panel {
 
 /// What the paper prints of figure 6.
 const BEST: &[Printed] = &[
-    Printed::at_best("KACC's pipeline, times LibNBC's:", 0.79),
-    Printed::at_best("KACC's tree, times explicit MPI's:", 0.55),
+    Printed::at_best("time of KACC's pipeline divided by LibNBC's:", 0.79),
+    Printed::at_best("time of KACC's tree divided by explicit MPI's:", 0.55),
 ];
 
 /// The time of a broadcast, which figure 6 relates to others'.
@@ -366,7 +366,7 @@ pub const CG: Experiment = Experiment {
     panels: &[
         whole("until the slowest rank has the solution", GRADIENTS),
         speedup(
-            "the time of classical conjugate gradients, times that of this",
+            "the time of classical conjugate gradients divided by that of this",
             GRADIENTS,
         ),
         Panel {
@@ -399,7 +399,7 @@ pub const HPL: Experiment = Experiment {
             FACTORISATIONS,
         ),
         speedup(
-            "the time with MPI_Bcast, times that of this",
+            "the time with MPI_Bcast divided by that of this",
             FACTORISATIONS,
         ),
     ],
