@@ -83,6 +83,8 @@ pub struct Panel {
     pub variants: &'static [&'static str],
     /// The words for kernels of these interfaces, where they have others.
     pub others: &'static [(Interface, &'static [&'static str])],
+    /// Why its kernel may give no figure; empty where it always does.
+    pub absent: &'static str,
     /// Figures that a paper prints for this, to be shown beside.
     pub printed: &'static [Printed],
     /// Ranks, if other than the experiment's.
@@ -105,6 +107,7 @@ impl Panel {
         unit: MICROSECONDS,
         variants: &[],
         others: &[],
+        absent: "",
         printed: &[],
         ranks: None,
         processors: None,

@@ -42,6 +42,9 @@ fn panel(text: &mut String, outcome: &Outcome) {
             table(text, outcome, &rows);
         }
     }
+    if let Some(why) = outcome.why_absent(&rows) {
+        let _ = writeln!(text, "\n–: {why}");
+    }
 }
 
 fn table(text: &mut String, outcome: &Outcome, rows: &[&Row]) {

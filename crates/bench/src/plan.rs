@@ -48,6 +48,7 @@ impl Planned {
             panel: self.panel.name,
             about: self.panel.about,
             unit: self.panel.unit,
+            absent: self.panel.absent,
             printed: self.panel.printed,
             axis: self.experiment.axis.name,
             values: self.values.clone(),

@@ -44,6 +44,8 @@ pub struct Outcome {
     pub about: &'static str,
     /// What the figure is in.
     pub unit: Unit,
+    /// Why there may be no figure; empty where there always is one.
+    pub absent: &'static str,
     /// What a paper prints for it.
     pub printed: &'static [Printed],
     /// What the values are.
@@ -130,6 +132,14 @@ impl Outcome {
             return Vec::new();
         }
         all.iter().filter(|round| round.regime == regime).collect()
+    }
+
+    /// Why figures are missing from these lines, where a series that did not fail lacks some.
+    pub fn why_absent(&self, rows: &[Row]) -> Option<&'static str> {
+        let works = |series: usize| self.measured.failures[series].is_none();
+        let mut cells = rows.iter().flat_map(|row| row.cells.iter().enumerate());
+        let lacks = cells.any(|(series, cell)| cell.is_none() && works(series));
+        (lacks && !self.absent.is_empty()).then_some(self.absent)
     }
 
     /// Rounds that do not count.
@@ -234,6 +244,7 @@ pub mod tests {
             panel: "latency",
             about: "one way",
             unit: MICROSECONDS,
+            absent: "",
             printed: &[],
             axis: "bytes",
             values: vec![8],

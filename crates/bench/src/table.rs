@@ -78,6 +78,9 @@ fn panel(text: &mut String, outcome: &Outcome) {
     if rows.is_empty() {
         let _ = writeln!(text, "  nothing was measured");
     }
+    if let Some(why) = outcome.why_absent(&rows) {
+        let _ = writeln!(text, "  -: {why}");
+    }
     for (regime, found) in &outcome.measured.lacking {
         let (regime, wanted) = (regime.name(), outcome.wanted);
         let _ = writeln!(
@@ -325,6 +328,22 @@ mod tests {
             told.contains("ours failed: it broke\n") && !told.contains("many"),
             "{told}"
         );
+    }
+
+    #[test]
+    fn why_there_is_no_figure_is_told() {
+        let rounds = vec![round(Regime::Near, &[Some(1.0), None])];
+        let mut panel = outcome(&["ours", "theirs"], rounds);
+        panel.absent = "it never came to that";
+        let told = text(&report(vec![panel]));
+        assert!(told.ends_with("  -: it never came to that\n"), "{told}");
+        let mut whole = outcome(&["ours"], vec![round(Regime::Near, &[Some(1.0)])]);
+        whole.absent = "it never came to that";
+        assert!(!text(&report(vec![whole])).contains("never"));
+        let mut broken = outcome(&["ours"], vec![round(Regime::Near, &[None])]);
+        broken.absent = "it never came to that";
+        broken.measured.failures[0] = Some("it broke".into());
+        assert!(!text(&report(vec![broken])).contains("never"));
     }
 
     #[test]
