@@ -13,10 +13,15 @@ use std::ops::Range;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
-/// Size of a plot with its legend, in pixels.
-const PLOT: (u32, u32) = (810, 420);
-/// How much of its width is the legend's, which stands beside: series may be anywhere in the plot.
+/// Size of a plot without its legend, in pixels.
+const PLOT: (u32, u32) = (570, 420);
+/// Least width of the legend, which stands beside: series may be anywhere in the plot. It is as wide as its longest name.
 const LEGEND: u32 = 240;
+/// Where names begin in the legend, and what is left free behind them, in pixels.
+const LEGEND_NAMES: u32 = 44;
+const LEGEND_MARGIN: u32 = 8;
+/// Pixels that a character of a name takes at most, on average: sans-serif fonts differ, and the reader's has the say.
+const LEGEND_CHARACTER: u32 = 8;
 
 /// Where the legend begins, how far down it may reach, and from one line to the next, in pixels.
 const LEGEND_TOP: i32 = 56;
@@ -64,14 +69,18 @@ struct Line {
 pub fn svg(panels: &[&Outcome]) -> Result<String> {
     let columns = if panels.len() > 1 { 2 } else { 1 };
     let rows = panels.len().div_ceil(columns).max(1);
-    let size = (PLOT.0 * columns as u32, PLOT.1 * rows as u32);
+    let lines: Vec<_> = panels.iter().map(|panel| lines(panel)).collect();
+    let width = PLOT.0 + legend_width(lines.iter().flatten());
+    let size = (width * columns as u32, PLOT.1 * rows as u32);
     let mut text = String::new();
     {
         let root = SVGBackend::with_string(&mut text, size).into_drawing_area();
         let fail = |e: DrawingAreaErrorKind<_>| format!("cannot draw: {e}");
         root.fill(&WHITE).map_err(fail)?;
-        for (area, outcome) in root.split_evenly((rows, columns)).iter().zip(panels) {
-            plot(area, outcome).map_err(|e| format!("cannot draw {}: {e}", outcome.panel))?;
+        let areas = root.split_evenly((rows, columns));
+        for ((area, outcome), lines) in areas.iter().zip(panels).zip(&lines) {
+            plot(area, outcome, lines)
+                .map_err(|e| format!("cannot draw {}: {e}", outcome.panel))?;
         }
         root.present().map_err(fail)?;
     }
@@ -81,8 +90,14 @@ pub fn svg(panels: &[&Outcome]) -> Result<String> {
 /// What is wrong with a drawing.
 type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
 
-fn plot(area: &Area<'_>, outcome: &Outcome) -> Drawn {
-    let lines = lines(outcome);
+/// Pixels that a legend with the names of these lines takes.
+fn legend_width<'a>(lines: impl Iterator<Item = &'a Line>) -> u32 {
+    let longest = lines.map(|line| line.name.chars().count() as u32).max();
+    let names = longest.unwrap_or(0) * LEGEND_CHARACTER;
+    LEGEND.max(LEGEND_NAMES + names + LEGEND_MARGIN)
+}
+
+fn plot(area: &Area<'_>, outcome: &Outcome, lines: &[Line]) -> Drawn {
     let better = if outcome.unit.less_is_better {
         "less"
     } else {
@@ -94,7 +109,7 @@ fn plot(area: &Area<'_>, outcome: &Outcome) -> Drawn {
         None => String::new(),
     };
     let title = format!("{} {}{ranks}", outcome.experiment, outcome.panel);
-    let (left, right) = area.split_horizontally(PLOT.0 - LEGEND);
+    let (left, right) = area.split_horizontally(PLOT.0);
     let mut builder = ChartBuilder::on(&left);
     builder
         .caption(title, ("sans-serif", 18))
@@ -114,13 +129,13 @@ fn plot(area: &Area<'_>, outcome: &Outcome) -> Drawn {
             up.end
         };
         let chart = builder.build_cartesian_2d(across, 0.0..most)?;
-        draw(chart, outcome, &unit, &lines)?;
+        draw(chart, outcome, &unit, lines)?;
     } else {
         let marks = ticks(&up);
         let chart = builder.build_cartesian_2d(across, up.log_scale().with_key_points(marks))?;
-        draw(chart, outcome, &unit, &lines)?;
+        draw(chart, outcome, &unit, lines)?;
     }
-    legend(&right, &lines)
+    legend(&right, lines)
 }
 
 fn draw<'a, 'b: 'a, X, Y>(
@@ -183,7 +198,7 @@ fn legend(area: &Area<'_>, lines: &[Line]) -> Drawn {
             }
         }
         area.draw(&mark((20, y), *look))?;
-        area.draw_text(name, &style, (44, y - 7))?;
+        area.draw_text(name, &style, (LEGEND_NAMES as i32, y - 7))?;
     }
     Ok(())
 }
@@ -356,6 +371,23 @@ mod tests {
             heights.iter().all(|y| *y < f64::from(PLOT.1)),
             "{heights:?}"
         );
+    }
+
+    #[test]
+    fn the_legend_is_as_wide_as_its_longest_name() {
+        let width = |name: &str| {
+            let one = outcome(&[name], vec![round(Regime::Near, &[Some(1.0)])]);
+            legend_width(lines(&one).iter())
+        };
+        assert_eq!(width("ours"), LEGEND);
+        let long = "yamabiko-softirq-steered iallreduce-blocking";
+        let shown = format!("{long} (near)").len() as u32;
+        assert!(width(long) >= LEGEND_NAMES + shown * LEGEND_CHARACTER);
+        let short = outcome(&["ours"], vec![round(Regime::Near, &[Some(1.0)])]);
+        let other = outcome(&[long], vec![round(Regime::Near, &[Some(1.0)])]);
+        let text = svg(&[&short, &other]).unwrap();
+        let all = 2 * (PLOT.0 + width(long));
+        assert!(text.contains(&format!("width=\"{all}\"")), "{text}");
     }
 
     #[test]
