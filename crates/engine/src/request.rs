@@ -295,9 +295,10 @@ impl Engine {
 
     /// The request that `handle` names, which isn't `MPI_REQUEST_NULL`.
     pub(crate) fn request(&self, handle: Handle) -> Result<&'static Request> {
-        self.requests
-            .get(handle.0)
-            .ok_or_else(|| fault(consts::ERR_REQUEST, format!("{handle:?} is not a request")))
+        self.requests.get(handle.0).ok_or_else(|| {
+            let text = format!("{} is not a request", self.passed(handle));
+            fault(consts::ERR_REQUEST, text)
+        })
     }
 
     /// Gives a request back to the pool.

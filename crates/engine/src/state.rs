@@ -260,6 +260,15 @@ impl Engine {
         self.thread_level.get() == consts::THREAD_MULTIPLE
     }
 
+    /// A handle that names nothing, as the program has it.
+    pub(crate) fn passed(&self, handle: Handle) -> String {
+        match handle.0 {
+            // What the ABIs make of a word that none of their handles has.
+            0 => "NULL, or another word that is no handle,".to_string(),
+            _ => format!("{:#x}", (self.hooks.callback.handle)(handle)),
+        }
+    }
+
     /// The communicator that `handle` names.
     pub fn comm(&self, handle: Handle) -> Result<Rc<Comm>> {
         let found = match handle {
@@ -272,7 +281,7 @@ impl Engine {
                 consts::ERR_COMM,
                 match handle {
                     consts::COMM_NULL => "the communicator is MPI_COMM_NULL".to_string(),
-                    h => format!("{h:?} is not a communicator"),
+                    h => format!("{} is not a communicator", self.passed(h)),
                 },
             )
         })
@@ -288,7 +297,7 @@ impl Engine {
                 consts::ERR_GROUP,
                 match handle {
                     consts::GROUP_NULL => "the group is MPI_GROUP_NULL".to_string(),
-                    h => format!("{h:?} is not a group"),
+                    h => format!("{} is not a group", self.passed(h)),
                 },
             )
         })
@@ -317,12 +326,14 @@ impl Engine {
                 consts::ERR_TYPE,
                 match handle {
                     consts::DATATYPE_NULL => "the datatype is MPI_DATATYPE_NULL".to_string(),
-                    h if h.is_predefined() => format!("{h:?} is not a datatype of this platform"),
+                    h if h.is_predefined() && h > consts::DATATYPE_NULL => {
+                        format!("{} is not a datatype of this platform", self.passed(h))
+                    }
                     h => match self.hooks.removed_types.iter().find(|(r, _)| *r == h) {
                         Some((_, name)) => format!(
                             "{name} was removed from MPI in version 3.0: MPI_Type_create_resized sets bounds"
                         ),
-                        None => format!("{h:?} is not a datatype"),
+                        None => format!("{} is not a datatype", self.passed(h)),
                     },
                 },
             )
@@ -349,7 +360,7 @@ impl Engine {
                     consts::ERR_OP,
                     match handle {
                         consts::OP_NULL => "the operation is MPI_OP_NULL".to_string(),
-                        h => format!("{h:?} is not an operation"),
+                        h => format!("{} is not an operation", self.passed(h)),
                     },
                 )
             })
@@ -365,7 +376,7 @@ impl Engine {
                 consts::ERR_INFO,
                 match handle {
                     consts::INFO_NULL => "the info object is MPI_INFO_NULL".to_string(),
-                    h => format!("{h:?} is not an info object"),
+                    h => format!("{} is not an info object", self.passed(h)),
                 },
             )
         })
@@ -382,7 +393,7 @@ impl Engine {
         found.ok_or_else(|| {
             fault(
                 consts::ERR_ERRHANDLER,
-                format!("{handle:?} is not an error handler"),
+                format!("{} is not an error handler", self.passed(handle)),
             )
         })
     }

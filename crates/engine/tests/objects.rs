@@ -109,6 +109,17 @@ fn made(f: impl FnOnce(&mut Handle) -> Result<()>) -> Result<Handle> {
     f(&mut handle).map(|()| handle)
 }
 
+/// What is no handle is refused in words that say what the program passed.
+fn strays(e: &Engine) {
+    let told = e.comm(Handle(0)).err().unwrap().text;
+    let word = "NULL, or another word that is no handle,";
+    assert_eq!(told, format!("{word} is not a communicator"));
+    let told = e.type_of(Handle(0)).err().unwrap().text;
+    assert_eq!(told, format!("{word} is not a datatype"));
+    let told = e.op(Handle(0x7000_1000)).err().unwrap().text;
+    assert_eq!(told, "0x70001000 is not an operation");
+}
+
 fn get(e: &Engine, comm: Handle, keyval: i32) -> Result<Option<usize>> {
     let (mut value, mut flag) = (0usize, false);
     attribute::comm_get_attr(e, comm, keyval, at(&mut value), &mut flag)?;
@@ -133,6 +144,7 @@ fn objects() {
     operations(e).unwrap();
     datatypes(e).unwrap();
     memory(e).unwrap();
+    strays(e);
     self_attributes_go_first(e).unwrap();
 }
 

@@ -240,7 +240,7 @@ fn take_message(e: &Engine, handle: &mut Handle) -> Result<Option<Matched>> {
             consts::ERR_REQUEST,
             match *handle {
                 consts::MESSAGE_NULL => "the message is MPI_MESSAGE_NULL".to_string(),
-                h => format!("{h:?} is not a message"),
+                h => format!("{} is not a message", e.passed(h)),
             },
         )
     })?;
