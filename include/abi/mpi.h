@@ -1862,6 +1862,52 @@ int PMPI_Graph_neighbors_count(MPI_Comm comm, int rank, int *nneighbors);
 int PMPI_Graphdims_get(MPI_Comm comm, int *nnodes, int *nedges);
 int PMPI_Topo_test(MPI_Comm comm, int *status);
 
+/* Fortran's handles and statuses in C. The standard's ABI leaves these out, as it can't know a compiler's INTEGER: here it is C's int,
+ * as in mpif.h, and they are functions of whoever calls them. */
+typedef int MPI_Fint;
+static __inline__ MPI_Fint MPI_Comm_c2f(MPI_Comm comm) { return MPI_Comm_toint(comm); }
+static __inline__ MPI_Comm MPI_Comm_f2c(MPI_Fint comm) { return MPI_Comm_fromint(comm); }
+static __inline__ MPI_Fint MPI_Errhandler_c2f(MPI_Errhandler errhandler) { return MPI_Errhandler_toint(errhandler); }
+static __inline__ MPI_Errhandler MPI_Errhandler_f2c(MPI_Fint errhandler) { return MPI_Errhandler_fromint(errhandler); }
+static __inline__ MPI_Fint MPI_File_c2f(MPI_File file) { return MPI_File_toint(file); }
+static __inline__ MPI_File MPI_File_f2c(MPI_Fint file) { return MPI_File_fromint(file); }
+static __inline__ MPI_Fint MPI_Group_c2f(MPI_Group group) { return MPI_Group_toint(group); }
+static __inline__ MPI_Group MPI_Group_f2c(MPI_Fint group) { return MPI_Group_fromint(group); }
+static __inline__ MPI_Fint MPI_Info_c2f(MPI_Info info) { return MPI_Info_toint(info); }
+static __inline__ MPI_Info MPI_Info_f2c(MPI_Fint info) { return MPI_Info_fromint(info); }
+static __inline__ MPI_Fint MPI_Message_c2f(MPI_Message message) { return MPI_Message_toint(message); }
+static __inline__ MPI_Message MPI_Message_f2c(MPI_Fint message) { return MPI_Message_fromint(message); }
+static __inline__ MPI_Fint MPI_Op_c2f(MPI_Op op) { return MPI_Op_toint(op); }
+static __inline__ MPI_Op MPI_Op_f2c(MPI_Fint op) { return MPI_Op_fromint(op); }
+static __inline__ MPI_Fint MPI_Request_c2f(MPI_Request request) { return MPI_Request_toint(request); }
+static __inline__ MPI_Request MPI_Request_f2c(MPI_Fint request) { return MPI_Request_fromint(request); }
+static __inline__ MPI_Fint MPI_Session_c2f(MPI_Session session) { return MPI_Session_toint(session); }
+static __inline__ MPI_Session MPI_Session_f2c(MPI_Fint session) { return MPI_Session_fromint(session); }
+static __inline__ MPI_Fint MPI_Type_c2f(MPI_Datatype datatype) { return MPI_Type_toint(datatype); }
+static __inline__ MPI_Datatype MPI_Type_f2c(MPI_Fint datatype) { return MPI_Type_fromint(datatype); }
+static __inline__ MPI_Fint MPI_Win_c2f(MPI_Win win) { return MPI_Win_toint(win); }
+static __inline__ MPI_Win MPI_Win_f2c(MPI_Fint win) { return MPI_Win_fromint(win); }
+static __inline__ int MPI_Status_c2f(const MPI_Status *c_status, MPI_Fint *f_status)
+{
+    const int *from = (const int *) c_status;
+    int k;
+    if (!c_status || !f_status)
+        return MPI_ERR_ARG;
+    for (k = 0; k < MPI_F_STATUS_SIZE; k++)
+        f_status[k] = from[k];
+    return MPI_SUCCESS;
+}
+static __inline__ int MPI_Status_f2c(const MPI_Fint *f_status, MPI_Status *c_status)
+{
+    int *to = (int *) c_status;
+    int k;
+    if (!f_status || !c_status)
+        return MPI_ERR_ARG;
+    for (k = 0; k < MPI_F_STATUS_SIZE; k++)
+        to[k] = f_status[k];
+    return MPI_SUCCESS;
+}
+
 #ifdef __cplusplus
 }
 #endif

@@ -43,7 +43,10 @@ int main(int argc, char **argv)
     have_read = shared(sizeof *have_read);
     int next = (t_rank + 1) % t_size, last = (t_rank + t_size - 1) % t_size;
     for (int round = 0; round < ROUNDS; round++) {
-        /* Rank 0 waits, and what it waits for comes round the ring. */
+        /* Rank 0 waits, and what it waits for comes round the ring. A collective is under way meanwhile. */
+        int ones[2] = {1, t_rank}, sums[2];
+        MPI_Request reduced;
+        OK(MPI_Iallreduce(ones, sums, 2, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &reduced));
         if (t_rank == 0) {
             int got = 0;
             MPI_Request r;
@@ -68,6 +71,9 @@ int main(int argc, char **argv)
                 OK(MPI_Recv(&sent, 1, MPI_INT, last, round, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
             OK(MPI_Send(&sent, 1, MPI_INT, next, round, MPI_COMM_WORLD));
         }
+        OK(MPI_Wait(&reduced, MPI_STATUS_IGNORE));
+        SAME(sums[0], t_size);
+        SAME(sums[1], t_size * (t_size - 1) / 2);
         OK(MPI_Barrier(MPI_COMM_WORLD));
     }
     OK(MPI_T_finalize());

@@ -344,6 +344,10 @@ static void errors(void)
     FAILS(MPI_Cart_create(all, 2, bad, periods, 0, &comm), MPI_ERR_DIMS);
     FAILS(MPI_Cart_create(all, -1, dims, periods, 0, &comm), MPI_ERR_ARG);
     FAILS(MPI_Cart_map(all, 2, large, periods, &n), MPI_ERR_DIMS);
+    FAILS(MPI_Cart_map(all, 1, minus, periods, &n), MPI_ERR_DIMS);
+    /* A grid without places has one for nobody; MPICH and Open MPI say so too. */
+    OK(MPI_Cart_map(all, 2, (int[]){t_size + 1, 0}, periods, &n));
+    SAME(n, MPI_UNDEFINED);
     FAILS(MPI_Graph_create(all, t_size + 1, index, zero, 0, &comm), MPI_ERR_ARG);
     FAILS(MPI_Dist_graph_create_adjacent(all, 1, who, unweighted, 0, zero, unweighted, MPI_INFO_NULL, 0, &comm),
           MPI_ERR_RANK);

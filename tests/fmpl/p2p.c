@@ -66,6 +66,29 @@ static void many_ahead(void) {
     }
 }
 
+/* A send to oneself that meets no receive for long costs no processor while this process waits for something else. */
+static void waits_beside_own(void) {
+    int next = (me + 1) % size, last = (me + size - 1) % size, out = me, in = -1, other = -1;
+    OK(fmpl_isend(&out, sizeof out, me, 1, FMPL_COMM_WORLD, &ier));
+    meet();
+    if (me == 0 && size > 1) {
+        clock_t before = clock();
+        OK(fmpl_recv(&other, sizeof other, last, 2, FMPL_COMM_WORLD, &ier));
+        CHECK(clock() - before < CLOCKS_PER_SEC / 5);
+    } else if (size > 1) {
+        /* Once round the ring. */
+        if (me == 1)
+            sleep_ms(500);
+        else
+            OK(fmpl_recv(&other, sizeof other, last, 2, FMPL_COMM_WORLD, &ier));
+        OK(fmpl_send(&out, sizeof out, next, 2, FMPL_COMM_WORLD, &ier));
+    }
+    OK(fmpl_recv(&in, sizeof in, me, 1, FMPL_COMM_WORLD, &ier));
+    OK(fmpl_isend_wait(me, 1, FMPL_COMM_WORLD, &ier));
+    CHECK(in == me);
+    meet();
+}
+
 static void any_index(void) {
     int next = (me + 1) % size, last = (me + size - 1) % size;
     int in[3] = {-1, -1, -1}, own = -1, index;
@@ -209,6 +232,7 @@ int main(void) {
     CHECK(flag == 1 && fmpl_wtime() > 0);
     lengths();
     many_ahead();
+    waits_beside_own();
     any_index();
     any_source();
     too_long();

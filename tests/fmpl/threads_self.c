@@ -6,20 +6,26 @@
 
 enum { SEND, ISEND, SEND_ANY, SENDS };
 enum { RECV, IRECV, WAYS };
-enum { ROUNDS = 3000, LONGEST = 100000, INDICES = 40 };
+enum { ORDERS = 2, CASES = SENDS * WAYS * 2 * 5 * ORDERS, ROUNDS = 25 * CASES, LONGEST = 100000, INDICES = 40 };
 static const size_t LENGTHS[] = {0, 8, 100, 5000, LONGEST};
 
 static pthread_barrier_t meeting;
 
-static size_t length_of(int round) { return LENGTHS[round / (SENDS * WAYS) % 5]; }
+/* A round's case: how it is sent, how it is received, whether by its index, its length, and who is late. */
+static int send_of(int round) { return round % SENDS; }
+static int way_of(int round) { return round / SENDS % WAYS; }
+static int by_index(int round) { return round / (SENDS * WAYS) % 2; }
+static size_t length_of(int round) { return LENGTHS[round / (SENDS * WAYS * 2) % 5]; }
+static int is_sender_late(int round) { return round / (SENDS * WAYS * 2 * 5) % ORDERS; }
 
-/* Some hundred nanoseconds to some tens of microseconds, now and then milliseconds, by which one of the two is later. */
+/* By which one of the two is later: in the first round of each case so long that the other sleeps, then some hundred nanoseconds to some tens of
+ * microseconds. */
 static void dawdle(int round) {
+    if (round < CASES)
+        sleep_ms(2);
     double until = fmpl_wtime() + 100e-9 * (1 << round % 9);
     while (fmpl_wtime() < until)
         ;
-    if (round % 500 == 0)
-        sleep_ms(2);
 }
 
 static void send_to_self(const void *out, size_t n, int index, int how) {
@@ -41,20 +47,20 @@ static void *sender(void *out) {
         size_t n = length_of(round);
         fill(out, n, round);
         pthread_barrier_wait(&meeting);
-        if (round / 7 % 2)
+        if (is_sender_late(round))
             dawdle(round);
-        send_to_self(out, n, round % INDICES, round % SENDS);
+        send_to_self(out, n, round % INDICES, send_of(round));
     }
     return NULL;
 }
 
 static void receive(void *in, size_t n, int index, int round) {
-    if (round % SENDS == SEND_ANY) {
-        OK(fmpl_recv_any(in, n, index, FMPL_COMM_WORLD, &ier));
+    int from = by_index(round) ? index : FMPL_TAG_ANY;
+    if (send_of(round) == SEND_ANY) {
+        OK(fmpl_recv_any(in, n, from, FMPL_COMM_WORLD, &ier));
         return;
     }
-    int from = round / SENDS / WAYS % 2 ? index : FMPL_TAG_ANY;
-    if (round / SENDS % WAYS == RECV) {
+    if (way_of(round) == RECV) {
         OK(fmpl_recv(in, n, me, from, FMPL_COMM_WORLD, &ier));
         return;
     }
@@ -76,7 +82,7 @@ int main(int argc, char **argv) {
         size_t n = length_of(round);
         memset(in, 0x5A, n);
         pthread_barrier_wait(&meeting);
-        if (round / 7 % 2 == 0)
+        if (!is_sender_late(round))
             dawdle(round);
         receive(in, n, round % INDICES, round);
         CHECK(holds(in, n, round));

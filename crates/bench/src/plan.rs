@@ -73,16 +73,16 @@ pub fn of(args: &Args) -> Result<Vec<Planned>> {
     let (mut planned, mut parts) = (Vec::new(), Vec::new());
     for experiment in experiments::ALL.iter().filter(asked) {
         for panel in experiment.panels {
-            if panel.steered && args.steering.is_none() {
-                if args.experiments.iter().any(|name| name == experiment.name) {
-                    return Err(format!("{} wants --steering", experiment.name));
-                }
-                continue;
-            }
             if !parts.contains(&panel.name) {
                 parts.push(panel.name);
             }
             if !is_chosen(args.only.as_deref(), panel) {
+                continue;
+            }
+            if panel.steered && args.steering.is_none() {
+                if args.experiments.iter().any(|name| name == experiment.name) {
+                    return Err(format!("{} wants --steering", experiment.name));
+                }
                 continue;
             }
             planned.push(Planned {
@@ -244,6 +244,7 @@ mod tests {
         assert!(refused("bench fmpl-parts --sizes 8").contains("fmpl-parts"));
         assert!(refused("bench collectives --only barrier --sizes 8").contains("--sizes: "));
         assert!(refused("bench kacc-steer").contains("--steering"));
+        assert!(refused("bench kacc-steer --only").contains("steer-first-40x40"));
     }
 
     #[test]

@@ -56,13 +56,13 @@ pub(crate) const COUNTERS: [Counter; 8] = [
         name: "yamabiko_ring_by_program",
         text: "reductions that kaccd's program did in chains of the ring",
         class: consts::T_PVAR_CLASS_COUNTER,
-        read: |e| e.kernel.counts().by_program,
+        read: |e| e.ring_counts().by_program,
     },
     Counter {
         name: "yamabiko_ring_in_signals",
         text: "reductions of the ring that the handler of a signal did",
         class: consts::T_PVAR_CLASS_COUNTER,
-        read: |e| e.kernel.counts().in_signals,
+        read: |e| e.ring_counts().in_signals,
     },
     Counter {
         name: "yamabiko_collectives_copied",

@@ -314,9 +314,9 @@ impl Kernel {
         self.done.get()
     }
 
-    /// What the ring has run: what was last known, where it is in use, or not there any more.
-    pub(crate) fn counts(&self) -> Counts {
-        if let Some(counts) = self.with(|ring| ring.counts()) {
+    /// What the ring has run: what was last known, where it is in use, not there any more, or another's: only the thread that `made` it may look.
+    fn counts(&self, made: bool) -> Counts {
+        if made && let Some(counts) = self.with(|ring| ring.counts()) {
             self.counted.set(counts);
         }
         self.counted.get()
@@ -436,13 +436,18 @@ impl Engine {
         sys::say::line(&format!("yamabiko: rank {rank}: run in calls: {ran}{why}"));
     }
 
+    /// What the ring has run, as far as the calling thread can know.
+    pub(crate) fn ring_counts(&self) -> Counts {
+        self.kernel.counts(self.is_main_thread())
+    }
+
     /// Ends that; nothing is under way any more in a program that is right.
     pub(crate) fn stop_kernel(&self) {
         self.kernel.chosen.end();
         let Some((rank, _)) = self.kernel.place.take() else {
             return;
         };
-        let counts = self.kernel.counts();
+        let counts = self.ring_counts();
         let Some(ring) = self.kernel.ring.take() else {
             return;
         };

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use boundary::{AlignedBuf, UserBuf, UserFn};
 use mtmi::matching::Post;
 use mtmi::{Completion, Context, Cookie, Outcome, TagSel};
-use types::{Handle, Result, Status, consts, fault};
+use types::{Handle, Result, Status, consts};
 
 use crate::api::bsend::PoolKey;
 use crate::coll::{Handed, Running, Small};
@@ -295,10 +295,9 @@ impl Engine {
 
     /// The request that `handle` names, which isn't `MPI_REQUEST_NULL`.
     pub(crate) fn request(&self, handle: Handle) -> Result<&'static Request> {
-        self.requests.get(handle.0).ok_or_else(|| {
-            let text = format!("{} is not a request", self.passed(handle));
-            fault(consts::ERR_REQUEST, text)
-        })
+        self.requests
+            .get(handle.0)
+            .ok_or_else(|| self.is_not(consts::ERR_REQUEST, handle, "a request"))
     }
 
     /// Gives a request back to the pool.

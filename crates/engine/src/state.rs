@@ -260,13 +260,21 @@ impl Engine {
         self.thread_level.get() == consts::THREAD_MULTIPLE
     }
 
-    /// A handle that names nothing, as the program has it.
-    pub(crate) fn passed(&self, handle: Handle) -> String {
-        match handle.0 {
+    /// Whether the caller is the thread that started MPI.
+    pub(crate) fn is_main_thread(&self) -> bool {
+        self.main_thread.get() == sys::lock::thread_pointer() as u64
+    }
+
+    /// The error of a handle that names nothing: it is not `what`. Told as the program has the handle.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn is_not(&self, class: i32, handle: Handle, what: &str) -> Box<types::Fault> {
+        let passed = match handle.0 {
             // What the ABIs make of a word that none of their handles has.
             0 => "NULL, or another word that is no handle,".to_string(),
             _ => format!("{:#x}", (self.hooks.callback.handle)(handle)),
-        }
+        };
+        fault(class, format!("{passed} is not {what}"))
     }
 
     /// The communicator that `handle` names.
@@ -276,14 +284,9 @@ impl Engine {
             consts::COMM_SELF => self.comm_self.borrow().clone(),
             _ => self.comms.get(handle.0),
         };
-        found.ok_or_else(|| {
-            fault(
-                consts::ERR_COMM,
-                match handle {
-                    consts::COMM_NULL => "the communicator is MPI_COMM_NULL".to_string(),
-                    h => format!("{} is not a communicator", self.passed(h)),
-                },
-            )
+        found.ok_or_else(|| match handle {
+            consts::COMM_NULL => fault(consts::ERR_COMM, "the communicator is MPI_COMM_NULL"),
+            h => self.is_not(consts::ERR_COMM, h, "a communicator"),
         })
     }
 
@@ -292,14 +295,9 @@ impl Engine {
         if handle == consts::GROUP_EMPTY {
             return Ok(self.group_empty.clone());
         }
-        self.groups.get(handle.0).ok_or_else(|| {
-            fault(
-                consts::ERR_GROUP,
-                match handle {
-                    consts::GROUP_NULL => "the group is MPI_GROUP_NULL".to_string(),
-                    h => format!("{} is not a group", self.passed(h)),
-                },
-            )
+        self.groups.get(handle.0).ok_or_else(|| match handle {
+            consts::GROUP_NULL => fault(consts::ERR_GROUP, "the group is MPI_GROUP_NULL"),
+            h => self.is_not(consts::ERR_GROUP, h, "a group"),
         })
     }
 
@@ -321,23 +319,27 @@ impl Engine {
             true => self.predefined_types.get(handle),
             false => self.types.get(handle.0),
         };
-        found.ok_or_else(|| {
-            fault(
+        found.ok_or_else(|| self.is_no_type(handle))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn is_no_type(&self, handle: Handle) -> Box<types::Fault> {
+        if handle == consts::DATATYPE_NULL {
+            return fault(consts::ERR_TYPE, "the datatype is MPI_DATATYPE_NULL");
+        }
+        if handle.is_predefined() && handle > consts::DATATYPE_NULL {
+            return self.is_not(consts::ERR_TYPE, handle, "a datatype of this platform");
+        }
+        match self.hooks.removed_types.iter().find(|(r, _)| *r == handle) {
+            Some((_, name)) => fault(
                 consts::ERR_TYPE,
-                match handle {
-                    consts::DATATYPE_NULL => "the datatype is MPI_DATATYPE_NULL".to_string(),
-                    h if h.is_predefined() && h > consts::DATATYPE_NULL => {
-                        format!("{} is not a datatype of this platform", self.passed(h))
-                    }
-                    h => match self.hooks.removed_types.iter().find(|(r, _)| *r == h) {
-                        Some((_, name)) => format!(
-                            "{name} was removed from MPI in version 3.0: MPI_Type_create_resized sets bounds"
-                        ),
-                        None => format!("{} is not a datatype", self.passed(h)),
-                    },
-                },
-            )
-        })
+                format!(
+                    "{name} was removed from MPI in version 3.0: MPI_Type_create_resized sets bounds"
+                ),
+            ),
+            None => self.is_not(consts::ERR_TYPE, handle, "a datatype"),
+        }
     }
 
     /// The datatype that `handle` names, which must be committed.
@@ -355,14 +357,9 @@ impl Engine {
         self.predefined_ops
             .get(handle)
             .or_else(|| self.ops.get(handle.0))
-            .ok_or_else(|| {
-                fault(
-                    consts::ERR_OP,
-                    match handle {
-                        consts::OP_NULL => "the operation is MPI_OP_NULL".to_string(),
-                        h => format!("{} is not an operation", self.passed(h)),
-                    },
-                )
+            .ok_or_else(|| match handle {
+                consts::OP_NULL => fault(consts::ERR_OP, "the operation is MPI_OP_NULL"),
+                h => self.is_not(consts::ERR_OP, h, "an operation"),
             })
     }
 
@@ -371,14 +368,9 @@ impl Engine {
         if handle == consts::INFO_ENV {
             return Ok(Rc::new(self.info_env()));
         }
-        self.infos.get(handle.0).ok_or_else(|| {
-            fault(
-                consts::ERR_INFO,
-                match handle {
-                    consts::INFO_NULL => "the info object is MPI_INFO_NULL".to_string(),
-                    h => format!("{} is not an info object", self.passed(h)),
-                },
-            )
+        self.infos.get(handle.0).ok_or_else(|| match handle {
+            consts::INFO_NULL => fault(consts::ERR_INFO, "the info object is MPI_INFO_NULL"),
+            h => self.is_not(consts::ERR_INFO, h, "an info object"),
         })
     }
 
@@ -390,12 +382,7 @@ impl Engine {
             consts::ERRORS_RETURN => Some(self.errors_return.clone()),
             _ => self.errhandlers.get(handle.0),
         };
-        found.ok_or_else(|| {
-            fault(
-                consts::ERR_ERRHANDLER,
-                format!("{} is not an error handler", self.passed(handle)),
-            )
-        })
+        found.ok_or_else(|| self.is_not(consts::ERR_ERRHANDLER, handle, "an error handler"))
     }
 }
 

@@ -78,6 +78,13 @@ impl Sockets {
         // An interruption is an early return like any other.
         let _ = poll(&mut fds, sys::clock::timespec_left(until).as_ref());
     }
+
+    /// Lets those run that the same knock has woken: until they have, it ends every sleep at once, and what woke them may be theirs.
+    fn let_others_wake(&self) {
+        if *self.sleepers() > 0 {
+            std::thread::yield_now();
+        }
+    }
 }
 
 /// One thread's sleep on the sockets, from before it looks for the last time.
@@ -144,7 +151,12 @@ impl mtmi::Sleeper for Sleeper {
     fn sleep(armed: Armed<'_>, deadline: Option<Instant>) {
         match &armed.sockets {
             None => shm::Sleeper::sleep(armed.bell, deadline),
-            Some(announced) => announced.0.sleep(deadline),
+            Some(announced) => {
+                announced.0.sleep(deadline);
+                let sockets = announced.0;
+                drop(armed);
+                sockets.let_others_wake();
+            }
         }
     }
 

@@ -133,7 +133,7 @@ error_handlers! {
 }
 
 /// The subroutines of a generalised request, which is C's extra state; the last call frees it. Theirs is the program's own variable, as it is with MPICH and
-/// Open MPI: what they make of it the program sees.
+/// Open MPI: what they make of it the program sees, and it has to be there until the last of them ran, which an expression is not.
 struct Generalised {
     query: unsafe extern "C" fn(*mut i64, *mut i32, *mut i32),
     free: unsafe extern "C" fn(*mut i64, *mut i32),

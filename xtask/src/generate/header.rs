@@ -90,6 +90,33 @@ const FUNCTIONS: &str = "
 #define MPI_CONVERSION_FN_NULL_C ((MPI_Datarep_conversion_function_c *) 0)
 ";
 
+/// Where the standard ABI says nothing: made of what it has, so that what is compiled with it needs nothing else of the library.
+const FORTRAN_STANDARD: &str = "
+/* Fortran's handles and statuses in C. The standard's ABI leaves these out, as it can't know a compiler's INTEGER: here it is C's int,
+ * as in mpif.h, and they are functions of whoever calls them. */
+typedef int MPI_Fint;
+@HANDLES@static __inline__ int MPI_Status_c2f(const MPI_Status *c_status, MPI_Fint *f_status)
+{
+    const int *from = (const int *) c_status;
+    int k;
+    if (!c_status || !f_status)
+        return MPI_ERR_ARG;
+    for (k = 0; k < MPI_F_STATUS_SIZE; k++)
+        f_status[k] = from[k];
+    return MPI_SUCCESS;
+}
+static __inline__ int MPI_Status_f2c(const MPI_Fint *f_status, MPI_Status *c_status)
+{
+    int *to = (int *) c_status;
+    int k;
+    if (!f_status || !c_status)
+        return MPI_ERR_ARG;
+    for (k = 0; k < MPI_F_STATUS_SIZE; k++)
+        to[k] = f_status[k];
+    return MPI_SUCCESS;
+}
+";
+
 const DUP_STANDARD: &str = "\
 #define MPI_DUP_FN ((MPI_Copy_function *) 1)
 #define MPI_COMM_DUP_FN ((MPI_Comm_copy_attr_function *) 1)
@@ -252,6 +279,40 @@ impl Header<'_> {
         Ok(self.spec.kind(&proc.ret)?.c.clone())
     }
 
+    /// Handles as Fortran's integers and back.
+    fn fortran(&mut self) -> Result {
+        let mut text = String::new();
+        for base in self
+            .spec
+            .overlay
+            .mpich_only
+            .iter()
+            .filter_map(|name| name.strip_suffix("_c2f"))
+        {
+            let Some(proc) = self
+                .spec
+                .procs
+                .iter()
+                .find(|p| p.name == format!("{base}_toint"))
+            else {
+                continue;
+            };
+            let handle = self.parameters(proc, false)?;
+            let (ty, name) = handle.split_once(' ').expect("a type and a name");
+            put!(
+                text,
+                "static __inline__ MPI_Fint MPI_{base}_c2f({handle}) {{ return MPI_{base}_toint({name}); }}"
+            );
+            put!(
+                text,
+                "static __inline__ {ty} MPI_{base}_f2c(MPI_Fint {name}) {{ return MPI_{base}_fromint({name}); }}"
+            );
+        }
+        self.out
+            .push_str(&FORTRAN_STANDARD.replace("@HANDLES@", &text));
+        Ok(())
+    }
+
     fn callbacks(&mut self) -> Result {
         put!(self.out, "\n/* Callbacks */");
         for proc in &self.spec.callbacks {
@@ -325,6 +386,9 @@ pub fn file(spec: &Spec, abi: Abi) -> Result<File> {
         header.out.push_str(DATA_MPICH);
     }
     header.prototypes()?;
+    if abi == Abi::Standard {
+        header.fortran()?;
+    }
     header.out.push_str(TAIL);
     Ok(File::new(
         format!("include/{}/mpi.h", abi.folder()),
@@ -373,6 +437,7 @@ mod tests {
         let text = "int f(MPI_Comm c);\nint f(MPI_Comm c) { int n; MPI_Request r = MPI_REQUEST_NULL;\n\
                     MPI_Wait(&r, MPI_STATUS_IGNORE);\n\
                     int k; MPI_Comm_create_keyval(MPI_COMM_DUP_FN, MPI_COMM_NULL_DELETE_FN, &k, 0);\n\
+                    MPI_Fint i = MPI_Comm_c2f(c); c = MPI_Comm_f2c(i);\n\
                     return MPI_Reduce(MPI_IN_PLACE, &n, 1, MPI_INT, MPI_SUM, 0, c); }\n";
         for abi in Abi::ALL {
             for language in [

@@ -57,7 +57,7 @@ pub fn query_thread(e: &Engine, provided: &mut i32) -> Result<()> {
 
 /// `MPI_Is_thread_main`.
 pub fn is_thread_main(e: &Engine, flag: &mut bool) -> Result<()> {
-    *flag = e.main_thread.get() == sys::lock::thread_pointer() as u64;
+    *flag = e.is_main_thread();
     Ok(())
 }
 

@@ -235,14 +235,9 @@ fn take_message(e: &Engine, handle: &mut Handle) -> Result<Option<Matched>> {
         *handle = consts::MESSAGE_NULL;
         return Ok(None);
     }
-    let message = e.messages.remove(handle.0).ok_or_else(|| {
-        fault(
-            consts::ERR_REQUEST,
-            match *handle {
-                consts::MESSAGE_NULL => "the message is MPI_MESSAGE_NULL".to_string(),
-                h => format!("{} is not a message", e.passed(h)),
-            },
-        )
+    let message = e.messages.remove(handle.0).ok_or_else(|| match *handle {
+        consts::MESSAGE_NULL => fault(consts::ERR_REQUEST, "the message is MPI_MESSAGE_NULL"),
+        h => e.is_not(consts::ERR_REQUEST, h, "a message"),
     })?;
     *handle = consts::MESSAGE_NULL;
     Ok(Some(message))

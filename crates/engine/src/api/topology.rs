@@ -118,18 +118,22 @@ pub fn topo_test(e: &Engine, comm: Handle, status: &mut i32) -> Result<()> {
     Ok(())
 }
 
-/// The grid that the program describes, which has to fit on `comm`.
-fn check_cart(comm: &Comm, ndims: i32, dims: Ints, periods: Ints) -> Result<Cart> {
+/// The grid that the program describes, each dimension `least` or more, which has to fit on `comm`.
+fn check_cart(comm: &Comm, ndims: i32, dims: Ints, periods: Ints, least: u32) -> Result<Cart> {
     let n = length("dimensions", ndims)?;
     let wanted = read("dimensions", dims, n)?;
     let periods = read("periods", periods, n)?;
     let mut size = 1u32;
     let mut checked = Vec::with_capacity(n);
     for (i, &dim) in wanted.iter().enumerate() {
-        let dim = u32::try_from(dim).ok().filter(|&d| d > 0).ok_or_else(|| {
-            let text = format!("dimension {i} is {dim}; it must be 1 or more");
+        let fits = u32::try_from(dim).ok().filter(|&d| d >= least);
+        checked.push(fits.ok_or_else(|| {
+            let text = format!("dimension {i} is {dim}; it must be {least} or more");
             fault(consts::ERR_DIMS, text)
-        })?;
+        })?);
+    }
+    // A grid without places has none too many.
+    for &dim in checked.iter().filter(|_| !checked.contains(&0)) {
         let product = size.checked_mul(dim).filter(|&p| p <= comm.size());
         size = product.ok_or_else(|| {
             let text = format!(
@@ -138,7 +142,6 @@ fn check_cart(comm: &Comm, ndims: i32, dims: Ints, periods: Ints) -> Result<Cart
             );
             fault(consts::ERR_DIMS, text)
         })?;
-        checked.push(dim);
     }
     Ok(Cart {
         dims: checked,
@@ -157,13 +160,13 @@ pub fn cart_create(
     comm_cart: &mut Handle,
 ) -> Result<()> {
     let parent = e.comm(comm_old)?;
-    let cart = check_cart(&parent, ndims, dims, periods)?;
+    let cart = check_cart(&parent, ndims, dims, periods, 1)?;
     let part = first_ranks(e, &parent, cart.size())?;
     *comm_cart = give_with(e, &parent, part, |rank| Topology::cart(cart, rank))?;
     Ok(())
 }
 
-/// `MPI_Cart_map`.
+/// `MPI_Cart_map`. A grid without places has one for nobody, as MPICH and Open MPI have it; to make it is refused.
 pub fn cart_map(
     e: &Engine,
     comm: Handle,
@@ -173,7 +176,7 @@ pub fn cart_map(
     newrank: &mut i32,
 ) -> Result<()> {
     let comm = e.comm(comm)?;
-    let size = check_cart(&comm, ndims, dims, periods)?.size();
+    let size = check_cart(&comm, ndims, dims, periods, 0)?.size();
     *newrank = mapped(&comm, size);
     Ok(())
 }

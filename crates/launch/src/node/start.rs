@@ -136,7 +136,7 @@ fn begin(
     // The keeper's own; the ranks inherit it under its number.
     let page = page
         .try_clone()
-        .map_err(|e| system("make the report page", e))?;
+        .map_err(|e| system("keep the report page", e))?;
     let (mut ranks, mut residents, mut input) = (Vec::new(), Vec::new(), None);
     for i in 0..prepared.ranks.len() {
         let stdin = match (prepared.ranks[i].0, &first) {

@@ -39,7 +39,9 @@ impl<F: Fabric + Slots> Slots for Matched<F> {
     fn start(&mut self, slot: Slot) -> Result<(), SlotError> {
         if slot.peer == self.fabric.endpoint() {
             let done = self.own.start(slot.table, slot.index);
-            self.wake_threads();
+            if done.is_ok() {
+                self.wake_threads();
+            }
             return done;
         }
         self.fabric.start(slot)
@@ -49,7 +51,9 @@ impl<F: Fabric + Slots> Slots for Matched<F> {
     fn post(&mut self, slot: Slot, memory: &Data) -> Result<(), SlotError> {
         if slot.peer == self.fabric.endpoint() {
             let done = self.own.post(slot.table, slot.index, memory);
-            self.wake_threads();
+            if done.is_ok() {
+                self.wake_threads();
+            }
             return done;
         }
         self.fabric.post(slot, memory)
@@ -111,7 +115,9 @@ impl<F: Fabric + Slots> Slots for Matched<F> {
     fn deliver(&mut self, slot: Slot, data: &Data, immediate: u32) -> Result<Delivery, SlotError> {
         if slot.peer == self.fabric.endpoint() {
             let done = self.own.deliver(slot.table, slot.index, data, immediate);
-            self.wake_threads();
+            if done.is_ok() {
+                self.wake_threads();
+            }
             return done;
         }
         self.fabric.deliver(slot, data, immediate)
