@@ -1863,7 +1863,8 @@ int PMPI_Graphdims_get(MPI_Comm comm, int *nnodes, int *nedges);
 int PMPI_Topo_test(MPI_Comm comm, int *status);
 
 /* Fortran's handles and statuses in C. The standard's ABI leaves these out, as it can't know a compiler's INTEGER: here it is C's int,
- * as in mpif.h, and they are functions of whoever calls them. */
+ * as in mpif.h, and they are functions of whoever calls them. Who has such of his own defines YAMABIKO_NO_FINT. */
+#ifndef YAMABIKO_NO_FINT
 typedef int MPI_Fint;
 static __inline__ MPI_Fint MPI_Comm_c2f(MPI_Comm comm) { return MPI_Comm_toint(comm); }
 static __inline__ MPI_Comm MPI_Comm_f2c(MPI_Fint comm) { return MPI_Comm_fromint(comm); }
@@ -1889,24 +1890,43 @@ static __inline__ MPI_Fint MPI_Win_c2f(MPI_Win win) { return MPI_Win_toint(win);
 static __inline__ MPI_Win MPI_Win_f2c(MPI_Fint win) { return MPI_Win_fromint(win); }
 static __inline__ int MPI_Status_c2f(const MPI_Status *c_status, MPI_Fint *f_status)
 {
-    const int *from = (const int *) c_status;
-    int k;
     if (!c_status || !f_status)
         return MPI_ERR_ARG;
-    for (k = 0; k < MPI_F_STATUS_SIZE; k++)
-        f_status[k] = from[k];
+    __builtin_memcpy(f_status, c_status, sizeof *c_status);
     return MPI_SUCCESS;
 }
 static __inline__ int MPI_Status_f2c(const MPI_Fint *f_status, MPI_Status *c_status)
 {
-    int *to = (int *) c_status;
-    int k;
     if (!f_status || !c_status)
         return MPI_ERR_ARG;
-    for (k = 0; k < MPI_F_STATUS_SIZE; k++)
-        to[k] = f_status[k];
+    __builtin_memcpy(c_status, f_status, sizeof *c_status);
     return MPI_SUCCESS;
 }
+#define PMPI_Comm_c2f MPI_Comm_c2f
+#define PMPI_Comm_f2c MPI_Comm_f2c
+#define PMPI_Errhandler_c2f MPI_Errhandler_c2f
+#define PMPI_Errhandler_f2c MPI_Errhandler_f2c
+#define PMPI_File_c2f MPI_File_c2f
+#define PMPI_File_f2c MPI_File_f2c
+#define PMPI_Group_c2f MPI_Group_c2f
+#define PMPI_Group_f2c MPI_Group_f2c
+#define PMPI_Info_c2f MPI_Info_c2f
+#define PMPI_Info_f2c MPI_Info_f2c
+#define PMPI_Message_c2f MPI_Message_c2f
+#define PMPI_Message_f2c MPI_Message_f2c
+#define PMPI_Op_c2f MPI_Op_c2f
+#define PMPI_Op_f2c MPI_Op_f2c
+#define PMPI_Request_c2f MPI_Request_c2f
+#define PMPI_Request_f2c MPI_Request_f2c
+#define PMPI_Session_c2f MPI_Session_c2f
+#define PMPI_Session_f2c MPI_Session_f2c
+#define PMPI_Type_c2f MPI_Type_c2f
+#define PMPI_Type_f2c MPI_Type_f2c
+#define PMPI_Win_c2f MPI_Win_c2f
+#define PMPI_Win_f2c MPI_Win_f2c
+#define PMPI_Status_c2f MPI_Status_c2f
+#define PMPI_Status_f2c MPI_Status_f2c
+#endif
 
 #ifdef __cplusplus
 }

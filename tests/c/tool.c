@@ -1,4 +1,4 @@
-/* The tool information interface: performance variables, which count the collectives that each executor has run, and the time stamp of the kernel's
+/* The tool information interface: control variables, which are the tunables that `yamabiko info` shows, and performance variables, which count the collectives that each executor has run, and the time stamp of the kernel's
  * receive path. The argument is the executor that has to have run some, by these counters; default: inline.
  */
 #include "check.h"
@@ -47,6 +47,58 @@ static void described(int index)
     OK(MPI_T_pvar_get_info(index, little, &m, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
     SAME(m, n);
     OK(MPI_T_pvar_get_info(index, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
+}
+
+/* All are constants, each with a name of its own, a text and a value that stays. */
+static void controls(void)
+{
+    MPI_T_cvar_handle handle, kept;
+    unsigned long long value, eager = 0, again = 0;
+    int all = -1, index = -1, n;
+    OK(MPI_T_cvar_get_num(&all));
+    CHECK(all > 20);
+    for (int i = 0; i < all; i++) {
+        char name[ROOM] = "", text[ROOM] = "", little[SHORT];
+        int verbosity, bind, scope, m = ROOM;
+        MPI_Datatype type;
+        MPI_T_enum members;
+        n = ROOM;
+        OK(MPI_T_cvar_get_info(i, name, &n, &verbosity, &type, &members, text, &m, &bind, &scope));
+        SAME(n, strlen(name) + 1);
+        SAME(m, strlen(text) + 1);
+        CHECK(strncmp(name, "yamabiko_", 9) == 0 && strncmp(text, "in ", 3) == 0);
+        CHECK(type == MPI_UNSIGNED_LONG_LONG && members == MPI_T_ENUM_NULL && bind == MPI_T_BIND_NO_OBJECT);
+        SAME(scope, MPI_T_SCOPE_CONSTANT);
+        SAME(verbosity, MPI_T_VERBOSITY_TUNER_DETAIL);
+        OK(MPI_T_cvar_get_index(name, &index));
+        SAME(index, i);
+        m = SHORT;
+        OK(MPI_T_cvar_get_info(i, little, &m, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
+        SAME(m, n);
+        CHECK(strlen(little) == SHORT - 1);
+        value = ~0ull;
+        OK(MPI_T_cvar_handle_alloc(i, NULL, &handle, &n));
+        SAME(n, 1);
+        OK(MPI_T_cvar_read(handle, &value));
+        CHECK(value != ~0ull);
+        REFUSED(MPI_T_cvar_write(handle, &value), MPI_T_ERR_CVAR_SET_NEVER);
+        kept = handle;
+        OK(MPI_T_cvar_handle_free(&handle));
+        CHECK(handle == MPI_T_CVAR_HANDLE_NULL);
+        REFUSED(MPI_T_cvar_read(kept, &value), MPI_T_ERR_INVALID_HANDLE);
+        if (strcmp(name, "yamabiko_shm_eager_max") == 0)
+            eager = value;
+    }
+    CHECK(eager >= 48 && eager <= 1 << 20);
+    OK(MPI_T_cvar_get_index("yamabiko_shm_eager_max", &index));
+    OK(MPI_T_cvar_handle_alloc(index, NULL, &handle, &n));
+    OK(MPI_T_cvar_read(handle, &again));
+    CHECK(again == eager);
+    REFUSED(MPI_T_cvar_read(handle, NULL), MPI_T_ERR_INVALID);
+    OK(MPI_T_cvar_handle_free(&handle));
+    REFUSED(MPI_T_cvar_get_index("nothing", &index), MPI_T_ERR_INVALID_NAME);
+    REFUSED(MPI_T_cvar_get_info(all, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL), MPI_T_ERR_INVALID_INDEX);
+    REFUSED(MPI_T_cvar_handle_alloc(-1, NULL, &handle, &n), MPI_T_ERR_INVALID_INDEX);
 }
 
 /* The variable of this name. */
@@ -176,11 +228,9 @@ int main(int argc, char **argv)
     for (int i = 0; i < COUNTERS; i++)
         SAME(count(names[i]), 0);
     SAME(value_of(stamp, MPI_T_PVAR_CLASS_GENERIC), 0);
-    REFUSED(MPI_T_cvar_get_index("nothing", &all), MPI_T_ERR_INVALID_NAME);
     REFUSED(MPI_T_category_get_index("nothing", &all), MPI_T_ERR_INVALID_NAME);
     REFUSED(MPI_T_event_get_index("nothing", &all), MPI_T_ERR_INVALID_NAME);
-    OK(MPI_T_cvar_get_num(&all));
-    SAME(all, 0);
+    controls();
     OK(MPI_T_category_get_num(&all));
     SAME(all, 0);
 
@@ -191,6 +241,7 @@ int main(int argc, char **argv)
     OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
     OK(MPI_T_finalize());
     refused();
+    controls();
     unsigned long long ran = 0, sum = 0;
     int n = collectives();
     for (int i = 0; i < EXECUTORS; i++) {

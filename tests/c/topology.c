@@ -348,6 +348,8 @@ static void errors(void)
     /* A grid without places has one for nobody; MPICH and Open MPI say so too. */
     OK(MPI_Cart_map(all, 2, (int[]){t_size + 1, 0}, periods, &n));
     SAME(n, MPI_UNDEFINED);
+    OK(MPI_Cart_map(all, 3, (int[]){65536, 65536, 0}, (int[]){0, 0, 0}, &n));
+    SAME(n, MPI_UNDEFINED);
     FAILS(MPI_Graph_create(all, t_size + 1, index, zero, 0, &comm), MPI_ERR_ARG);
     FAILS(MPI_Dist_graph_create_adjacent(all, 1, who, unweighted, 0, zero, unweighted, MPI_INFO_NULL, 0, &comm),
           MPI_ERR_RANK);

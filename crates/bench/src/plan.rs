@@ -80,7 +80,8 @@ pub fn of(args: &Args) -> Result<Vec<Planned>> {
                 continue;
             }
             if panel.steered && args.steering.is_none() {
-                if args.experiments.iter().any(|name| name == experiment.name) {
+                let named = args.experiments.iter().any(|name| name == experiment.name);
+                if named || args.only.is_some() {
                     return Err(format!("{} wants --steering", experiment.name));
                 }
                 continue;
@@ -244,6 +245,7 @@ mod tests {
         assert!(refused("bench fmpl-parts --sizes 8").contains("fmpl-parts"));
         assert!(refused("bench collectives --only barrier --sizes 8").contains("--sizes: "));
         assert!(refused("bench kacc-steer").contains("--steering"));
+        assert!(refused("bench kacc --only steer-first").contains("wants --steering"));
         assert!(refused("bench kacc-steer --only").contains("steer-first-40x40"));
     }
 

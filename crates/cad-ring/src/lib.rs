@@ -84,8 +84,12 @@ pub use control::{FAR_MAX, Meet, are_ports_limited};
 pub use ring::{Kept, Opening, Ring};
 pub use uring::Unusable;
 
-/// The tunables of this crate, for `yamabiko info`.
-pub const TUNABLES: [Tunable; 5] = [
+/// The tunables of this crate, and of that which makes chains for it: for `yamabiko info` and MPI_T.
+pub fn tunables() -> impl Iterator<Item = Tunable> {
+    chains::TUNABLES.into_iter().chain(TUNABLES)
+}
+
+const TUNABLES: [Tunable; 5] = [
     Tunable {
         name: "cad-ring.calls",
         value: calls::CALLS as u64,

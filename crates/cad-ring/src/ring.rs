@@ -290,6 +290,11 @@ impl AsFd for Ring {
 }
 
 impl Ring {
+    /// What has run as of the last progress.
+    pub fn counted(&self) -> Counts {
+        self.counts
+    }
+
     /// Whether `progress` has something to do.
     pub fn is_ready(&mut self) -> bool {
         self.uring.is_ready()

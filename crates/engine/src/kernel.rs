@@ -314,7 +314,8 @@ impl Kernel {
         self.done.get()
     }
 
-    /// What the ring has run: what was last known, where it is in use, not there any more, or another's: only the thread that `made` it may look.
+    /// What the ring has run; as of its last progress, where it is in use, not there any more, or another's: only the thread that `made` it may
+    /// look.
     fn counts(&self, made: bool) -> Counts {
         if made && let Some(counts) = self.with(|ring| ring.counts()) {
             self.counted.set(counts);
@@ -522,7 +523,9 @@ impl Engine {
         let left = self.kernel.left.take();
         let moved = self.kernel.with(|ring| {
             left.iter().for_each(|&channel| ring.forget(channel));
-            ring.progress()
+            let moved = ring.progress();
+            self.kernel.counted.set(ring.counted());
+            moved
         });
         match moved {
             Some(moved) => self.settle_kernel() || moved,

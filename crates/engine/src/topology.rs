@@ -75,7 +75,7 @@ impl Topology {
 /// A grid of processes, in row-major order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cart {
-    /// Processes in each dimension, at least one.
+    /// Processes in each dimension: at least one, or none of the grid that `MPI_Cart_map` is only asked about.
     pub dims: Vec<u32>,
     /// Which dimensions are rings.
     pub periods: Vec<bool>,
@@ -84,7 +84,11 @@ pub struct Cart {
 impl Cart {
     /// Number of processes: one in a grid without dimensions.
     pub fn size(&self) -> u32 {
-        self.dims.iter().product()
+        // Where a dimension has none, the others are as large as they like.
+        match self.dims.contains(&0) {
+            true => 0,
+            false => self.dims.iter().product(),
+        }
     }
 
     /// The coordinates of a rank of the grid.

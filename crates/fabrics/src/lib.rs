@@ -33,3 +33,8 @@ pub use selection::Selection;
 pub use shm::{AtOnce, Foreign, Port, Ports, SlotPort, SlotPorts, Stretch, Taken};
 pub use sleep::{Armed, Sleeper};
 pub use start::{Place, StartError};
+
+/// The tunables of all fabrics, on this machine.
+pub fn tunables() -> impl Iterator<Item = types::Tunable> {
+    shm::tunables().into_iter().chain(tcp::TUNABLES)
+}

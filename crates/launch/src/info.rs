@@ -302,10 +302,9 @@ fn usable(tried: Result<(), cad_ring::Unusable>) -> String {
 }
 
 fn tunables() -> impl Iterator<Item = Tunable> {
-    let others = tcp::TUNABLES.iter().chain(&cad::TUNABLES);
-    let others = others.chain(&chains::TUNABLES).chain(&cad_ring::TUNABLES);
-    let others = others.chain(&steer::TUNABLES);
-    shm::tunables().into_iter().chain(others.copied())
+    let fabrics = shm::tunables().into_iter().chain(tcp::TUNABLES);
+    let collectives = cad::TUNABLES.into_iter().chain(cad_ring::tunables());
+    fabrics.chain(collectives).chain(steer::TUNABLES)
 }
 
 fn found(path: &Path) -> &'static str {

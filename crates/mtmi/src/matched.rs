@@ -77,7 +77,7 @@ impl<F: Fabric> Matched<F> {
         &self.light
     }
 
-    /// Something of this process with itself has come to its end, which no fabric tells: threads of it that sleep look again. (Whoever cancels or withdraws
+    /// Something between this process and itself has ended, or may begin, which no fabric tells: threads of it that sleep look again. (Whoever cancels or withdraws
     /// makes progress itself.)
     pub(crate) fn wake_threads(&self) {
         self.fabric.sleeper().wake();

@@ -93,28 +93,24 @@ const FUNCTIONS: &str = "
 /// Where the standard ABI says nothing: made of what it has, so that what is compiled with it needs nothing else of the library.
 const FORTRAN_STANDARD: &str = "
 /* Fortran's handles and statuses in C. The standard's ABI leaves these out, as it can't know a compiler's INTEGER: here it is C's int,
- * as in mpif.h, and they are functions of whoever calls them. */
+ * as in mpif.h, and they are functions of whoever calls them. Who has such of his own defines YAMABIKO_NO_FINT. */
+#ifndef YAMABIKO_NO_FINT
 typedef int MPI_Fint;
 @HANDLES@static __inline__ int MPI_Status_c2f(const MPI_Status *c_status, MPI_Fint *f_status)
 {
-    const int *from = (const int *) c_status;
-    int k;
     if (!c_status || !f_status)
         return MPI_ERR_ARG;
-    for (k = 0; k < MPI_F_STATUS_SIZE; k++)
-        f_status[k] = from[k];
+    __builtin_memcpy(f_status, c_status, sizeof *c_status);
     return MPI_SUCCESS;
 }
 static __inline__ int MPI_Status_f2c(const MPI_Fint *f_status, MPI_Status *c_status)
 {
-    int *to = (int *) c_status;
-    int k;
     if (!f_status || !c_status)
         return MPI_ERR_ARG;
-    for (k = 0; k < MPI_F_STATUS_SIZE; k++)
-        to[k] = f_status[k];
+    __builtin_memcpy(c_status, f_status, sizeof *c_status);
     return MPI_SUCCESS;
 }
+@PROFILERS@#endif
 ";
 
 const DUP_STANDARD: &str = "\
@@ -281,35 +277,32 @@ impl Header<'_> {
 
     /// Handles as Fortran's integers and back.
     fn fortran(&mut self) -> Result {
-        let mut text = String::new();
-        for base in self
-            .spec
-            .overlay
-            .mpich_only
-            .iter()
-            .filter_map(|name| name.strip_suffix("_c2f"))
-        {
-            let Some(proc) = self
-                .spec
-                .procs
-                .iter()
-                .find(|p| p.name == format!("{base}_toint"))
-            else {
+        let (mut handles, mut profilers) = (String::new(), String::new());
+        let mut profiled = |name: &str| put!(profilers, "#define P{name} {name}");
+        for name in &self.spec.overlay.mpich_only {
+            let Some(base) = name.strip_suffix("_c2f") else {
+                continue;
+            };
+            profiled(&format!("MPI_{base}_c2f"));
+            profiled(&format!("MPI_{base}_f2c"));
+            let as_int = format!("{base}_toint");
+            // Statuses aren't numbers.
+            let Some(proc) = self.spec.procs.iter().find(|p| p.name == as_int) else {
                 continue;
             };
             let handle = self.parameters(proc, false)?;
             let (ty, name) = handle.split_once(' ').expect("a type and a name");
             put!(
-                text,
-                "static __inline__ MPI_Fint MPI_{base}_c2f({handle}) {{ return MPI_{base}_toint({name}); }}"
+                handles,
+                "static __inline__ MPI_Fint MPI_{base}_c2f({handle}) {{ return MPI_{as_int}({name}); }}"
             );
             put!(
-                text,
+                handles,
                 "static __inline__ {ty} MPI_{base}_f2c(MPI_Fint {name}) {{ return MPI_{base}_fromint({name}); }}"
             );
         }
-        self.out
-            .push_str(&FORTRAN_STANDARD.replace("@HANDLES@", &text));
+        let text = FORTRAN_STANDARD.replace("@HANDLES@", &handles);
+        self.out.push_str(&text.replace("@PROFILERS@", &profilers));
         Ok(())
     }
 
@@ -450,6 +443,33 @@ mod tests {
                 compile(abi, language, text);
             }
         }
+    }
+
+    #[test]
+    fn handles_of_fortran_are_made_in_any_dialect() {
+        let text = "MPI_Fint f(MPI_Comm c);\nMPI_Fint f(MPI_Comm c) { MPI_Fint s[MPI_F_STATUS_SIZE]; MPI_Status t;\n\
+                    c = MPI_Comm_f2c(MPI_Comm_c2f(c)); MPI_Recv(0, 0, MPI_INT, 0, 0, c, &t);\n\
+                    MPI_Status_c2f(&t, s); MPI_Status_f2c(s, &t); return PMPI_Type_c2f(MPI_INT); }\n";
+        for language in [
+            "-std=c89",
+            "-std=gnu89",
+            "-std=c17",
+            "-std=c++11",
+            "-std=c++20",
+        ] {
+            compile(Abi::Standard, language, text);
+        }
+        let own = "#define YAMABIKO_NO_FINT\n#include <mpi.h>\ntypedef long MPI_Fint;\n\
+                   MPI_Fint MPI_Comm_c2f(MPI_Comm c);\n\
+                   MPI_Fint MPI_Comm_c2f(MPI_Comm c) { return MPI_Comm_toint(c); }\n";
+        let folder = root().join("target/header-test");
+        std::fs::create_dir_all(&folder).unwrap();
+        let source = folder.join("own.c");
+        std::fs::write(&source, own).unwrap();
+        let mut cc = Command::new("cc");
+        cc.args(["-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I"]);
+        cc.arg(root().join("include/abi")).arg(&source);
+        process::run(&mut cc).unwrap();
     }
 
     #[test]

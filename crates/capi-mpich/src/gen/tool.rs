@@ -32,25 +32,25 @@ entry! { PMPI_T_category_get_pvars "MPI_T_category_get_pvars" Always []
     |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
 entry! { PMPI_T_cvar_get_index "MPI_T_cvar_get_index" Always []
     (name: *const c_char, cvar_index: *mut i32)
-    |e| api::tool::t_cvar_get_index(e, text_in(name, "name")?, int_out(cvar_index, "cvar_index")?) }
+    |e| api::tool_control::t_cvar_get_index(e, text_in(name, "name")?, int_out(cvar_index, "cvar_index")?) }
 entry! { PMPI_T_cvar_get_info "MPI_T_cvar_get_info" Always []
     (cvar_index: i32, name: *mut c_char, name_len: *mut i32, verbosity: *mut i32, datatype: *mut Datatype, enumtype: *mut usize, desc: *mut c_char, desc_len: *mut i32, bind: *mut i32, scope: *mut i32)
-    |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
+    |e| api::tool_control::t_cvar_get_info(e, cvar_index, text_out_or_null(name, room_at(name_len)), int_out(wanted(name_len, &mut unwanted(name_len)), "name_len")?, &mut *mapped_out(wanted(verbosity, &mut unwanted(verbosity)), "verbosity", values::t_verbosity_out)?, &mut *handle_out(wanted(datatype, &mut unwanted(datatype)), "datatype")?, word_out(wanted(enumtype, &mut unwanted(enumtype)), "enumtype")?, text_out_or_null(desc, room_at(desc_len)), int_out(wanted(desc_len, &mut unwanted(desc_len)), "desc_len")?, &mut *mapped_out(wanted(bind, &mut unwanted(bind)), "bind", values::t_bind_out)?, &mut *mapped_out(wanted(scope, &mut unwanted(scope)), "scope", values::t_scope_out)?) }
 entry! { PMPI_T_cvar_get_num "MPI_T_cvar_get_num" Always []
     (num_cvar: *mut i32)
-    |e| api::tool::t_cvar_get_num(e, int_out(num_cvar, "num_cvar")?) }
+    |e| api::tool_control::t_cvar_get_num(e, int_out(num_cvar, "num_cvar")?) }
 entry! { PMPI_T_cvar_handle_alloc "MPI_T_cvar_handle_alloc" Always []
     (cvar_index: i32, obj_handle: usize, handle: *mut usize, count: *mut i32)
-    |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
+    |e| api::tool_control::t_cvar_handle_alloc(e, cvar_index, obj_handle, word_out(handle, "handle")?, int_out(count, "count")?) }
 entry! { PMPI_T_cvar_handle_free "MPI_T_cvar_handle_free" Always []
     (handle: *mut usize)
-    |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
+    |e| api::tool_control::t_cvar_handle_free(e, word_out(handle, "handle")?) }
 entry! { PMPI_T_cvar_read "MPI_T_cvar_read" Always []
     (handle: usize, buf: *mut c_void)
-    |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
+    |e| api::tool_control::t_cvar_read(e, handle, user_buffer(buf)) }
 entry! { PMPI_T_cvar_write "MPI_T_cvar_write" Always []
     (handle: usize, buf: *const c_void)
-    |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }
+    |e| api::tool_control::t_cvar_write(e, handle, user_buffer(buf)) }
 entry! { PMPI_T_enum_get_info "MPI_T_enum_get_info" Always []
     (enumtype: usize, num: *mut i32, name: *mut c_char, name_len: *mut i32)
     |e| unsupported(consts::T_ERR_NOT_SUPPORTED) }

@@ -31,4 +31,5 @@ mod split;
 pub mod startup;
 pub mod status;
 pub mod tool;
+pub mod tool_control;
 pub mod topology;

@@ -1,5 +1,5 @@
-//! The tool information interface: performance variables, which are counters and a time ([`crate::counters`]). There are no control variables,
-//! categories or events, and it says so.
+//! The tool information interface: performance variables, which are counters and a time ([`crate::counters`]). Control variables are in
+//! [`super::tool_control`]; there are no categories or events, and it says so.
 //!
 //! All are read-only and always run, and belong to no object, so a handle is a number and a session a set of them. Both are kept
 //! here, as a tool may outlive MPI, or come before it.
@@ -20,7 +20,7 @@ const FIRST: usize = 2;
 const MOST: usize = 1 << 16;
 
 /// Slots that are numbered from [`FIRST`] on.
-struct Table<T>(RefCell<Vec<Option<T>>>);
+pub(super) struct Table<T>(RefCell<Vec<Option<T>>>);
 
 impl<T> Default for Table<T> {
     fn default() -> Table<T> {
@@ -30,7 +30,7 @@ impl<T> Default for Table<T> {
 
 impl<T: Copy> Table<T> {
     /// The number of a new one; `None`: there are too many.
-    fn add(&self, value: T) -> Option<usize> {
+    pub(super) fn add(&self, value: T) -> Option<usize> {
         let mut all = self.0.borrow_mut();
         let place = all.iter().position(Option::is_none).unwrap_or(all.len());
         if place == MOST {
@@ -43,12 +43,12 @@ impl<T: Copy> Table<T> {
         Some(place + FIRST)
     }
 
-    fn get(&self, number: usize) -> Option<T> {
+    pub(super) fn get(&self, number: usize) -> Option<T> {
         let place = number.checked_sub(FIRST)?;
         self.0.borrow().get(place).copied().flatten()
     }
 
-    fn remove(&self, number: usize) {
+    pub(super) fn remove(&self, number: usize) {
         let place = number.wrapping_sub(FIRST);
         if let Some(slot) = self.0.borrow_mut().get_mut(place) {
             *slot = None;
@@ -75,10 +75,12 @@ pub struct Tools {
     sessions: Table<()>,
     /// The session and the counter of each handle.
     handles: Table<(usize, usize)>,
+    /// The place of the control variable of each handle.
+    pub(super) controls: Table<usize>,
 }
 
 /// What the calls below need of it.
-fn tools(e: &Engine) -> Result<&Tools> {
+pub(super) fn tools(e: &Engine) -> Result<&Tools> {
     match e.tools.users.get() {
         0 => Err(fault(
             consts::T_ERR_NOT_INITIALIZED,
@@ -88,7 +90,7 @@ fn tools(e: &Engine) -> Result<&Tools> {
     }
 }
 
-fn invalid_index(what: &str, index: i32) -> Box<types::Fault> {
+pub(super) fn invalid_index(what: &str, index: i32) -> Box<types::Fault> {
     fault(
         consts::T_ERR_INVALID_INDEX,
         format!("there is no {what} {index}"),
@@ -135,7 +137,7 @@ fn refuse(e: &Engine, number: usize, handle: usize, class: i32, why: &str) -> Re
 }
 
 /// Writes a string as the interface has it: at most `length` bytes with the NUL, and how many all of it takes.
-fn tell(to: TextOut, length: &mut i32, text: &str) {
+pub(super) fn tell(to: TextOut, length: &mut i32, text: &str) {
     to.set(text);
     *length = text.len() as i32 + 1;
 }
@@ -169,19 +171,9 @@ pub fn t_finalize(e: &Engine) -> Result<()> {
     if tools.users.get() == 0 {
         tools.sessions.remove_where(|()| true);
         tools.handles.remove_where(|_| true);
+        tools.controls.remove_where(|_| true);
     }
     Ok(())
-}
-
-/// `MPI_T_cvar_get_num`.
-pub fn t_cvar_get_num(e: &Engine, num_cvar: &mut i32) -> Result<()> {
-    *num_cvar = 0;
-    tools(e).map(drop)
-}
-
-/// `MPI_T_cvar_get_index`.
-pub fn t_cvar_get_index(e: &Engine, _name: Text, _cvar_index: &mut i32) -> Result<()> {
-    no_name(e, "control variables")
 }
 
 /// `MPI_T_category_get_index`.
