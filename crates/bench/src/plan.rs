@@ -70,7 +70,7 @@ pub fn of(args: &Args) -> Result<Vec<Planned>> {
         let mut names = args.experiments.iter();
         tour || names.any(|name| experiments::is_meant(one, name))
     };
-    let (mut planned, mut parts) = (Vec::new(), Vec::new());
+    let (mut planned, mut parts, mut left_out) = (Vec::new(), Vec::new(), None);
     for experiment in experiments::ALL.iter().filter(asked) {
         for panel in experiment.panels {
             if !parts.contains(&panel.name) {
@@ -80,10 +80,11 @@ pub fn of(args: &Args) -> Result<Vec<Planned>> {
                 continue;
             }
             if panel.steered && args.steering.is_none() {
-                let named = args.experiments.iter().any(|name| name == experiment.name);
-                if named || args.only.is_some() {
-                    return Err(format!("{} wants --steering", experiment.name));
+                let wants = format!("{} wants --steering", experiment.name);
+                if args.experiments.iter().any(|name| name == experiment.name) {
+                    return Err(wants);
                 }
+                left_out = Some(wants);
                 continue;
             }
             planned.push(Planned {
@@ -94,6 +95,9 @@ pub fn of(args: &Args) -> Result<Vec<Planned>> {
                 ranks: ranks(args, experiment, panel, tour)?,
             });
         }
+    }
+    if let (true, Some(wants)) = (planned.is_empty(), left_out) {
+        return Err(wants);
     }
     if planned.is_empty() {
         let word = args.only.as_deref().unwrap_or_default();
@@ -245,6 +249,8 @@ mod tests {
         assert!(refused("bench fmpl-parts --sizes 8").contains("fmpl-parts"));
         assert!(refused("bench collectives --only barrier --sizes 8").contains("--sizes: "));
         assert!(refused("bench kacc-steer").contains("--steering"));
+        let times = planned("bench kacc --only time-4x4").unwrap();
+        assert!(!times.is_empty() && times.iter().all(|part| !part.0.starts_with("steer")));
         assert!(refused("bench kacc --only steer-first").contains("wants --steering"));
         assert!(refused("bench kacc-steer --only").contains("steer-first-40x40"));
     }

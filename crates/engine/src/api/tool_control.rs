@@ -1,4 +1,4 @@
-//! Control variables of the tool information interface: the tunables that `yamabiko info` shows, each with its unit and where its value comes from.
+//! Control variables of the tool information interface: the library's tunables, as `yamabiko info` shows them, each with its unit and where its value comes from.
 //!
 //! They are constants of this build and machine, the same before, while and after MPI runs, so all may be read and none written.
 
