@@ -111,6 +111,8 @@ pub(crate) struct Together {
     /// Whether the members' lengths did not agree: then they may not agree on the number of rounds either, and nothing more goes here.
     spoilt: Cell<bool>,
     hands: Hands,
+    /// Whether this member goes through long data from their end to their beginning next.
+    turned: Cell<bool>,
     /// Memory for what is combined and not kept.
     scratch: Cell<AlignedBuf>,
     lease: Lease,

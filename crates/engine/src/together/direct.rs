@@ -34,6 +34,14 @@ const SHOWN: usize = 32;
 /// What both copy is cut where a multiple of so many bytes ends: a page, if it begins with one.
 const CUT: u64 = 4096;
 
+/// From so many bytes on, an alltoall of two ranks goes through its blocks from the end to the beginning every other time: what the call before touched last is
+/// in the caches still, of which who goes through more than they hold in the same order again finds nothing. Two processors of a Xeon of the fourth
+/// generation, 2 MiB of second-level cache each: again and again 1, 2, 4 and 8 MiB go 1.21, 1.11, 1.06 and 1.02 times as fast as always onwards; where the program
+/// fills and reads its buffers between, as fast (0.98 to 1.03), but 512 KiB 0.93.
+const TURNED_FROM: u64 = 1 << 20;
+/// Bytes that go from their beginning to their end even so.
+const TURNED_PIECE: usize = 256 << 10;
+
 /// Data to be read by others, and memory to be written by another.
 pub(super) struct Shown {
     at: UserBuf,
@@ -44,6 +52,14 @@ pub(super) struct Shown {
     bytes: u64,
     /// Where they were packed.
     _memory: Option<AlignedBuf>,
+}
+
+/// Bytes from the beginning to the end, or back: where pieces of them begin, and their bytes.
+fn pieces(bytes: u64, back: bool) -> impl Iterator<Item = (u64, usize)> {
+    let each = if back { TURNED_PIECE } else { bytes as usize };
+    let chunks = Chunks::new(bytes, each, 1);
+    let last = chunks.number().saturating_sub(1);
+    (0..chunks.number()).map(move |i| chunks.part(if back { last - i } else { i }))
 }
 
 impl Shown {
@@ -86,6 +102,11 @@ impl Shown {
             }),
             _ => Shown::packed(number, block),
         }
+    }
+
+    /// Where a block begins.
+    fn block(&self, number: usize) -> UserBuf {
+        self.at.offset(self.stride * number as i64)
     }
 
     /// Blocks that are packed first.
@@ -405,8 +426,19 @@ impl<'a> Way<'a> {
         Ok(there)
     }
 
-    /// False: it is to be done by common memory.
-    pub fn alltoall_direct(&self, p: &alltoall::Params, bytes: u64) -> Result<bool> {
+    /// An alltoall: blocks are read where they lie, or long ones of two ranks written to where they are wanted, if these places have no gaps. False: it is to be
+    /// done by common memory, this process's own block too.
+    pub fn alltoall_direct(
+        &self,
+        p: &alltoall::Params,
+        own: Option<&OwnBlock>,
+        bytes: u64,
+    ) -> Result<bool> {
+        let gives = self.place.size() == 2 && bytes >= BLOCK_GIVEN;
+        let back = gives && bytes >= TURNED_FROM && self.place.turn();
+        if let Some(own) = own.filter(|_| !back) {
+            own.copy_all();
+        }
         let (round, size) = (self.place.begin(1), self.place.size());
         // In place others still read what this process would overwrite.
         let shown = match p.in_place {
@@ -414,10 +446,36 @@ impl<'a> Way<'a> {
             false => Shown::blocks(size, |rank| self.block_out(&p.send, rank)),
         };
         let (shown, packed) = Self::or_nothing(shown, bytes);
-        self.show(round, &shown)?;
         let (to, me) = (|rank| self.block_in(&p.recv, rank), self.place.rank());
-        let read = packed.and_then(|()| self.fetch_all(round, me, to));
-        self.close_all(round, read, !p.in_place)
+        let place = || to(self.other())?.contiguous();
+        let shown = Shown {
+            to: gives.then(place).flatten().map(|(at, _)| at),
+            ..shown
+        };
+        self.show(round, &shown)?;
+        let moved = packed.and_then(|()| {
+            if gives {
+                self.give_other(round, &shown, back)?;
+            }
+            match shown.to {
+                Some(_) => Ok(()),
+                None => self.fetch_all(round, me, to),
+            }
+        });
+        if let Some(own) = own.filter(|_| back) {
+            own.copy_pieces(pieces(bytes, back));
+        }
+        self.close_all(round, moved, !p.in_place)
+    }
+
+    /// Writes the block for the other one of two to where it wants it, if it says where.
+    fn give_other(&self, round: Round, shown: &Shown, back: bool) -> Result<()> {
+        let there = self.there(self.other(), round, shown.bytes)?;
+        let (Some(to), from) = (there.to, shown.block(self.other())) else {
+            return Ok(());
+        };
+        pieces(shown.bytes, back)
+            .try_for_each(|(start, bytes)| there.write(to, start, from.offset(start as i64), bytes))
     }
 
     /// Combines what all have of a part, which others have shown in a round, to `to`.

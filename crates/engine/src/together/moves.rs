@@ -126,6 +126,18 @@ impl OwnBlock {
         }
     }
 
+    /// Copies it piece by piece, in this order, where it has no gaps.
+    pub fn copy_pieces(&self, pieces: impl Iterator<Item = (u64, usize)>) {
+        let (Some((from, _)), Some((to, _))) = (self.from.contiguous(), self.to.contiguous())
+        else {
+            return self.copy_all();
+        };
+        for (start, bytes) in pieces {
+            to.offset(start as i64)
+                .copy_from(from.offset(start as i64), bytes);
+        }
+    }
+
     pub fn copy_all(&self) {
         transfer(&self.from, &self.to);
     }
@@ -375,11 +387,8 @@ impl Way<'_> {
             self.check_own(&mine, bytes)?;
             own = Some(OwnBlock::new(&mine, block, SCATTERED_BY_CHUNK));
         }
-        if self.reads_own_blocks(bytes) {
-            own.iter().for_each(OwnBlock::copy_all);
-            if self.alltoall_direct(p, bytes)? {
-                return Ok(());
-            }
+        if self.reads_own_blocks(bytes) && self.alltoall_direct(p, own.as_ref(), bytes)? {
+            return Ok(());
         }
         let chunks = Chunks::exchanged(bytes, size - 1);
         let put = |chunk, round| {

@@ -312,6 +312,7 @@ impl Engine {
             read: Cell::new(highest),
             spoilt: Cell::new(false),
             hands: Hands::default(),
+            turned: Cell::new(false),
             scratch: Cell::default(),
             lease: Lease { place, places },
         }))

@@ -35,6 +35,13 @@ impl Together {
         (me + 1..size).chain(0..me)
     }
 
+    /// Whether it is the other time: every other one.
+    pub(super) fn turn(&self) -> bool {
+        let turned = self.turned.get();
+        self.turned.set(!turned);
+        turned
+    }
+
     /// Begins so many rounds: the number of the first.
     pub(super) fn begin(&self, rounds: u64) -> Round {
         let number = self.last.get() + 1;
