@@ -1,5 +1,5 @@
-/* Alltoalls of long blocks, again and again with the same memory: what one of two ranks writes to where the other wants it, what goes from its end to its beginning every
- * other time, and what has gaps at one rank only, so that one writes and the other reads. Nothing else of the buffers is touched.
+/* Alltoalls of long blocks, again and again with the same memory: two ranks may write them to where the other wants them, and go through them from the end to the beginning
+ * every other time; where one rank only has gaps, or all have, in what it sends or receives, they may not. Gaps and what lies behind are left alone.
  */
 #include "check.h"
 
@@ -57,7 +57,7 @@ static void once(int n, int turn, int out_gaps, int in_gaps, int in_place, unsig
 
 int main(int argc, char **argv)
 {
-    /* Elements of four bytes: blocks on both sides of 512 KiB and 1 MiB, and one that no power of two divides. */
+    /* Elements of four bytes: blocks on both sides of 512 KiB and 1 MiB, and one that is no multiple of any piece. */
     static const int sizes[] = {131071, 131072, 262143, 262144, 300001};
     t_init(&argc, &argv);
     int turn = 0, odd = t_rank % 2;

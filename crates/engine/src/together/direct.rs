@@ -54,14 +54,6 @@ pub(super) struct Shown {
     _memory: Option<AlignedBuf>,
 }
 
-/// Bytes from the beginning to the end, or back: where pieces of them begin, and their bytes.
-fn pieces(bytes: u64, back: bool) -> impl Iterator<Item = (u64, usize)> {
-    let each = if back { TURNED_PIECE } else { bytes as usize };
-    let chunks = Chunks::new(bytes, each, 1);
-    let last = chunks.number().saturating_sub(1);
-    (0..chunks.number()).map(move |i| chunks.part(if back { last - i } else { i }))
-}
-
 impl Shown {
     /// One block.
     pub fn one(data: &Data) -> Result<Shown> {
@@ -126,6 +118,14 @@ impl Shown {
             _memory: Some(memory),
         })
     }
+}
+
+/// Bytes from the beginning to the end, or back: where pieces of them begin, and their bytes.
+fn pieces(bytes: u64, back: bool) -> impl Iterator<Item = (u64, usize)> {
+    let each = if back { TURNED_PIECE } else { bytes as usize };
+    let chunks = Chunks::new(bytes, each, 1);
+    let last = chunks.number().saturating_sub(1);
+    (0..chunks.number()).map(move |i| chunks.part(if back { last - i } else { i }))
 }
 
 /// Where data of another process lie.
@@ -426,8 +426,8 @@ impl<'a> Way<'a> {
         Ok(there)
     }
 
-    /// An alltoall: blocks are read where they lie, or long ones of two ranks written to where they are wanted, if these places have no gaps. False: it is to be
-    /// done by common memory, this process's own block too.
+    /// An alltoall: blocks are read where they lie, or long ones of two ranks written to where they are wanted, if neither of these places has gaps. False: it
+    /// is to be done by common memory, this process's own block too.
     pub fn alltoall_direct(
         &self,
         p: &alltoall::Params,
@@ -453,14 +453,9 @@ impl<'a> Way<'a> {
             ..shown
         };
         self.show(round, &shown)?;
-        let moved = packed.and_then(|()| {
-            if gives {
-                self.give_other(round, &shown, back)?;
-            }
-            match shown.to {
-                Some(_) => Ok(()),
-                None => self.fetch_all(round, me, to),
-            }
+        let moved = packed.and_then(|()| match gives && self.give_other(round, &shown, back)? {
+            true => Ok(()),
+            false => self.fetch_all(round, me, to),
         });
         if let Some(own) = own.filter(|_| back) {
             own.copy_pieces(pieces(bytes, back));
@@ -468,14 +463,17 @@ impl<'a> Way<'a> {
         self.close_all(round, moved, !p.in_place)
     }
 
-    /// Writes the block for the other one of two to where it wants it, if it says where.
-    fn give_other(&self, round: Round, shown: &Shown, back: bool) -> Result<()> {
+    /// Writes the block for the other one of two to where it wants it, if it does the same: both have said where. Else both read.
+    fn give_other(&self, round: Round, shown: &Shown, back: bool) -> Result<bool> {
         let there = self.there(self.other(), round, shown.bytes)?;
-        let (Some(to), from) = (there.to, shown.block(self.other())) else {
-            return Ok(());
+        let (Some(to), Some(_)) = (there.to, shown.to) else {
+            return Ok(false);
         };
-        pieces(shown.bytes, back)
-            .try_for_each(|(start, bytes)| there.write(to, start, from.offset(start as i64), bytes))
+        let from = shown.block(self.other());
+        for (start, bytes) in pieces(shown.bytes, back) {
+            there.write(to, start, from.offset(start as i64), bytes)?;
+        }
+        Ok(true)
     }
 
     /// Combines what all have of a part, which others have shown in a round, to `to`.

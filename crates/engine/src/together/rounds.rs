@@ -35,7 +35,7 @@ impl Together {
         (me + 1..size).chain(0..me)
     }
 
-    /// Whether it is the other time: every other one.
+    /// Whether this member goes through long data from their end to their beginning this time: every other time.
     pub(super) fn turn(&self) -> bool {
         let turned = self.turned.get();
         self.turned.set(!turned);
