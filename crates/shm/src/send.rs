@@ -4,7 +4,6 @@ use layout::Data;
 use mtmi::{Completion, Context, Outcome, Outgoing, SendMode, Submit};
 
 use crate::Shm;
-use crate::chunking;
 use crate::lane::WINDOW;
 use crate::port::Port;
 use crate::state::{Queued, Send, Sending};
@@ -82,7 +81,6 @@ impl Shm {
             mode,
             total,
             sent: 0,
-            chunk: chunking::here().chunk(total),
             data,
             reader: None,
             state: Sending::Queued,
@@ -147,7 +145,7 @@ impl Shm {
         let words = [u64::MAX, total, total, 0];
         self.push_words_unrung(to, (Kind::Announce, address.0, address.1), words);
         let mut reader = message.data.reader();
-        self.push_early(to, &mut reader, total, chunking::here().chunk(total));
+        self.push_early(to, &mut reader, total, total);
         self.own_ahead(to, total);
         true
     }
@@ -235,11 +233,11 @@ impl Shm {
             true => Sending::AwaitsMatch,
             false => Sending::AwaitsClear,
         };
-        let (mut reader, chunk) = (send.data.reader(), send.chunk);
+        let mut reader = send.data.reader();
         send.sent = early;
         // First the announcement: the receiver can match while the first chunk is copied.
         self.push_words_unrung(to, kind, words);
-        self.push_early(to, &mut reader, early, chunk);
+        self.push_early(to, &mut reader, early, total);
         if let Some(send) = self.sends.get(id) {
             send.reader = Some(reader);
         }

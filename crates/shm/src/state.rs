@@ -122,8 +122,6 @@ pub(crate) struct Send {
     pub mode: SendMode,
     pub total: u64,
     pub sent: u64,
-    /// Bytes of a chunk.
-    pub chunk: u64,
     pub data: Data,
     /// Made when the data begin to move.
     pub reader: Option<Reader>,

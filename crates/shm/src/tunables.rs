@@ -6,7 +6,7 @@ use types::Tunable;
 use crate::{chunking, direct, lane, lines, mapped, ring, slots, split, trial, wire};
 
 /// The tunables of the fabric, on this machine.
-pub fn tunables() -> [Tunable; 15] {
+pub fn tunables() -> [Tunable; 16] {
     [
         tunable(
             "shm.ring.cells",
@@ -55,6 +55,12 @@ pub fn tunables() -> [Tunable; 15] {
             chunking::here().min,
             "bytes",
             "measured on each kind of processor; messages that fit into a pipe go in several chunks down to this",
+        ),
+        tunable(
+            "shm.pipe.chunk_behind",
+            chunking::here().behind,
+            "bytes",
+            "measured on one kind of processor; chunks of messages that begin behind others are no shorter",
         ),
         tunable(
             "shm.mapped.sent_max",

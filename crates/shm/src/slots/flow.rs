@@ -18,7 +18,7 @@ use crate::Shm;
 use crate::chunking;
 use crate::direct;
 use crate::lane::{ChunkHeader, drain};
-use crate::pipe::{choose, fill_next, publish};
+use crate::pipe::{choose, chunk_of, fill_next, publish};
 use crate::ring::Hostile;
 use crate::trial;
 use crate::wire::Kind;
@@ -46,6 +46,7 @@ impl Shm {
             self.suspect(peer);
             return Err(SlotError::PeerFailed);
         }
+        let chunk = chunk_of(&pipes.space, bytes);
         let table = self.slots.tables.get(slot.table.0 as usize);
         let table = table.and_then(Option::as_ref);
         let target = target(table.ok_or(SlotError::NoSuchSlot)?.name, slot.index);
@@ -60,7 +61,7 @@ impl Shm {
             false => 0,
         };
         self.introduce(peer, bytes);
-        let (mut reader, chunk) = (data.reader(), chunking::here().chunk(bytes));
+        let mut reader = data.reader();
         let part = (bytes, chunk, target);
         if bytes <= chunk && self.deliver_whole(slot, landing, &mut reader, part) {
             return Ok(Delivery::Done { bytes });
@@ -138,7 +139,7 @@ impl Shm {
             target,
             reader: data.reader(),
             bytes,
-            chunk: chunking::here().chunk(bytes),
+            chunk: chunking::here().behind(bytes),
         });
         self.slots.mark_busy(peer);
         self.announce_stream(peer, place, target);
