@@ -77,6 +77,52 @@ static void sendrecv(void)
     free(both);
 }
 
+/* Sends and receives of one call that end differently. */
+static void unequal(void)
+{
+    int out[2] = {t_rank, 10 * t_rank}, in[2] = {-1, -1}, error, flag;
+    MPI_Status s;
+
+    /* along a row whose ends have nobody on one side */
+    int up = t_rank + 1 < t_size ? t_rank + 1 : MPI_PROC_NULL, down = t_rank > 0 ? t_rank - 1 : MPI_PROC_NULL;
+    for (int i = 0; i < 3; i++) {
+        OK(MPI_Sendrecv(out, 2, MPI_INT, up, 3, in, 2, MPI_INT, down, 3, MPI_COMM_WORLD, &s));
+        SAME(s.MPI_SOURCE, down);
+        SAME(in[1], t_rank > 0 ? 10 * (t_rank - 1) : -1);
+        in[0] = out[0];
+        in[1] = out[1];
+        OK(MPI_Sendrecv_replace(in, 2, MPI_INT, down, 4, up, 4, MPI_COMM_WORLD, &s));
+        SAME(s.MPI_SOURCE, up);
+        SAME(in[1], up == MPI_PROC_NULL ? out[1] : 10 * up);
+        in[1] = -1;
+    }
+
+    /* where the receive is wrong nothing is sent, however right the send is */
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    error = MPI_Sendrecv(out, 1, MPI_INT, right, 5, in, 1, MPI_INT, left, -17, MPI_COMM_WORLD, &s);
+    MPI_Error_class(error, &error);
+    SAME(error, MPI_ERR_TAG);
+    error = MPI_Sendrecv(out, 1, MPI_INT, right, 5, in, 1, MPI_INT, t_size, 5, MPI_COMM_WORLD, &s);
+    MPI_Error_class(error, &error);
+    SAME(error, MPI_ERR_RANK);
+    error = MPI_Sendrecv(out, 1, MPI_INT, right, 5, in, 1, MPI_DATATYPE_NULL, left, 5, MPI_COMM_WORLD, &s);
+    MPI_Error_class(error, &error);
+    SAME(error, MPI_ERR_TYPE);
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+    OK(MPI_Iprobe(MPI_ANY_SOURCE, 5, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE));
+    CHECK(!flag);
+
+    /* what comes is longer than its buffer, and what was sent has left */
+    in[1] = -1;
+    error = MPI_Sendrecv(out, 2, MPI_INT, right, 6, in, 1, MPI_INT, left, 6, MPI_COMM_WORLD, &s);
+    MPI_Error_class(error, &error);
+    SAME(error, MPI_ERR_TRUNCATE);
+    SAME(in[1], -1);
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL));
+    OK(MPI_Sendrecv(out, 2, MPI_INT, right, 6, in, 2, MPI_INT, left, MPI_ANY_TAG, MPI_COMM_WORLD, &s));
+    SAME(in[1], 10 * left);
+}
+
 static void nobody(void)
 {
     int word = 42, flag, count;
@@ -333,6 +379,7 @@ int main(int argc, char **argv)
     right = (t_rank + 1) % t_size;
     left = (t_rank + t_size - 1) % t_size;
     sendrecv();
+    unequal();
     nobody();
     myself();
     truncation();

@@ -27,8 +27,8 @@ use crate::Shm;
 use crate::foreign::Foreign;
 use crate::lane::WINDOW;
 use crate::split::Cut;
-use crate::state::{Announced, Offer};
-use crate::trial::{CLASSES, Trials, Way};
+use crate::state::{Announced, Offer, Sending};
+use crate::trial::{CLASSES, Cost, Trials, Way};
 use crate::wire::{Kind, Words};
 
 /// Shortest message that is lent. Below, system calls and words to and fro take as long as the pipe or longer everywhere: 8 KiB 1.4 microseconds
@@ -98,6 +98,10 @@ pub(crate) struct Direct {
     open: bool,
     /// Whether the system refused later what it had allowed.
     refused: bool,
+    /// The last send that was lent to it.
+    lent: Option<u64>,
+    /// Whether the last long message to it, while its own are measured, was copied while it did the same.
+    meets: bool,
     /// What was measured of its messages.
     trials: Option<Box<Trials>>,
 }
@@ -121,6 +125,11 @@ impl Direct {
     /// What was measured.
     pub fn trials(&self) -> Option<&Trials> {
         self.trials.as_deref()
+    }
+
+    /// Whether the last long message to the peer was copied while it did the same.
+    pub fn meets(&self) -> bool {
+        self.meets
     }
 
     /// From now on messages are measured anew, and not read where the pipe takes less.
@@ -267,6 +276,33 @@ impl Shm {
         }
     }
 
+    /// A send was lent to a peer.
+    pub(crate) fn has_lent(&mut self, to: u32, send: u64) {
+        self.peers[to as usize].direct.lent = Some(send);
+    }
+
+    /// Whether a peer has to read what was lent to it, so that it is no help with what it lends itself.
+    pub(crate) fn has_to_read(&mut self, peer: u32) -> bool {
+        let lent = self.peers[peer as usize].direct.lent;
+        let send = lent.and_then(|id| self.sends.get(id));
+        send.is_some_and(|s| s.to == peer && s.offered && s.state == Sending::AwaitsClear)
+    }
+
+    /// A message of `total` bytes was copied into the pipe to a peer.
+    #[inline]
+    pub(crate) fn has_copied(&mut self, to: u32, total: u64) {
+        if self.peers[to as usize].direct.measures(total) {
+            let port = &self.ports[to];
+            self.peers[to as usize].direct.meets = port.rx.ready(&port.inward);
+        }
+    }
+
+    /// Whether the message that a peer announces now, and that is measured, is one half of an exchange.
+    pub(crate) fn is_exchanged(&mut self, peer: u32) -> bool {
+        let meets = std::mem::take(&mut self.peers[peer as usize].direct.meets);
+        meets || self.has_to_read(peer)
+    }
+
     /// Says which classes of lengths a peer should lend.
     pub(crate) fn wish(&self, peer: u32, classes: u32) {
         self.peers[peer as usize].inward.set_wishes(classes);
@@ -366,24 +402,30 @@ impl Shm {
         let waited = way == Way::Pipe && message.early >= message.total;
         let since = message.since;
         let took = since.filter(|&since| !(waited && self.absence.is_after(since)));
-        let took = took.map(cycles_since);
-        self.learn_of(message.from, message.total, way, took);
+        let cost = took.map(|since| Cost {
+            took: cycles_since(since),
+            exchanged: message.exchanged,
+        });
+        self.learn_of(message.from, message.total, way, cost);
     }
 
     /// The same, which has taken so many cycles, if they were counted.
     #[inline]
-    pub(crate) fn learn_of(&mut self, from: u32, bytes: u64, way: Way, took: Option<u64>) {
+    pub(crate) fn learn_of(&mut self, from: u32, bytes: u64, way: Way, cost: Option<Cost>) {
         if bytes >= SHORTEST && self.peers[from as usize].direct.trials.is_some() {
-            self.note(from, bytes, way, took);
+            self.note(from, bytes, way, cost);
         }
     }
 
-    fn note(&mut self, from: u32, bytes: u64, way: Way, took: Option<u64>) {
+    fn note(&mut self, from: u32, bytes: u64, way: Way, cost: Option<Cost>) {
         let Some(trials) = &mut self.peers[from as usize].direct.trials else {
             return;
         };
         // Cycles of 16 KiB: lengths of a class differ.
-        let cost = took.map(|cycles| (cycles.min(u64::MAX >> 14) << 14) / bytes.max(1));
+        let cost = cost.map(|cost| Cost {
+            took: (cost.took.min(u64::MAX >> 14) << 14) / bytes.max(1),
+            ..cost
+        });
         let classes = trials.note(class(bytes), way, cost);
         self.wish(from, classes);
     }

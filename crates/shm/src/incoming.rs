@@ -299,6 +299,7 @@ impl Shm {
         let room = receive.as_ref().map(|r| r.data.len());
         let [synchronous, learns] = [how & SYNCHRONOUS != 0, how & LENT == 0];
         let since = (learns && self.measures(peer, total, room)).then(sys::clock::cycles);
+        let exchanged = since.is_some() && self.is_exchanged(peer);
         let mut here = 0;
         let sink = match receive {
             Some(receive) => {
@@ -334,6 +335,7 @@ impl Shm {
             synchronous,
             offer,
             since,
+            exchanged,
             learns,
             past: false,
             sink,

@@ -76,6 +76,14 @@ struct Joined {
     split: Split,
 }
 
+#[cfg(all(test, not(loom)))]
+impl Copies {
+    /// How many messages from the peer both sides have copied.
+    pub fn splits(&self) -> u32 {
+        self.splits
+    }
+}
+
 impl Copies {
     pub fn is_empty(&self) -> bool {
         self.inward.is_empty() && self.joined.is_none()
@@ -218,6 +226,7 @@ impl Shm {
             // A sender that is asked late for its part of one that failed would take it for complete if a newer had begun.
             return None;
         }
+        let alone = self.mover.is_none() || self.has_to_read(peer);
         let message = self.announced.get(id)?;
         let (send, wanted) = (message.send, message.expected);
         let Sink::User { writer, .. } = &message.sink else {
@@ -229,8 +238,8 @@ impl Shm {
                 let place = self.slots.arena.find(to, wanted)?;
                 (Kind::Join, place, split::cut(wanted))
             }
-            // Who shares a processor with the sender would wait for it.
-            Offer::Own(_) if self.mover.is_none() => return None,
+            // Who shares a processor with the sender would wait for it, and in an exchange each has a message of its own to read.
+            Offer::Own(_) if alone => return None,
             Offer::Own(_) => (Kind::Help, to.addr() as u64, direct::cut(wanted)),
         };
         if message.arrived > 0 || !cut.fits() {

@@ -193,6 +193,7 @@ impl Shm {
         if sent < quiet {
             port.bell.get().ring();
         }
+        self.has_copied(to, total);
     }
 
     /// Asks for what a message like the one before, of `total` bytes, would have first of the pipe.

@@ -204,6 +204,9 @@ impl Shm {
             send.state = Sending::AwaitsClear;
             send.offered = true;
         }
+        if kind == Kind::Lend {
+            self.has_lent(to, id);
+        }
         self.push_words(to, (kind, address.0, address.1), [id, total, at, how(mode)]);
         true
     }

@@ -164,6 +164,8 @@ pub(crate) struct Announced {
     pub offer: Option<Offer>,
     /// When it was matched, in cycles, if it was at once and had the pair for itself.
     pub since: Option<u64>,
+    /// Whether this process gave its sender a message at the same time, if it is measured.
+    pub exchanged: bool,
     /// Whether the way that it comes is among those that are compared.
     pub learns: bool,
     /// Whether what comes through the pipe is written past the caches.

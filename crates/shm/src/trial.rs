@@ -23,6 +23,16 @@ pub(crate) enum Way {
     Direct,
 }
 
+/// What a message has cost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Cost {
+    /// Per byte, in any unit.
+    pub took: u64,
+    /// Whether it came while its receiver gave its sender one as well: then neither side copies while the other has nothing else to do, so what goes through
+    /// the pipe, which both copy, costs twice what it takes one of them.
+    pub exchanged: bool,
+}
+
 /// What is known of one class of lengths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Trial {
@@ -32,8 +42,12 @@ struct Trial {
     seen: u32,
     /// those that were measured, by way,
     measured: [u32; 2],
-    /// and the least cost among them.
+    /// and what the least took among them, but for exchanged ones that came through the pipe:
     least: [u64; 2],
+    /// these are so many,
+    exchanged: u32,
+    /// and this is what the least of them took.
+    least_exchanged: u64,
     /// What came of the last round.
     direct: bool,
 }
@@ -44,6 +58,8 @@ impl Trial {
         seen: 0,
         measured: [0; 2],
         least: [u64::MAX; 2],
+        exchanged: 0,
+        least_exchanged: u64::MAX,
         direct: false,
     };
 
@@ -55,18 +71,30 @@ impl Trial {
         }
     }
 
-    fn note(&mut self, way: Way, cost: Option<u64>, tried_from: u64) {
+    /// What the pipe costs, as most of its messages came. Of both kinds the fastest would be one that wasn't exchanged, in a program that exchanges.
+    fn pipe(&self) -> u64 {
+        match 2 * self.exchanged > self.measured[Way::Pipe as usize] {
+            true => self.least_exchanged.saturating_mul(2),
+            false => self.least[Way::Pipe as usize],
+        }
+    }
+
+    fn note(&mut self, way: Way, cost: Option<Cost>, tried_from: u64) {
         if self.left > 0 {
             self.left -= 1;
             return;
         }
         self.seen += 1;
-        if let Some(cost) = cost {
-            let way = way as usize;
-            self.measured[way] += 1;
-            self.least[way] = self.least[way].min(cost);
+        if let Some(Cost { took, exchanged }) = cost {
+            self.measured[way as usize] += 1;
+            if exchanged && way == Way::Pipe {
+                self.exchanged += 1;
+                self.least_exchanged = self.least_exchanged.min(took);
+            } else {
+                self.least[way as usize] = self.least[way as usize].min(took);
+            }
         }
-        let [pipe, direct] = self.least;
+        let (pipe, direct) = (self.pipe(), self.least[Way::Direct as usize]);
         let [by_pipe, both] =
             [&self.measured[..1], &self.measured].map(|ways| ways.iter().all(|&n| n >= SAMPLES));
         let enough = both || by_pipe && pipe < tried_from;
@@ -102,9 +130,9 @@ impl Trials {
         self.classes.get(class).is_some_and(|t| t.left == 0)
     }
 
-    /// A message of a class has come this way, at this cost per byte in any unit, if it could be measured. The classes of which messages should be
+    /// A message of a class has come this way, at this cost, if it could be measured. The classes of which messages should be
     /// read in the sender's memory now: a bit for each.
-    pub fn note(&mut self, class: usize, way: Way, cost: Option<u64>) -> u32 {
+    pub fn note(&mut self, class: usize, way: Way, cost: Option<Cost>) -> u32 {
         if let (Some(trial), Some(&from)) =
             (self.classes.get_mut(class), self.tried_from.get(class))
         {
@@ -119,16 +147,39 @@ impl Trials {
 mod tests {
     use super::*;
 
+    fn plain(took: u64) -> Option<Cost> {
+        Some(Cost {
+            took,
+            exchanged: false,
+        })
+    }
+
+    fn exchanged(took: u64) -> Option<Cost> {
+        Some(Cost {
+            took,
+            exchanged: true,
+        })
+    }
+
     /// Messages that come as they are wished, with these costs: how many of `number` came directly.
     fn run(trials: &mut Trials, number: u32, pipe: Option<u64>, direct: Option<u64>) -> u32 {
+        let (pipe, direct) = (pipe.and_then(plain), direct.and_then(plain));
+        run_of(trials, number, |way, _| match way {
+            Way::Pipe => pipe,
+            Way::Direct => direct,
+        })
+    }
+
+    /// The same with costs by way and number.
+    fn run_of(trials: &mut Trials, number: u32, cost: impl Fn(Way, u32) -> Option<Cost>) -> u32 {
         let (mut wishes, mut came) = (0, 0);
-        for _ in 0..number {
-            let (way, cost) = match wishes & 1 << 3 {
-                0 => (Way::Pipe, pipe),
-                _ => (Way::Direct, direct),
+        for i in 0..number {
+            let way = match wishes & 1 << 3 {
+                0 => Way::Pipe,
+                _ => Way::Direct,
             };
             came += u32::from(way == Way::Direct);
-            wishes = trials.note(3, way, cost);
+            wishes = trials.note(3, way, cost(way, i));
             assert_eq!(wishes & !(1 << 3), 0);
         }
         came
@@ -152,7 +203,7 @@ mod tests {
         assert_eq!(run(&mut trials, 10_000, None, None), 0);
         // A sender that does not do what is wished.
         for _ in 0..10_000 {
-            trials.note(0, Way::Pipe, Some(5));
+            trials.note(0, Way::Pipe, plain(5));
         }
         assert!(!trials.classes[0].direct);
         assert_eq!(trials.note(CLASSES, Way::Pipe, None) & 1 << 7, 0);
@@ -173,5 +224,30 @@ mod tests {
         assert!(faster > 8000, "{faster}");
         let slower = run(&mut trials, 10_000, Some(19), Some(1));
         assert!(slower < 2000, "{slower}");
+    }
+
+    #[test]
+    fn where_messages_are_exchanged_what_both_copy_counts() {
+        let both = |pipe, direct| {
+            move |way, i: u32| match way {
+                // A few come while their receiver waits.
+                Way::Pipe if i % 4 == 3 => plain(pipe),
+                Way::Pipe => exchanged(pipe),
+                Way::Direct => exchanged(direct),
+            }
+        };
+        let mut trials = Trials::new([0; CLASSES]);
+        let direct = run_of(&mut trials, 10_000, both(10, 19));
+        assert!(direct > 9000, "{direct}");
+        let direct = run_of(&mut trials, 10_000, both(10, 21));
+        assert!(direct < 2000, "{direct}");
+        // Few are, which are as good as none.
+        let mut trials = Trials::new([0; CLASSES]);
+        let direct = run_of(&mut trials, 10_000, |way, i| match way {
+            Way::Pipe if i % 4 == 3 => exchanged(10),
+            Way::Pipe => plain(15),
+            Way::Direct => plain(16),
+        });
+        assert!(direct < 200, "{direct}");
     }
 }

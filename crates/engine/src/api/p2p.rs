@@ -299,11 +299,11 @@ impl Engine {
         Ok(handle)
     }
 
-    /// What to say in a hang report of an `MPI_Recv` with this request.
-    fn received_by(&self, handle: Handle, m: &Args) -> Waiting {
+    /// What to say in a hang report of a `call` that receives with this request.
+    fn received_by(&self, handle: Handle, call: &'static str, m: &Args) -> Waiting {
         let size = self.committed_type(m.datatype).map_or(0, |t| t.size());
         Waiting {
-            call: "MPI_Recv",
+            call,
             peer: m.peer,
             tag: m.tag,
             bytes: size * m.count as u64,
@@ -561,33 +561,62 @@ pub fn recv(
         tag,
         comm,
     };
-    let give = |done| {
-        if let Some(out) = status {
-            *out = Status {
-                error: out.error,
-                ..done
-            };
-        }
-    };
-    if let Some(done) = e.recv_short(&m) {
-        give(done);
-        return Ok(());
+    match e.recv_short(&m) {
+        Some(done) => give(status, done),
+        None => receive(e, "MPI_Recv", &m, status)?,
     }
-    let mut handle = match e.recv_light(&m).or_else(|| e.recv_derived(&m)) {
+    Ok(())
+}
+
+/// Says what was received, but for the error.
+fn give(status: Option<&mut Status>, done: Status) {
+    if let Some(out) = status {
+        *out = Status {
+            error: out.error,
+            ..done
+        };
+    }
+}
+
+/// Receives a message for `call`, which is not there or was not looked for with success.
+fn receive(e: &Engine, call: &'static str, m: &Args, status: Option<&mut Status>) -> Result<()> {
+    let mut handle = match e.recv_light(m).or_else(|| e.recv_derived(m)) {
         Some(Started::Over(done)) => {
-            give(done);
+            give(status, done);
             return Ok(());
         }
         Some(Started::Posted(handle)) => handle,
-        None => e.start_recv(&check_recv(e, &m)?)?,
+        None => e.start_recv(&check_recv(e, m)?)?,
     };
-    e.wait_request(handle, || e.received_by(handle, &m))?;
+    e.wait_request(handle, || e.received_by(handle, call, m))?;
     if let Some(done) = retire_light(handle) {
-        give(done);
+        give(status, done);
         return Ok(());
     }
-    give(e.request(handle)?.status());
+    give(status, e.request(handle)?.status());
     e.retire(&mut handle).map(drop)
+}
+
+/// Sends and receives one behind the other for `call`, if the first leaves at once: `true`. Else nothing was done.
+pub(crate) fn exchange_at_once(
+    e: &Engine,
+    call: &'static str,
+    (send, recv): (&Args, &Args),
+    status: Option<&mut Status>,
+) -> Result<bool> {
+    // Nothing is sent where the receive is wrong.
+    if !e.are_plain(send, recv) {
+        check_send(e, send)?;
+        check_recv(e, recv)?;
+    }
+    if send.peer != consts::PROC_NULL && !e.send_now(send) {
+        return Ok(false);
+    }
+    match e.recv_now(recv) {
+        Some(done) => give(status, done),
+        None => receive(e, call, recv, status)?,
+    }
+    Ok(true)
 }
 
 /// `MPI_Irecv`.

@@ -5,7 +5,7 @@ use layout::Data;
 use mtmi::SendMode;
 use types::{Handle, Result, Status, consts, fault};
 
-use super::p2p::{Transfer, check_recv, check_send};
+use super::p2p::{Transfer, check_recv, check_send, exchange_at_once};
 use crate::request::{Body, Kind};
 use crate::short::Args;
 use crate::state::Engine;
@@ -91,32 +91,31 @@ pub fn sendrecv(
     source: i32,
     recvtag: i32,
     comm: Handle,
-    status: Option<&mut Status>,
+    mut status: Option<&mut Status>,
 ) -> Result<()> {
-    let send = check_send(
-        e,
-        &Args {
-            buf: sendbuf,
-            count: sendcount,
-            datatype: sendtype,
-            peer: dest,
-            tag: sendtag,
-            comm,
-        },
-    )?;
-    let recv = check_recv(
-        e,
-        &Args {
-            buf: recvbuf,
-            count: recvcount,
-            datatype: recvtype,
-            peer: source,
-            tag: recvtag,
-            comm,
-        },
-    )?;
+    let send = Args {
+        buf: sendbuf,
+        count: sendcount,
+        datatype: sendtype,
+        peer: dest,
+        tag: sendtag,
+        comm,
+    };
+    let recv = Args {
+        buf: recvbuf,
+        count: recvcount,
+        datatype: recvtype,
+        peer: source,
+        tag: recvtag,
+        comm,
+    };
+    let call = "MPI_Sendrecv";
+    if exchange_at_once(e, call, (&send, &recv), status.as_deref_mut())? {
+        return Ok(());
+    }
+    let (send, recv) = (check_send(e, &send)?, check_recv(e, &recv)?);
     let handle = start_both(e, &send, send.data(), Body::Empty, &recv)?;
-    wait_both(e, handle, "MPI_Sendrecv", &recv, status)
+    wait_both(e, handle, call, &recv, status)
 }
 
 /// `MPI_Isendrecv`.
@@ -162,40 +161,8 @@ pub fn isendrecv(
     Ok(())
 }
 
-#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
-fn start_replace(
-    e: &Engine,
-    buf: UserBuf,
-    count: i64,
-    datatype: Handle,
-    dest: i32,
-    sendtag: i32,
-    source: i32,
-    recvtag: i32,
-    comm: Handle,
-) -> Result<(Handle, Transfer)> {
-    let send = check_send(
-        e,
-        &Args {
-            buf,
-            count,
-            datatype,
-            peer: dest,
-            tag: sendtag,
-            comm,
-        },
-    )?;
-    let recv = check_recv(
-        e,
-        &Args {
-            buf,
-            count,
-            datatype,
-            peer: source,
-            tag: recvtag,
-            comm,
-        },
-    )?;
+fn start_replace(e: &Engine, send: &Args, recv: &Args) -> Result<(Handle, Transfer)> {
+    let (send, recv) = (check_send(e, send)?, check_recv(e, recv)?);
     let (scratch, data) = packed(&send)?;
     Ok((
         start_both(e, &send, data, Body::Scratch(scratch), &recv)?,
@@ -215,12 +182,28 @@ pub fn sendrecv_replace(
     source: i32,
     recvtag: i32,
     comm: Handle,
-    status: Option<&mut Status>,
+    mut status: Option<&mut Status>,
 ) -> Result<()> {
-    let (handle, recv) = start_replace(
-        e, buf, count, datatype, dest, sendtag, source, recvtag, comm,
-    )?;
-    wait_both(e, handle, "MPI_Sendrecv_replace", &recv, status)
+    let send = Args {
+        buf,
+        count,
+        datatype,
+        peer: dest,
+        tag: sendtag,
+        comm,
+    };
+    let recv = Args {
+        peer: source,
+        tag: recvtag,
+        ..send
+    };
+    let call = "MPI_Sendrecv_replace";
+    // What has left at once lies in the buffer no longer.
+    if exchange_at_once(e, call, (&send, &recv), status.as_deref_mut())? {
+        return Ok(());
+    }
+    let (handle, recv) = start_replace(e, &send, &recv)?;
+    wait_both(e, handle, call, &recv, status)
 }
 
 /// `MPI_Isendrecv_replace`.
@@ -237,8 +220,19 @@ pub fn isendrecv_replace(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    (*request, _) = start_replace(
-        e, buf, count, datatype, dest, sendtag, source, recvtag, comm,
-    )?;
+    let send = Args {
+        buf,
+        count,
+        datatype,
+        peer: dest,
+        tag: sendtag,
+        comm,
+    };
+    let recv = Args {
+        peer: source,
+        tag: recvtag,
+        ..send
+    };
+    (*request, _) = start_replace(e, &send, &recv)?;
     Ok(())
 }

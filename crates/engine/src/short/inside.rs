@@ -82,6 +82,31 @@ impl Engine {
         }
     }
 
+    /// Sends a message that leaves within the call, where nothing was tried: `true`.
+    pub(crate) fn send_now(&self, m: &Args) -> bool {
+        if m.tag >= 0 && self.way_of_any(m).is_some_and(|b| b.send(m)) {
+            return true;
+        }
+        self.every_so_often();
+        self.send_at_once(m) || self.send_derived(m)
+    }
+
+    /// Receives a message that is there or comes within a moment, where nothing was tried.
+    pub(crate) fn recv_now(&self, m: &Args) -> Option<Status> {
+        let is_turn = short().is_turn();
+        let (tag, b) = (selector(m.tag, consts::ANY_TAG)?, self.way_of_any(m)?);
+        match is_turn {
+            true => None,
+            false => self.receive_coming(m, &b, tag),
+        }
+    }
+
+    /// Whether these are the arguments of a send and a receive that need no further checks, as far as it is seen at once.
+    pub(crate) fn are_plain(&self, send: &Args, recv: &Args) -> bool {
+        let tags = send.tag >= 0 && selector(recv.tag, consts::ANY_TAG).is_some();
+        tags && self.way_of_any(send).is_some() && self.way_of_any(recv).is_some()
+    }
+
     /// Receives a message that is there, or comes within a moment if no other thread waits to be let in.
     #[inline(always)]
     fn receive_coming(&self, m: &Args, b: &Brief, tag: TagSel) -> Option<Status> {

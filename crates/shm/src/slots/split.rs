@@ -83,8 +83,11 @@ impl Shm {
 
     /// A message of so many bytes has come this way, which its sender began at this time, or 0: that says nothing.
     pub(super) fn measured(&mut self, peer: u32, bytes: u64, way: trial::Way, since: u64) {
-        let took = (since != 0).then(|| direct::cycles_since(since));
-        self.learn_of(peer, bytes, way, took);
+        let cost = (since != 0).then(|| trial::Cost {
+            took: direct::cycles_since(since),
+            exchanged: false,
+        });
+        self.learn_of(peer, bytes, way, cost);
     }
 
     /// Has both sides copy between mapped buffers. `None`: another copy is under way, or this one can't be.
