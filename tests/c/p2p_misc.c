@@ -77,6 +77,49 @@ static void sendrecv(void)
     free(both);
 }
 
+/* What one call sends is behind all that was sent before, and what it receives is behind all receives that were posted before. */
+static void in_order(void)
+{
+    enum { MANY = 40, LONG = 60000, GAPS = 5000 };
+    static unsigned char out[MANY][LONG], in[LONG];
+    static int gaps[2 * GAPS], others[2 * GAPS];
+    MPI_Request r[MANY], first;
+    MPI_Datatype every_other;
+    int x = -1, y = -1;
+    for (int i = 0; i < MANY; i++) {
+        memset(out[i], i + 1, LONG);
+        OK(MPI_Isend(out[i], LONG, MPI_BYTE, right, 8, MPI_COMM_WORLD, &r[i]));
+    }
+    /* the last of the row goes, the first of it comes, in a type with gaps */
+    OK(MPI_Type_vector(GAPS, 1, 2, MPI_INT, &every_other));
+    OK(MPI_Type_commit(&every_other));
+    for (int i = 0; i < 2 * GAPS; i++)
+        gaps[i] = others[i] = 0x29292929;
+    OK(MPI_Isend(others, 1, every_other, right, 7, MPI_COMM_WORLD, &first));
+    OK(MPI_Sendrecv_replace(gaps, 1, every_other, right, 8, left, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    for (int i = 0; i < 2 * GAPS; i++)
+        SAME(gaps[i], 0x29292929);
+    OK(MPI_Wait(&first, MPI_STATUS_IGNORE));
+    for (int i = 0; i <= MANY; i++) {
+        int want = i < MANY ? i + 1 : 0x29, bytes = i < MANY ? LONG : (int)(GAPS * sizeof(int));
+        OK(MPI_Recv(in, LONG, MPI_BYTE, left, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        CHECK(in[0] == want && in[bytes - 1] == want);
+    }
+    OK(MPI_Waitall(MANY, r, MPI_STATUSES_IGNORE));
+    OK(MPI_Type_free(&every_other));
+
+    for (int i = 0; i < 100; i++) {
+        int one = 2 * i, two = 2 * i + 1;
+        OK(MPI_Irecv(&x, 1, MPI_INT, left, 11, MPI_COMM_WORLD, &first));
+        OK(MPI_Isend(&one, 1, MPI_INT, right, 11, MPI_COMM_WORLD, &r[0]));
+        OK(MPI_Sendrecv(&two, 1, MPI_INT, right, 11, &y, 1, MPI_INT, left, 11, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        OK(MPI_Wait(&first, MPI_STATUS_IGNORE));
+        OK(MPI_Wait(&r[0], MPI_STATUS_IGNORE));
+        SAME(x, one);
+        SAME(y, two);
+    }
+}
+
 /* Sends and receives of one call that end differently. */
 static void unequal(void)
 {
@@ -379,6 +422,7 @@ int main(int argc, char **argv)
     right = (t_rank + 1) % t_size;
     left = (t_rank + t_size - 1) % t_size;
     sendrecv();
+    in_order();
     unequal();
     nobody();
     myself();

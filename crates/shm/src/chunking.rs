@@ -16,7 +16,8 @@ pub(crate) struct Chunking {
     parts: u64,
     /// unless they got shorter than so many bytes.
     pub min: u64,
-    /// Bytes of a chunk of a message whose receiver has others to copy first: it doesn't wait for the first of them, and each costs both sides a line for its header.
+    /// Bytes of a chunk of a message that begins behind others: its receiver, which has those to copy first, waits for no chunk of it, and each costs both
+    /// sides a line for its header.
     pub behind: u64,
     /// Bytes of a chunk that are asked for before it is written,
     own: usize,

@@ -6,8 +6,8 @@
 //!
 //! Then a message is *lent*: announced with its address. When the receiver has matched it, it reads from the front and asks the sender to
 //! write from the back (`mapped`, which does the same between mapped buffers): 64 KiB, 256 KiB and 1 MiB take 3.5, 9.8 and 37 microseconds that way, and 5.6,
-//! 18 and 72 where only one side copies (measured on an EPYC of the fifth generation). A short message in standard mode that nobody waits for is read at once
-//! and kept, so that its sender is done as soon as its receiver makes progress. Where a receive has gaps, or the kernel refuses after all, the
+//! 18 and 72 where only one side copies (measured on an EPYC of the fifth generation). A short message in standard mode that nobody waits for is read and
+//! kept as soon as its receiver has nothing else to do for a moment, so that its sender is done. Where a receive has gaps, or the kernel refuses after all, the
 //! receiver asks for the data through the pipe.
 //!
 //! Which lengths are lent the receiver decides by what it has measured ([`trial`](crate::trial)): a word in the lane says it. Of a message in mode
@@ -27,7 +27,7 @@ use crate::Shm;
 use crate::foreign::Foreign;
 use crate::lane::WINDOW;
 use crate::split::Cut;
-use crate::state::{Announced, Offer, Sending};
+use crate::state::{Announced, Offer, Send, Sending, Sink};
 use crate::trial::{CLASSES, Cost, Trials, Way};
 use crate::wire::{Kind, Words};
 
@@ -98,9 +98,11 @@ pub(crate) struct Direct {
     open: bool,
     /// Whether the system refused later what it had allowed.
     refused: bool,
-    /// The last send that was lent to it.
+    /// The last send that was lent to it,
     lent: Option<u64>,
-    /// Whether the last long message to it, while its own are measured, was copied while it did the same.
+    /// and sends that were lent since one was found to be read, less its messages that were read alone because of them.
+    lately: u32,
+    /// Whether something of its was there when the last long message to it had been copied into the pipe, while its own are measured.
     meets: bool,
     /// What was measured of its messages.
     trials: Option<Box<Trials>>,
@@ -127,7 +129,7 @@ impl Direct {
         self.trials.as_deref()
     }
 
-    /// Whether the last long message to the peer was copied while it did the same.
+    /// Whether something of the peer's was there when the last long message to it had been copied.
     pub fn meets(&self) -> bool {
         self.meets
     }
@@ -278,14 +280,30 @@ impl Shm {
 
     /// A send was lent to a peer.
     pub(crate) fn has_lent(&mut self, to: u32, send: u64) {
-        self.peers[to as usize].direct.lent = Some(send);
+        let direct = &mut self.peers[to as usize].direct;
+        direct.lent = Some(send);
+        direct.lately = direct.lately.saturating_add(1);
     }
 
-    /// Whether a peer has to read what was lent to it, so that it is no help with what it lends itself.
-    pub(crate) fn has_to_read(&mut self, peer: u32) -> bool {
+    /// Whether a peer has something to read that was lent to it, and that is not much less than `bytes`.
+    fn has_to_read(&mut self, peer: u32, bytes: u64) -> bool {
         let lent = self.peers[peer as usize].direct.lent;
         let send = lent.and_then(|id| self.sends.get(id));
-        send.is_some_and(|s| s.to == peer && s.offered && s.state == Sending::AwaitsClear)
+        let unread = |s: &&mut Send| s.to == peer && s.offered && s.state == Sending::AwaitsClear;
+        send.filter(unread).is_some_and(|s| s.total >= bytes / 2)
+    }
+
+    /// Whether a message of so many bytes that a peer lends is read alone, as the peer has one to read itself, so that it would be no help. It may also have
+    /// no receive for that: each keeps it from helping with one.
+    pub(crate) fn reads_alone(&mut self, peer: u32, bytes: u64) -> bool {
+        let has_to_read = self.has_to_read(peer, bytes);
+        let direct = &mut self.peers[peer as usize].direct;
+        let alone = has_to_read && direct.lately > 0;
+        direct.lately = match alone {
+            true => direct.lately - 1,
+            false => 0,
+        };
+        alone
     }
 
     /// A message of `total` bytes was copied into the pipe to a peer.
@@ -297,10 +315,10 @@ impl Shm {
         }
     }
 
-    /// Whether the message that a peer announces now, and that is measured, is one half of an exchange.
-    pub(crate) fn is_exchanged(&mut self, peer: u32) -> bool {
+    /// Whether the message of `total` bytes that a peer announces now, and that is measured, is one half of an exchange.
+    pub(crate) fn is_exchanged(&mut self, peer: u32, total: u64) -> bool {
         let meets = std::mem::take(&mut self.peers[peer as usize].direct.meets);
-        meets || self.has_to_read(peer)
+        meets || self.has_to_read(peer, total)
     }
 
     /// Says which classes of lengths a peer should lend.
@@ -344,29 +362,40 @@ impl Shm {
         Some(There::Process(memory, at))
     }
 
-    /// Reads a loan that nobody waits for, if it is one that its sender may be done with before somebody does. False: it stays where it is.
-    pub(crate) fn keep_loan(
-        &mut self,
-        peer: u32,
-        (at, total): (u64, u64),
-        synchronous: bool,
-        to: &mut Vec<u8>,
-    ) -> bool {
+    /// Whether a loan may be kept that no receive waits for: its sender may be done with it before somebody does.
+    pub(crate) fn is_kept(&self, peer: u32, total: u64, synchronous: bool) -> bool {
+        !synchronous && total <= WINDOW as u64 && self.own_memory(peer, 0).is_some()
+    }
+
+    /// Reads a loan that still no receive waits for, and tells its sender. False: it was matched meanwhile, or stays where it is.
+    pub(crate) fn keep_loan(&mut self, peer: u32, id: u64) -> bool {
+        let Some(message) = self.announced.get(id) else {
+            return false;
+        };
+        let (send, total) = (message.send, message.total);
+        let (Some(Offer::Own(at)), Sink::Heap(to)) = (message.offer, &mut message.sink) else {
+            return false;
+        };
+        let mut kept = std::mem::take(to);
         let Some(memory) = self.own_memory(peer, at) else {
             return false;
         };
-        if synchronous || total > WINDOW as u64 {
+        kept.resize(total as usize, 0);
+        // SAFETY: the vector is there during the call, and has so many bytes.
+        let buf = unsafe { UserBuf::new(kept.as_mut_ptr().expose_provenance()) };
+        if !memory.read(0, buf, total as usize) {
+            self.lend_no_more(peer);
             return false;
         }
-        to.resize(total as usize, 0);
-        // SAFETY: the vector is there during the call, and has so many bytes.
-        let buf = unsafe { UserBuf::new(to.as_mut_ptr().expose_provenance()) };
-        let kept = memory.read(0, buf, total as usize);
-        if !kept {
-            to.clear();
-            self.lend_no_more(peer);
-        }
-        kept
+        let Some(message) = self.announced.get(id) else {
+            return false;
+        };
+        // Its sender has done with it and can't cancel it any more.
+        (message.offer, message.send) = (None, u64::MAX);
+        (message.early, message.arrived, message.expected) = (total, total, total);
+        message.sink = Sink::Heap(kept);
+        self.control(peer, Kind::Matched, [send, 0, 0, 0]);
+        true
     }
 
     /// The system refuses what it allowed before, or the peer is gone: no more loans.

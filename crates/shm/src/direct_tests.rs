@@ -90,7 +90,8 @@ fn pattern() -> Vec<u8> {
 
 fn run(a: &mut Rank, b: &mut Rank) {
     let mut idle = 0;
-    while idle < 10 {
+    // Some things are done only where nothing else is for so long.
+    while idle < 100 {
         idle = if a.turn() | b.turn() { 0 } else { idle + 1 };
     }
 }
@@ -245,6 +246,40 @@ fn in_an_exchange_each_reads_alone() {
         // Of a short one the first has read all in its turn, and may help the second.
         assert!(bytes <= CHUNK as usize || splits(&mut b, 0) == before.1);
     }
+    // A short loan keeps nobody from helping with a long one, and none does for more than one message.
+    for (lends, helps) in [
+        (SHORTEST as usize, true),
+        (LONG / 2, false),
+        (LONG / 2, true),
+    ] {
+        let before = splits(&mut b, 0);
+        let from = Data::bytes(b.buf(), lends as u64);
+        if lends == SHORTEST as usize || !helps {
+            let sent = (b.t).isend(
+                Endpoint(0),
+                Context(0),
+                3,
+                SendMode::Synchronous,
+                from,
+                SENT,
+            );
+            b.keep(sent);
+        }
+        b.receive_bytes(LONG / 2);
+        a.send(SendMode::Standard, LONG / 2);
+        run(&mut a, &mut b);
+        assert_eq!(b.outcome(RECEIVED), Some(Outcome::Done));
+        assert_eq!(splits(&mut b, 0), before + u32::from(helps), "{lends}");
+        a.done.clear();
+        b.done.clear();
+    }
+    for _ in 0..2 {
+        let to = Data::bytes(a.buf(), LONG as u64);
+        let (source, context) = (Source::From(Endpoint(1)), Context(0));
+        let received = (a.t).irecv(source, context, TagSel::Any, to, RECEIVED);
+        a.keep(received);
+        run(&mut a, &mut b);
+    }
     // What was read before is nothing that a helper would have to do first.
     let before = splits(&mut b, 0);
     b.receive_bytes(LONG / 2);
@@ -272,6 +307,12 @@ fn what_meets_another_in_the_pipe_is_an_exchange() {
         check_exchange(&mut a, &mut b, bytes);
         assert!(!meets(&mut b, 0), "it counts for one message");
     }
+    // The first has seen nothing of it.
+    let exchanged = |rank: &mut Rank, peer: usize| {
+        let trials = rank.t.fabric().peers[peer].direct.trials();
+        trials.unwrap().exchanged(1)
+    };
+    assert_eq!((exchanged(&mut a, 1), exchanged(&mut b, 0)), (0, 2));
 }
 
 #[test]
@@ -312,6 +353,61 @@ fn what_nobody_waits_for_is_kept_if_it_is_short() {
         run(&mut a, &mut b);
         check(&a, &b, bytes);
     }
+}
+
+/// In lines, in a sheet and through the pipe.
+#[test]
+fn what_comes_behind_a_matched_one_waits_for_its_receive() {
+    let (mut a, mut b) = pair(Choice::Pipe, false);
+    let unexpected = |b: &mut Rank| {
+        let from = Source::From(Endpoint(0));
+        b.t.probe(from, Context(0), TagSel::Any).is_some()
+    };
+    for bytes in [100, 2000, 10_000] {
+        for _ in 0..3 {
+            a.send(SendMode::Standard, bytes);
+        }
+        b.receive_bytes(bytes);
+        b.turn();
+        assert_eq!(b.outcome(RECEIVED), Some(Outcome::Done));
+        assert!(!unexpected(&mut b) && b.t.ready());
+        // Its receive is posted now.
+        b.done.clear();
+        b.receive_bytes(bytes);
+        assert!(b.done.is_empty());
+        b.turn();
+        assert_eq!(b.outcome(RECEIVED), Some(Outcome::Done));
+        // That of the third is not, and nothing else is to be done.
+        assert!(!unexpected(&mut b));
+        b.turn();
+        assert!(unexpected(&mut b) && !b.t.ready());
+        b.done.clear();
+        b.receive_bytes(bytes);
+        assert_eq!(b.outcome(RECEIVED), Some(Outcome::Done));
+        assert!(b.memory[..bytes] == pattern()[..bytes]);
+        run(&mut a, &mut b);
+        a.done.clear();
+        b.done.clear();
+    }
+}
+
+#[test]
+fn what_is_received_soon_is_not_kept() {
+    let Some((mut a, mut b)) = two(Choice::Direct, false) else {
+        return;
+    };
+    a.send(SendMode::Standard, WINDOW);
+    b.turn();
+    assert!(b.t.ready(), "there is something to be kept");
+    a.turn();
+    assert!(a.outcome(SENT).is_none());
+    b.receive_bytes(WINDOW);
+    b.turn();
+    // With one copy: its sender is told now.
+    assert_eq!(b.outcome(RECEIVED), Some(Outcome::Done));
+    run(&mut a, &mut b);
+    check(&a, &b, WINDOW);
+    assert!(!b.t.ready(), "nothing is left of it");
 }
 
 #[test]
@@ -427,6 +523,9 @@ fn a_loan_that_was_kept_cannot_be_cancelled() {
         return;
     };
     a.send(SendMode::Standard, WINDOW);
+    for _ in 0..100 {
+        b.turn();
+    }
     a.t.cancel_send(SENT);
     run(&mut a, &mut b);
     assert_eq!(a.outcome(SENT), Some(Outcome::Done));

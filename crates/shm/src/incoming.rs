@@ -15,6 +15,18 @@ const TURN: u32 = 64;
 /// Bytes of a synchronous send's name, in front of its data.
 const NAME: usize = 8;
 
+/// What became of a message in the ring.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    /// Its receive has it, or gets it.
+    Matched,
+    /// It is kept until there is one, or was none that has one.
+    Else,
+    /// Nothing: it would have to be kept, and another was matched before. Whoever waited for that may post this one's receive now, so that it is copied once
+    /// and not twice.
+    Left,
+}
+
 /// Keeps a message that no receive waits for.
 fn keep(queues: &mut Queues, peer: u32, header: &Header, data: &[u8], synchronous: Option<u64>) {
     let (source, context) = (Endpoint(peer), Context(header.context));
@@ -31,20 +43,25 @@ impl Shm {
     pub(crate) fn drain_ring(&mut self, queues: &mut Queues, slot: usize) -> bool {
         let peer = self.inward[slot];
         let lane = self.ports[peer].inward;
-        let mut moved = false;
+        let (mut moved, mut matched) = (false, false);
         for _ in 0..TURN {
             let number = self.ports[peer].rx.next();
             let Some(at) = Rx::find(&lane, number) else {
                 break;
             };
-            moved = true;
-            let header = match self.take_message(queues, peer, lane, at) {
-                Ok(header) => header,
+            let header = match self.take_message(queues, peer, (lane, at), matched) {
+                Ok((_, Taken::Left)) => break,
+                Ok((header, taken)) => {
+                    matched |= taken == Taken::Matched;
+                    header
+                }
                 Err(Hostile) => {
+                    moved = true;
                     self.suspect(peer);
                     break;
                 }
             };
+            moved = true;
             let port = &self.ports[peer];
             match header.len <= INLINE {
                 true => port.consume(at, number),
@@ -61,38 +78,40 @@ impl Shm {
         port.rx.ready(&port.inward)
     }
 
-    /// Takes one message; returns its header.
+    /// Takes one message, unless it would have to be kept and `leaves` that be: its header.
     #[inline]
     fn take_message(
         &mut self,
         queues: &mut Queues,
         peer: u32,
-        lane: Lane<{ sheets::ALL }>,
-        at: At,
-    ) -> Result<Header, Hostile> {
+        (lane, at): (Lane<{ sheets::ALL }>, At),
+        leaves: bool,
+    ) -> Result<(Header, Taken), Hostile> {
         let header = lane.read_header(at)?;
-        if header.kind == Kind::Eager {
+        let taken = if header.kind == Kind::Eager {
             if header.len > INLINE {
                 self.ports[peer].prefetch_lines(header.lines());
             }
-            self.take_eager(queues, peer, lane, at, &header);
+            let leaves = leaves && header.len > INLINE;
+            self.take_eager(queues, peer, (lane, at), &header, leaves)
         } else if header.kind == Kind::Sheet {
-            self.take_sheet(queues, peer, lane, at, &header)?;
+            self.take_sheet(queues, peer, (lane, at), &header, leaves)?
         } else {
-            self.take_other(queues, peer, lane, at, &header)?;
-        }
-        Ok(header)
+            self.take_other(queues, peer, (lane, at), &header, leaves)?
+        };
+        Ok((header, taken))
     }
 
+    /// A message that lies in the ring or in lines.
     #[inline]
     fn take_eager(
         &mut self,
         queues: &mut Queues,
         peer: u32,
-        lane: Lane<{ sheets::ALL }>,
-        at: At,
+        (lane, at): (Lane<{ sheets::ALL }>, At),
         header: &Header,
-    ) {
+        leaves: bool,
+    ) -> Taken {
         let (source, context) = (Endpoint(peer), Context(header.context));
         let len = header.len as u64;
         if let Some(post) = queues.posted.take_at_once(source, context, header.tag, len) {
@@ -101,10 +120,14 @@ impl Shm {
                 false => lane.read_lines(header.lines(), post.buf(), header.len),
             }
             post.finish(header.tag, len);
-            return;
+            return Taken::Matched;
         }
         let Some(receive) = queues.posted.take(source, context, header.tag) else {
-            return keep(queues, peer, header, lane.payload(at, header), None);
+            if leaves {
+                return Taken::Left;
+            }
+            keep(queues, peer, header, lane.payload(at, header), None);
+            return Taken::Else;
         };
         let capacity = receive.data.len();
         if header.len <= INLINE
@@ -118,6 +141,7 @@ impl Shm {
         queues
             .done
             .push(receive.completion(source, header.tag, len));
+        Taken::Matched
     }
 
     /// A message that lies in a sheet.
@@ -126,13 +150,14 @@ impl Shm {
         &mut self,
         queues: &mut Queues,
         peer: u32,
-        lane: Lane<{ sheets::ALL }>,
-        at: At,
+        (lane, at): (Lane<{ sheets::ALL }>, At),
         header: &Header,
-    ) -> Result<(), Hostile> {
+        leaves: bool,
+    ) -> Result<Taken, Hostile> {
         let sheet = self.ports[peer].sheet_of(at)?;
         let (source, context) = (Endpoint(peer), Context(header.context));
         let len = sheet.len() as u64;
+        let mut taken = Taken::Matched;
         if let Some(post) = queues.posted.take_at_once(source, context, header.tag, len) {
             lane.read_sheet(sheet, post.buf());
             post.finish(header.tag, len);
@@ -141,28 +166,47 @@ impl Shm {
             queues
                 .done
                 .push(receive.completion(source, header.tag, len));
+        } else if leaves {
+            return Ok(Taken::Left);
         } else {
             keep(queues, peer, header, lane.sheet(sheet), None);
+            taken = Taken::Else;
         }
         self.ports[peer].sheets.keep(sheet);
-        Ok(())
+        Ok(taken)
     }
 
+    /// Any other message.
     fn take_other(
         &mut self,
         queues: &mut Queues,
         peer: u32,
-        lane: Lane<{ sheets::ALL }>,
-        at: At,
+        (lane, at): (Lane<{ sheets::ALL }>, At),
         header: &Header,
-    ) -> Result<(), Hostile> {
+        leaves: bool,
+    ) -> Result<Taken, Hostile> {
         let payload = lane.payload(at, header);
-        if header.kind == Kind::Synchronous {
-            return self.take_synchronous(queues, peer, payload, header);
-        }
-        let words = decode(payload)?;
         match header.kind {
-            Kind::Announce => self.take_announcement(queues, peer, header, words),
+            Kind::Announce => {
+                self.take_announcement(queues, peer, header, decode(payload)?, leaves)
+            }
+            Kind::Synchronous => self
+                .take_synchronous(queues, peer, payload, header)
+                .map(|()| Taken::Else),
+            _ => self
+                .take_words(queues, peer, header, decode(payload)?)
+                .map(|()| Taken::Else),
+        }
+    }
+
+    fn take_words(
+        &mut self,
+        queues: &mut Queues,
+        peer: u32,
+        header: &Header,
+        words: [u64; 4],
+    ) -> Result<(), Hostile> {
+        match header.kind {
             Kind::Offer => self.take_offer(queues, peer, header, words, Offer::Mapped(words[2])),
             Kind::Lend => self.take_loan(queues, peer, header, words),
             Kind::Join => self.take_join(queues, peer, words, Offer::Mapped(words[2])),
@@ -190,7 +234,7 @@ impl Shm {
             Kind::SlotWithdraw => self.take_slot_withdraw(peer, words),
             Kind::SlotReturned => self.take_slot_returned(peer, words),
             Kind::SlotAgain => self.take_slot_again(peer, words[0], words[1]),
-            Kind::Eager | Kind::Synchronous | Kind::Sheet => Err(Hostile),
+            Kind::Announce | Kind::Eager | Kind::Synchronous | Kind::Sheet => Err(Hostile),
         }
     }
 
@@ -219,25 +263,37 @@ impl Shm {
         Ok(())
     }
 
+    /// A message whose data come through the pipe, those it has at once behind this.
     fn take_announcement(
         &mut self,
         queues: &mut Queues,
         peer: u32,
         header: &Header,
         [send, total, early, how]: [u64; 4],
-    ) -> Result<(), Hostile> {
-        if early > total.min(WINDOW as u64) {
+        leaves: bool,
+    ) -> Result<Taken, Hostile> {
+        if early > total.min(WINDOW as u64) || total > i64::MAX as u64 {
             return Err(Hostile);
         }
         self.ports[peer].lane.prefetch_returned();
         let words = [send, total, early, how];
-        if early < total || how != 0 || !self.comes_next(peer, total) {
-            return self.take_long(queues, peer, header, words, None);
-        }
-        if let Begun::At(receive, arrived) = self.take_early(queues, peer, header, total) {
-            self.enter(queues, peer, header, words, None, (receive, arrived));
-        }
-        Ok(())
+        let begun = match early < total || how != 0 || !self.comes_next(peer, total) {
+            true => {
+                let (source, context) = (Endpoint(peer), Context(header.context));
+                Begun::At(queues.posted.take(source, context, header.tag), 0)
+            }
+            false => self.take_early(queues, peer, header, total),
+        };
+        let Begun::At(receive, arrived) = begun else {
+            return Ok(Taken::Matched);
+        };
+        let taken = match receive {
+            None if leaves && early > 0 => return Ok(Taken::Left),
+            None => Taken::Else,
+            Some(_) => Taken::Matched,
+        };
+        self.enter(queues, peer, header, words, None, (receive, arrived));
+        Ok(taken)
     }
 
     /// A message of which the sender says where the data lie.
@@ -291,16 +347,15 @@ impl Shm {
         queues: &mut Queues,
         peer: u32,
         header: &Header,
-        [mut send, total, early, how]: [u64; 4],
-        mut offer: Option<Offer>,
+        [send, total, early, how]: [u64; 4],
+        offer: Option<Offer>,
         (receive, arrived): (Option<Receive>, u64),
     ) {
         let matched = receive.is_some();
         let room = receive.as_ref().map(|r| r.data.len());
         let [synchronous, learns] = [how & SYNCHRONOUS != 0, how & LENT == 0];
         let since = (learns && self.measures(peer, total, room)).then(sys::clock::cycles);
-        let exchanged = since.is_some() && self.is_exchanged(peer);
-        let mut here = 0;
+        let exchanged = since.is_some() && self.is_exchanged(peer, total);
         let sink = match receive {
             Some(receive) => {
                 let mut writer = receive.data.writer();
@@ -314,13 +369,6 @@ impl Shm {
             None => {
                 let mut buffer = queues.buffer();
                 buffer.reserve(early as usize);
-                if let Some(Offer::Own(at)) = offer
-                    && self.keep_loan(peer, (at, total), synchronous, &mut buffer)
-                {
-                    self.control(peer, Kind::Matched, [send, 0, 0, 0]);
-                    // Its sender has done with it and can't cancel it any more.
-                    (here, offer, send) = (total, None, u64::MAX);
-                }
                 Sink::Heap(buffer)
             }
         };
@@ -329,9 +377,9 @@ impl Shm {
             send,
             tag: header.tag,
             total,
-            early: early + here,
-            arrived: arrived + here,
-            expected: early + here,
+            early,
+            arrived,
+            expected: early,
             synchronous,
             offer,
             since,
@@ -349,6 +397,10 @@ impl Shm {
         if matched {
             self.accept(queues, id);
         } else {
+            let lent = matches!(offer, Some(Offer::Own(_)));
+            if lent && self.is_kept(peer, total, synchronous) {
+                self.may_keep(peer, id);
+            }
             let (source, context) = (Endpoint(peer), Context(header.context));
             queues
                 .unexpected

@@ -151,8 +151,10 @@ impl Shm {
         let (space, common, left) = (&mut peer.space, &mut peer.common, until - send.sent);
         choose(space, common);
         let reader = send.reader.get_or_insert_with(|| send.data.reader());
-        // It has waited for room, or is longer than what begins at once.
-        let part = (left, chunking::here().behind(send.total), target);
+        if send.chunk == 0 {
+            send.chunk = chunk_of(space, send.total);
+        }
+        let part = (left, send.chunk, target);
         let pushed = push(&self.ports[to], (space, common), reader, part);
         send.sent += pushed.unwrap_or(0);
         if pushed.is_some() {
@@ -193,7 +195,9 @@ impl Shm {
         if sent < quiet {
             port.bell.get().ring();
         }
-        self.has_copied(to, total);
+        if early == total {
+            self.has_copied(to, total);
+        }
     }
 
     /// Asks for what a message like the one before, of `total` bytes, would have first of the pipe.
@@ -358,6 +362,23 @@ impl Shm {
         }
         if let Some(message) = self.announced.remove(id) {
             self.learn(&message);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn behind_others_chunks_are_longer() {
+        let (mut space, here) = (Space::new(), chunking::here());
+        for total in [5000, 16_384, 65_536, 1 << 20] {
+            assert_eq!(chunk_of(&space, total), here.chunk(total));
+            assert!(space.begin(100));
+            space.take(0, 100);
+            assert_eq!(chunk_of(&space, total), here.behind(total));
+            space.refresh(space.next()).unwrap();
         }
     }
 }

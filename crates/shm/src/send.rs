@@ -81,6 +81,7 @@ impl Shm {
             mode,
             total,
             sent: 0,
+            chunk: 0,
             data,
             reader: None,
             state: Sending::Queued,

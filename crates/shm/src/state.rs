@@ -122,6 +122,8 @@ pub(crate) struct Send {
     pub mode: SendMode,
     pub total: u64,
     pub sent: u64,
+    /// Bytes of a chunk of what a receiver asks for, when the first of them goes; before, 0.
+    pub chunk: u64,
     pub data: Data,
     /// Made when the data begin to move.
     pub reader: Option<Reader>,
@@ -197,6 +199,14 @@ pub(crate) enum Sink {
 }
 
 impl Announced {
+    /// Whether its data lie in its sender's own memory and no receive has taken it.
+    pub fn is_unmatched_loan(&self) -> bool {
+        matches!(
+            (self.offer, &self.sink),
+            (Some(Offer::Own(_)), Sink::Heap(_))
+        )
+    }
+
     /// The completion of the receive that matched it.
     pub fn completion(&self, cookie: Cookie, capacity: u64) -> Completion {
         let outcome = if self.total > capacity {

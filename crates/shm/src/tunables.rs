@@ -60,7 +60,7 @@ pub fn tunables() -> [Tunable; 16] {
             "shm.pipe.chunk_behind",
             chunking::here().behind,
             "bytes",
-            "measured on one kind of processor; chunks of messages that begin behind others are no shorter",
+            "measured on one kind of processor; messages that begin behind others are cut no shorter",
         ),
         tunable(
             "shm.mapped.sent_max",

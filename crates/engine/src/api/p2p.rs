@@ -578,7 +578,7 @@ fn give(status: Option<&mut Status>, done: Status) {
     }
 }
 
-/// Receives a message for `call`, which is not there or was not looked for with success.
+/// Receives a message for `call` where none was found at once.
 fn receive(e: &Engine, call: &'static str, m: &Args, status: Option<&mut Status>) -> Result<()> {
     let mut handle = match e.recv_light(m).or_else(|| e.recv_derived(m)) {
         Some(Started::Over(done)) => {
@@ -597,7 +597,7 @@ fn receive(e: &Engine, call: &'static str, m: &Args, status: Option<&mut Status>
     e.retire(&mut handle).map(drop)
 }
 
-/// Sends and receives one behind the other for `call`, if the first leaves at once: `true`. Else nothing was done.
+/// Sends and receives one behind the other for `call`, if what is sent leaves at once: `true`. Else nothing was sent or received.
 pub(crate) fn exchange_at_once(
     e: &Engine,
     call: &'static str,

@@ -142,7 +142,7 @@ pub fn iprobe(
         put(status, Status::PROC_NULL);
         return Ok(());
     };
-    e.progress();
+    e.look_at_all();
     let found = probe.look(e);
     *flag = found.is_some();
     match found {
@@ -210,7 +210,7 @@ pub fn improbe(
         put(status, Status::PROC_NULL);
         return Ok(());
     };
-    e.progress();
+    e.look_at_all();
     let found = probe.take(e);
     *flag = found.is_some();
     match found {

@@ -198,7 +198,7 @@ pub fn sendrecv_replace(
         ..send
     };
     let call = "MPI_Sendrecv_replace";
-    // What has left at once lies in the buffer no longer.
+    // What has left at once was copied, so the buffer is free for what comes.
     if exchange_at_once(e, call, (&send, &recv), status.as_deref_mut())? {
         return Ok(());
     }

@@ -82,12 +82,15 @@ impl Engine {
         }
     }
 
-    /// Sends a message that leaves within the call, where nothing was tried: `true`.
+    /// Sends a message that leaves within the call, where nothing was tried: `true`. Its caller receives next, so no progress is made, which would keep what
+    /// it is to receive; but where the launcher tells of deaths they are heard of.
     pub(crate) fn send_now(&self, m: &Args) -> bool {
         if m.tag >= 0 && self.way_of_any(m).is_some_and(|b| b.send(m)) {
             return true;
         }
-        self.every_so_often();
+        if self.failures.told.get() {
+            self.progress();
+        }
         self.send_at_once(m) || self.send_derived(m)
     }
 
@@ -101,7 +104,7 @@ impl Engine {
         }
     }
 
-    /// Whether these are the arguments of a send and a receive that need no further checks, as far as it is seen at once.
+    /// Whether it is seen at once that all checks of a send and a receive find nothing. They may find nothing all the same.
     pub(crate) fn are_plain(&self, send: &Args, recv: &Args) -> bool {
         let tags = send.tag >= 0 && selector(recv.tag, consts::ANY_TAG).is_some();
         tags && self.way_of_any(send).is_some() && self.way_of_any(recv).is_some()

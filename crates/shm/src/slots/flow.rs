@@ -139,7 +139,7 @@ impl Shm {
             target,
             reader: data.reader(),
             bytes,
-            chunk: chunking::here().behind(bytes),
+            chunk: chunking::here().chunk(bytes),
         });
         self.slots.mark_busy(peer);
         self.announce_stream(peer, place, target);

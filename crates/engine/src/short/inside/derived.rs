@@ -75,7 +75,7 @@ impl Engine {
 
     /// Receives bytes from a short message that is there or comes within a moment, unless it is this receive's turn to make progress.
     fn recv_bytes(&self, m: &Args) -> Option<Status> {
-        // [`Engine::recv_short`] was tried and has counted: after a receive whose turn it was all turns are left.
+        // [`Engine::recv_short`] or [`Engine::recv_now`] was tried and has counted: after a receive whose turn it was all turns are left.
         if short().turns.get() == TURN {
             return None;
         }
