@@ -52,13 +52,6 @@ impl Engine {
         moved
     }
 
-    /// What a probe does before it looks: moves what can move. A message behind one whose receive was there may have been left until now.
-    pub(crate) fn look_at_all(&self) {
-        if self.progress() {
-            self.progress();
-        }
-    }
-
     /// What a test does that has found nothing over: moves what can move, as long as something does. Other threads get in between.
     pub(crate) fn go_on(&self, over: impl Fn() -> bool) {
         if !self.progress() || over() {

@@ -7,7 +7,7 @@
 //! Then a message is *lent*: announced with its address. When the receiver has matched it, it reads from the front and asks the sender to
 //! write from the back (`mapped`, which does the same between mapped buffers): 64 KiB, 256 KiB and 1 MiB take 3.5, 9.8 and 37 microseconds that way, and 5.6,
 //! 18 and 72 where only one side copies (measured on an EPYC of the fifth generation). A short message in standard mode that nobody waits for is read and
-//! kept as soon as its receiver has nothing else to do for a moment, so that its sender is done. Where a receive has gaps, or the kernel refuses after all, the
+//! kept soon, where its receiver has nothing else to copy, so that its sender is done. Where a receive has gaps, or the kernel refuses after all, the
 //! receiver asks for the data through the pipe.
 //!
 //! Which lengths are lent the receiver decides by what it has measured ([`trial`](crate::trial)): a word in the lane says it. Of a message in mode
@@ -37,6 +37,8 @@ pub(crate) const SHORTEST: u64 = 16 << 10;
 /// Longest chunk that is copied at once: others wait for that, 10 to 20 microseconds. A chunk costs a microsecond by itself.
 pub(crate) const CHUNK: u64 = 256 << 10;
 const PAGE: u64 = 4096;
+/// Messages of a peer that are read alone because as many were lent to it, which it may have no receives for. In an exchange more take turns.
+const LATELY: u32 = 8;
 /// What a receiver wishes: a bit for each class of lengths that is to be lent,
 const ALL: u32 = (1 << CLASSES) - 1;
 /// or none, whoever sends, as the system has refused a copy.
@@ -100,7 +102,7 @@ pub(crate) struct Direct {
     refused: bool,
     /// The last send that was lent to it,
     lent: Option<u64>,
-    /// and sends that were lent since one was found to be read, less its messages that were read alone because of them.
+    /// and sends that were lent since one was found to be read, less its messages that were read alone because of them, up to [`LATELY`].
     lately: u32,
     /// Whether something of its was there when the last long message to it had been copied into the pipe, while its own are measured.
     meets: bool,
@@ -282,7 +284,7 @@ impl Shm {
     pub(crate) fn has_lent(&mut self, to: u32, send: u64) {
         let direct = &mut self.peers[to as usize].direct;
         direct.lent = Some(send);
-        direct.lately = direct.lately.saturating_add(1);
+        direct.lately = LATELY.min(direct.lately + 1);
     }
 
     /// Whether a peer has something to read that was lent to it, and that is not much less than `bytes`.
@@ -367,7 +369,7 @@ impl Shm {
         !synchronous && total <= WINDOW as u64 && self.own_memory(peer, 0).is_some()
     }
 
-    /// Reads a loan that still no receive waits for, and tells its sender. False: it was matched meanwhile, or stays where it is.
+    /// Reads a loan that still no receive waits for, and tells its sender. False: it stays where it is, or is gone.
     pub(crate) fn keep_loan(&mut self, peer: u32, id: u64) -> bool {
         let Some(message) = self.announced.get(id) else {
             return false;
@@ -403,6 +405,7 @@ impl Shm {
     pub(crate) fn lend_no_more(&mut self, peer: u32) {
         let direct = &mut self.peers[peer as usize].direct;
         (direct.open, direct.refused, direct.trials) = (false, true, None);
+        self.peers[peer as usize].copies.keep_none();
         self.wish(peer, NONE);
     }
 

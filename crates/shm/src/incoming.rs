@@ -427,7 +427,7 @@ impl Shm {
             let wanted = message.total.min(capacity);
             if message.offer.is_some() && wanted > 0 {
                 message.expected = wanted;
-                self.peers[peer as usize].copies.inward.push_back(id);
+                self.peers[peer as usize].copies.take_up(id);
                 self.mark_busy(peer);
                 return;
             }

@@ -40,19 +40,17 @@ pub(crate) const LONGEST_SENT: u64 = WINDOW as u64;
 const TURN: u32 = 16;
 /// Bytes that the receiver copies at a time where it copies alone.
 const PART: u64 = 64 << 10;
-/// Looks that find nothing to do before a short loan is kept that no receive waits for: some microseconds. A receive that is posted within them takes it
-/// where it is, with one copy in place of two.
-const LOOKS: u32 = 64;
+/// Cycles before a short loan is kept that no receive waits for: five to eight microseconds. A receive that is posted within them takes it where it is, with
+/// one copy in place of two.
+pub(crate) const KEPT_AFTER: u64 = 1 << 14;
 
 /// Messages with a peer that are copied where they lie.
 #[derive(Default)]
 pub(crate) struct Copies {
     /// Those that come, in the order in which they were matched.
-    pub inward: VecDeque<u64>,
-    /// Short loans that came before their receives, or were matched since,
-    pub unmatched: VecDeque<u64>,
-    /// and looks that found nothing else to do since the last of them came or was kept.
-    looks: u32,
+    inward: VecDeque<u64>,
+    /// Short loans that came before their receives, and when, in cycles.
+    unmatched: VecDeque<(u64, u64)>,
     /// The first of them, if both sides copy it.
     split: Option<Split>,
     /// Number of the last split copy of a message that came.
@@ -92,6 +90,19 @@ impl Copies {
 }
 
 impl Copies {
+    /// A message was matched: it is copied behind those that were before.
+    pub fn take_up(&mut self, id: u64) {
+        if let Some(i) = self.unmatched.iter().position(|&(other, _)| other == id) {
+            self.unmatched.remove(i);
+        }
+        self.inward.push_back(id);
+    }
+
+    /// The system has refused a copy: none is kept any more.
+    pub fn keep_none(&mut self) {
+        self.unmatched.clear();
+    }
+
     pub fn is_empty(&self) -> bool {
         self.inward.is_empty() && self.joined.is_none() && self.unmatched.is_empty()
     }
@@ -145,7 +156,7 @@ impl Shm {
             moved |= self.copy_front(queues, peer, id)?;
         }
         if !moved && !self.peers[peer as usize].copies.unmatched.is_empty() {
-            moved = self.keep_first(peer);
+            moved = self.keep_late(peer);
         }
         Ok(moved)
     }
@@ -153,31 +164,25 @@ impl Shm {
     /// A loan came before its receive, which keeps its sender waiting.
     pub(crate) fn may_keep(&mut self, peer: u32, id: u64) {
         let copies = &mut self.peers[peer as usize].copies;
-        copies.unmatched.push_back(id);
-        copies.looks = 0;
+        copies.unmatched.push_back((id, sys::clock::cycles()));
         self.mark_busy(peer);
     }
 
-    /// Nothing else of this peer is to be done: keeps the first of its loans that no receive waits for, if that is so for a while.
-    fn keep_first(&mut self, peer: u32) -> bool {
-        while let Some(&id) = self.peers[peer as usize].copies.unmatched.front() {
-            let copies = &mut self.peers[peer as usize].copies;
-            if self
-                .announced
-                .get(id)
-                .is_some_and(|m| m.is_unmatched_loan())
-            {
-                copies.looks += 1;
-                if copies.looks < LOOKS {
-                    return false;
-                }
-                copies.looks = 0;
-                copies.unmatched.pop_front();
-                return self.keep_loan(peer, id);
-            }
-            copies.unmatched.pop_front();
+    /// Nothing else of this peer is to be copied: keeps those of its loans that no receive waits for and that have been here for a while. Whether there were any.
+    fn keep_late(&mut self, peer: u32) -> bool {
+        // Who shares a processor with the sender can't wait for a while without keeping it waiting for longer.
+        let after = match self.mover.is_some() {
+            true => self.kept_after,
+            false => 0,
+        };
+        let mut moved = false;
+        while let Some(&(id, since)) = self.peers[peer as usize].copies.unmatched.front()
+            && direct::cycles_since(since) >= after
+        {
+            self.peers[peer as usize].copies.unmatched.pop_front();
+            moved |= self.keep_loan(peer, id);
         }
-        false
+        moved
     }
 
     /// Whether `copy_mapped` would find something to do.
@@ -267,26 +272,26 @@ impl Shm {
             // A sender that is asked late for its part of one that failed would take it for complete if a newer had begun.
             return None;
         }
-        let (wanted, offer) = self.announced.get(id).map(|m| (m.expected, m.offer))?;
-        let lent = matches!(offer?, Offer::Own(_));
-        // Who shares a processor with the sender would wait for it, and in an exchange each has a message of its own to read.
-        if lent && (self.mover.is_none() || self.reads_alone(peer, wanted)) {
-            return None;
-        }
         let message = self.announced.get(id)?;
-        let send = message.send;
+        let (send, wanted) = (message.send, message.expected);
         let Sink::User { writer, .. } = &message.sink else {
             return None;
         };
         let (to, _) = writer.contiguous()?;
-        let (kind, place, cut) = match message.offer? {
+        let (offer, begun) = (message.offer?, message.arrived > 0);
+        let (kind, place, cut) = match offer {
             Offer::Mapped(_) => {
                 let place = self.slots.arena.find(to, wanted)?;
                 (Kind::Join, place, split::cut(wanted))
             }
             Offer::Own(_) => (Kind::Help, to.addr() as u64, direct::cut(wanted)),
         };
-        if message.arrived > 0 || !cut.fits() {
+        if begun || !cut.fits() {
+            return None;
+        }
+        // Who shares a processor with the sender would wait for it, and in an exchange each has a message of its own to read.
+        let lent = matches!(offer, Offer::Own(_));
+        if lent && (self.mover.is_none() || self.reads_alone(peer, wanted)) {
             return None;
         }
         let entry = &mut self.peers[peer as usize];

@@ -14,7 +14,7 @@ use crate::common::Common;
 use crate::direct::{Choice, Direct, TRIED_FROM, Token};
 use crate::footprint::Footprint;
 use crate::lane::Lane;
-use crate::mapped::Copies;
+use crate::mapped::{Copies, KEPT_AFTER};
 use crate::places::{Mover, Spread};
 use crate::port::{Port, Ports};
 use crate::segment::{Segment, SendersRef};
@@ -61,6 +61,8 @@ pub struct Shm {
     pub(crate) choice: Choice,
     /// from which cost of the pipe on,
     pub(crate) tried_from: [u64; CLASSES],
+    /// Cycles before a short loan is kept that no receive waits for.
+    pub(crate) kept_after: u64,
     /// and what of this process's memory others try that with.
     pub(crate) token: Token,
     /// This process, among those of the job,
@@ -199,14 +201,6 @@ pub(crate) enum Sink {
 }
 
 impl Announced {
-    /// Whether its data lie in its sender's own memory and no receive has taken it.
-    pub fn is_unmatched_loan(&self) -> bool {
-        matches!(
-            (self.offer, &self.sink),
-            (Some(Offer::Own(_)), Sink::Heap(_))
-        )
-    }
-
     /// The completion of the receive that matched it.
     pub fn completion(&self, cookie: Cookie, capacity: u64) -> Completion {
         let outcome = if self.total > capacity {
@@ -313,6 +307,7 @@ impl Shm {
             slots: SlotState::new(area),
             choice: Choice::Pipe,
             tried_from: TRIED_FROM,
+            kept_after: KEPT_AFTER,
             token: Token::new(),
             me: members[local as usize],
             local,

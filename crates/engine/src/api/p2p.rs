@@ -609,6 +609,10 @@ pub(crate) fn exchange_at_once(
         check_send(e, send)?;
         check_recv(e, recv)?;
     }
+    if recv.peer == consts::PROC_NULL {
+        // No other progress is made where nothing is received.
+        e.every_so_often();
+    }
     if send.peer != consts::PROC_NULL && !e.send_now(send) {
         return Ok(false);
     }

@@ -142,7 +142,8 @@ pub fn iprobe(
         put(status, Status::PROC_NULL);
         return Ok(());
     };
-    e.look_at_all();
+    // A message that lies behind others may take several looks.
+    e.go_on(|| probe.look(e).is_some());
     let found = probe.look(e);
     *flag = found.is_some();
     match found {
@@ -210,7 +211,7 @@ pub fn improbe(
         put(status, Status::PROC_NULL);
         return Ok(());
     };
-    e.look_at_all();
+    e.go_on(|| probe.look(e).is_some());
     let found = probe.take(e);
     *flag = found.is_some();
     match found {

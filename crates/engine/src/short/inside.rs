@@ -82,8 +82,8 @@ impl Engine {
         }
     }
 
-    /// Sends a message that leaves within the call, where nothing was tried: `true`. Its caller receives next, so no progress is made, which would keep what
-    /// it is to receive; but where the launcher tells of deaths they are heard of.
+    /// Sends a message that leaves within the call, where nothing was tried: `true`. Its caller receives next, so no progress is made, which might keep
+    /// what it is to receive; but where the launcher tells of deaths they are heard of.
     pub(crate) fn send_now(&self, m: &Args) -> bool {
         if m.tag >= 0 && self.way_of_any(m).is_some_and(|b| b.send(m)) {
             return true;
