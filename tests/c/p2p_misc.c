@@ -81,11 +81,13 @@ static void sendrecv(void)
 static void in_order(void)
 {
     enum { MANY = 40, LONG = 60000, GAPS = 5000 };
-    static unsigned char out[MANY][LONG], in[LONG];
+    static unsigned char out[MANY][LONG], in[MANY + 1][LONG];
     static int gaps[2 * GAPS], others[2 * GAPS];
-    MPI_Request r[MANY], first;
+    MPI_Request r[MANY], received[MANY + 1], first;
     MPI_Datatype every_other;
     int x = -1, y = -1;
+    for (int i = 0; i <= MANY; i++)
+        OK(MPI_Irecv(in[i], LONG, MPI_BYTE, left, 8, MPI_COMM_WORLD, &received[i]));
     for (int i = 0; i < MANY; i++) {
         memset(out[i], i + 1, LONG);
         OK(MPI_Isend(out[i], LONG, MPI_BYTE, right, 8, MPI_COMM_WORLD, &r[i]));
@@ -100,10 +102,10 @@ static void in_order(void)
     for (int i = 0; i < 2 * GAPS; i++)
         SAME(gaps[i], 0x29292929);
     OK(MPI_Wait(&first, MPI_STATUS_IGNORE));
+    OK(MPI_Waitall(MANY + 1, received, MPI_STATUSES_IGNORE));
     for (int i = 0; i <= MANY; i++) {
         int want = i < MANY ? i + 1 : 0x29, bytes = i < MANY ? LONG : (int)(GAPS * sizeof(int));
-        OK(MPI_Recv(in, LONG, MPI_BYTE, left, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-        CHECK(in[0] == want && in[bytes - 1] == want);
+        CHECK(in[i][0] == want && in[i][bytes - 1] == want);
     }
     OK(MPI_Waitall(MANY, r, MPI_STATUSES_IGNORE));
     OK(MPI_Type_free(&every_other));
