@@ -365,7 +365,7 @@ impl Shm {
     }
 
     /// Whether a loan may be kept that no receive waits for: its sender may be done with it before somebody does.
-    pub(crate) fn is_kept(&self, peer: u32, total: u64, synchronous: bool) -> bool {
+    pub(crate) fn can_keep(&self, peer: u32, total: u64, synchronous: bool) -> bool {
         !synchronous && total <= WINDOW as u64 && self.own_memory(peer, 0).is_some()
     }
 

@@ -27,6 +27,12 @@ enum Taken {
     Left,
 }
 
+/// The receive that waits for a message.
+fn receive_for(queues: &mut Queues, peer: u32, header: &Header) -> Option<Receive> {
+    let (source, context) = (Endpoint(peer), Context(header.context));
+    queues.posted.take(source, context, header.tag)
+}
+
 /// Keeps a message that no receive waits for.
 fn keep(queues: &mut Queues, peer: u32, header: &Header, data: &[u8], synchronous: Option<u64>) {
     let (source, context) = (Endpoint(peer), Context(header.context));
@@ -278,10 +284,7 @@ impl Shm {
         self.ports[peer].lane.prefetch_returned();
         let words = [send, total, early, how];
         let begun = match early < total || how != 0 || !self.comes_next(peer, total) {
-            true => {
-                let (source, context) = (Endpoint(peer), Context(header.context));
-                Begun::At(queues.posted.take(source, context, header.tag), 0)
-            }
+            true => Begun::At(receive_for(queues, peer, header), 0),
             false => self.take_early(queues, peer, header, total),
         };
         let Begun::At(receive, arrived) = begun else {
@@ -335,8 +338,7 @@ impl Shm {
         if words[1] > i64::MAX as u64 {
             return Err(Hostile);
         }
-        let (source, context) = (Endpoint(peer), Context(header.context));
-        let receive = queues.posted.take(source, context, header.tag);
+        let receive = receive_for(queues, peer, header);
         self.enter(queues, peer, header, words, offer, (receive, 0));
         Ok(())
     }
@@ -398,8 +400,8 @@ impl Shm {
             self.accept(queues, id);
         } else {
             let lent = matches!(offer, Some(Offer::Own(_)));
-            if lent && self.is_kept(peer, total, synchronous) {
-                self.may_keep(peer, id);
+            if lent && self.can_keep(peer, total, synchronous) {
+                self.keep_later(peer, id);
             }
             let (source, context) = (Endpoint(peer), Context(header.context));
             queues

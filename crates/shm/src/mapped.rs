@@ -161,8 +161,8 @@ impl Shm {
         Ok(moved)
     }
 
-    /// A loan came before its receive, which keeps its sender waiting.
-    pub(crate) fn may_keep(&mut self, peer: u32, id: u64) {
+    /// A loan came before its receive: it is kept unless that is posted soon.
+    pub(crate) fn keep_later(&mut self, peer: u32, id: u64) {
         let copies = &mut self.peers[peer as usize].copies;
         copies.unmatched.push_back((id, sys::clock::cycles()));
         self.mark_busy(peer);

@@ -6,7 +6,7 @@ use types::Tunable;
 use crate::{chunking, direct, lane, lines, mapped, ring, slots, split, trial, wire};
 
 /// The tunables of the fabric, on this machine.
-pub fn tunables() -> [Tunable; 16] {
+pub fn tunables() -> [Tunable; 17] {
     [
         tunable(
             "shm.ring.cells",
@@ -73,6 +73,12 @@ pub fn tunables() -> [Tunable; 16] {
             direct::SHORTEST,
             "bytes",
             "measured, on no processor less; from here on the receiver measures whether reading the sender's memory is faster",
+        ),
+        tunable(
+            "shm.direct.kept_after",
+            mapped::KEPT_AFTER,
+            "cycles",
+            "chosen: more than a program takes from one receive to the next, and no more than a copy of what is kept takes",
         ),
         tunable(
             "shm.direct.chunk_max",

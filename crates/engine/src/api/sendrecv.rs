@@ -161,6 +161,24 @@ pub fn isendrecv(
     Ok(())
 }
 
+/// The arguments of a send and of a receive that use the same buffer: `to` and `from` are ranks and tags.
+fn replaced(
+    (buf, count, datatype): (UserBuf, i64, Handle),
+    to: (i32, i32),
+    from: (i32, i32),
+    comm: Handle,
+) -> (Args, Args) {
+    let args = |(peer, tag)| Args {
+        buf,
+        count,
+        datatype,
+        peer,
+        tag,
+        comm,
+    };
+    (args(to), args(from))
+}
+
 fn start_replace(e: &Engine, send: &Args, recv: &Args) -> Result<(Handle, Transfer)> {
     let (send, recv) = (check_send(e, send)?, check_recv(e, recv)?);
     let (scratch, data) = packed(&send)?;
@@ -184,19 +202,12 @@ pub fn sendrecv_replace(
     comm: Handle,
     mut status: Option<&mut Status>,
 ) -> Result<()> {
-    let send = Args {
-        buf,
-        count,
-        datatype,
-        peer: dest,
-        tag: sendtag,
+    let (send, recv) = replaced(
+        (buf, count, datatype),
+        (dest, sendtag),
+        (source, recvtag),
         comm,
-    };
-    let recv = Args {
-        peer: source,
-        tag: recvtag,
-        ..send
-    };
+    );
     let call = "MPI_Sendrecv_replace";
     // What has left at once was copied, so the buffer is free for what comes.
     if exchange_at_once(e, call, (&send, &recv), status.as_deref_mut())? {
@@ -220,19 +231,12 @@ pub fn isendrecv_replace(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    let send = Args {
-        buf,
-        count,
-        datatype,
-        peer: dest,
-        tag: sendtag,
+    let (send, recv) = replaced(
+        (buf, count, datatype),
+        (dest, sendtag),
+        (source, recvtag),
         comm,
-    };
-    let recv = Args {
-        peer: source,
-        tag: recvtag,
-        ..send
-    };
+    );
     (*request, _) = start_replace(e, &send, &recv)?;
     Ok(())
 }
