@@ -21,7 +21,7 @@ const BYTES: Axis = Axis {
     limits: (0, 1 << 30),
 };
 
-/// A collective operation.
+/// An operation, or several, in a time by messages' sizes.
 const fn operation(name: &'static str, about: &'static str) -> Panel {
     Panel {
         name,
@@ -132,6 +132,22 @@ pub static ALL: &[Experiment] = &[
             unit: MESSAGES,
             ..Panel::PLAIN
         }],
+    },
+    Experiment {
+        name: "exchange",
+        about: "Time of an exchange in a ring, where all ranks send and receive at once",
+        kernels: &[(Interface::Mpi, "exchange.c")],
+        axis: BYTES,
+        ranks: Ranks::Free,
+        calibrated: true,
+        panels: &[
+            operation("sendrecv", "MPI_Sendrecv, to the right and from the left"),
+            operation("posted", "the same as MPI_Irecv, MPI_Isend and MPI_Waitall"),
+            operation(
+                "neighbours",
+                "to both sides and from both: MPI_Irecv, MPI_Isend, two of each, and MPI_Waitall",
+            ),
+        ],
     },
     Experiment {
         name: "depth",
