@@ -142,6 +142,7 @@ impl Shm {
         {
             return false;
         }
+        self.count_sent(to, total);
         // Nobody will ask for more of it, so it has no name.
         let words = [u64::MAX, total, total, 0];
         self.push_words_unrung(to, (Kind::Announce, address.0, address.1), words);
@@ -219,6 +220,7 @@ impl Shm {
         if !self.room(to, WORDS) {
             return Started::NoRoom;
         }
+        self.count_sent(to, total);
         if self.announce_in_place(id, to) {
             return Started::Pending;
         }

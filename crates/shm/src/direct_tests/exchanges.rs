@@ -138,3 +138,44 @@ fn several_that_are_long_are_read_alone_in_an_exchange() {
     check_exchange(&mut a, &mut b, LONG / 2);
     assert_eq!((splits(&mut a, 1), splits(&mut b, 0)), before);
 }
+
+#[test]
+fn what_goes_to_and_fro_goes_as_the_first_wishes() {
+    if !reads_itself() {
+        return;
+    }
+    let bytes = 2 * SHORTEST as usize;
+    let wishes = |rank: &mut Rank, peer: usize| rank.t.fabric().peers[peer].inward.wishes() & 2;
+    for first in [true, false] {
+        // One wants all directly; the other measures, and so wants the pipe at the beginning.
+        let (mut a, mut b) = pair(Choice::Measured, true);
+        let (insists, peer) = if first { (&mut a, 1) } else { (&mut b, 0) };
+        insists.t.fabric().insist(peer);
+        // From the second on: the first's is there before the second has sent one.
+        for _ in 0..2 {
+            exchange(&mut a, &mut b, bytes);
+            run(&mut a, &mut b);
+            check_exchange(&mut a, &mut b, bytes);
+        }
+        let seen = (wishes(&mut a, 1), wishes(&mut b, 0));
+        assert_eq!(seen, if first { (2, 2) } else { (0, 2) });
+        if !first {
+            continue;
+        }
+        // Nothing goes fro any more.
+        for _ in 0..3 {
+            b.receive_bytes(bytes);
+            a.send(SendMode::Standard, bytes);
+            run(&mut a, &mut b);
+            a.done.clear();
+            b.done.clear();
+        }
+        assert_eq!((wishes(&mut a, 1), wishes(&mut b, 0)), (2, 0));
+        // Where the system has refused the first a copy, that is no wish for the pipe.
+        a.t.fabric().lend_no_more(1);
+        exchange(&mut a, &mut b, bytes);
+        run(&mut a, &mut b);
+        check_exchange(&mut a, &mut b, bytes);
+        assert_eq!(b.t.fabric().peers[0].direct.follows(), 0);
+    }
+}
