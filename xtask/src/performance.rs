@@ -56,7 +56,15 @@ const RUNS: [(&str, Place, &[&str]); 4] = [
     (
         "others",
         Place::Files,
-        &["rate", "depth", "threads", "datatypes", "startup", "idle"],
+        &[
+            "rate",
+            "exchange",
+            "depth",
+            "threads",
+            "datatypes",
+            "startup",
+            "idle",
+        ],
     ),
     ("paper", Place::Papers, &["fmpl"]),
 ];

@@ -137,7 +137,11 @@ pub static ALL: &[Experiment] = &[
         name: "exchange",
         about: "Time of an exchange in a ring, where all ranks send and receive at once",
         kernels: &[(Interface::Mpi, "exchange.c")],
-        axis: BYTES,
+        axis: Axis {
+            values: &[8, KI, 4 * KI, 16 * KI, 32 * KI, 128 * KI, MI],
+            tour: &[8, 16 * KI, MI],
+            ..BYTES
+        },
         ranks: Ranks::Free,
         calibrated: true,
         panels: &[

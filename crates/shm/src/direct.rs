@@ -40,8 +40,11 @@ pub(crate) const CHUNK: u64 = 256 << 10;
 const PAGE: u64 = 4096;
 /// Messages of a peer that are read alone because as many were lent to it, which it may have no receives for. In an exchange more take turns.
 const LATELY: u32 = 8;
-/// What a receiver wishes: a bit for each class of lengths that is to be lent,
-const ALL: u32 = (1 << CLASSES) - 1;
+/// Messages of a class of which the first of two ranks chooses the way for both, after one of that class has gone the other way: as many as programs have on
+/// their way at once.
+pub(crate) const ANSWERS: u8 = 64;
+/// What a receiver wishes: a bit for each class of lengths that is to be lent, and behind these one for each of which that isn't a guess;
+const ALL: u32 = (1 << (2 * CLASSES)) - 1;
 /// or none, whoever sends, as the system has refused a copy.
 const NONE: u32 = 1 << 31;
 /// Cycles for each 16 KiB of a message of each class that the kernel's copies take at the least on any machine that was measured: where the pipe takes
@@ -109,10 +112,12 @@ pub(crate) struct Direct {
     meets: bool,
     /// What was measured of its messages.
     trials: Option<Box<Trials>>,
-    /// Messages that were sent to it, by class, for which none of that class has come yet, up to [`LATELY`].
-    unanswered: [u8; CLASSES],
-    /// Classes whose messages go the same way in both directions, which the peer chooses: a bit for each.
+    /// Messages of each class that count as answers to the last one that was sent to it,
+    answers: [u8; CLASSES],
+    /// classes of which the peer, as the first of the two, chooses the way for both directions: a bit for each,
     follows: u32,
+    /// and those of which the last message that it lent had to be asked for, as its receive had gaps.
+    declines: u32,
 }
 
 impl Direct {
@@ -120,7 +125,22 @@ impl Direct {
     #[inline]
     pub fn measures(&self, bytes: u64) -> bool {
         let trials = self.trials.as_deref().filter(|_| bytes >= SHORTEST);
-        trials.is_some_and(|t| t.is_round(class(bytes)))
+        trials.is_some_and(|t| t.is_round(class(bytes)) && self.follows & 1 << class(bytes) == 0)
+    }
+}
+
+impl Direct {
+    /// A message of a class has come; the peer `leads` if it is the first of the two and knows how such messages go best. If each chose by itself, they
+    /// might go one way here and the other way there, which takes longest: two of 16 KiB in each direction, posted, take 10 us so, 5.5 through the pipe and
+    /// 7.5 directly, on a Xeon of the fifth generation.
+    fn follow(&mut self, class: usize, leads: bool) {
+        let (answers, bit) = (&mut self.answers[class], 1 << class);
+        let follows = leads && *answers > 0 && self.declines & bit == 0;
+        *answers = answers.saturating_sub(1);
+        self.follows = match follows {
+            true => self.follows | bit,
+            false => self.follows & !bit,
+        };
     }
 }
 
@@ -460,47 +480,43 @@ impl Shm {
     }
 
     fn note(&mut self, from: u32, bytes: u64, way: Way, cost: Option<Cost>) {
-        let Some(trials) = &mut self.peers[from as usize].direct.trials else {
-            return;
-        };
         // Cycles of 16 KiB: lengths of a class differ.
         let cost = cost.map(|cost| Cost {
             took: (cost.took.min(u64::MAX >> 14) << 14) / bytes.max(1),
             ..cost
         });
-        let mine = trials.note(class(bytes), way, cost);
+        let class = class(bytes);
         let theirs = self.ports[from].lane.wishes();
-        let follows = match theirs {
-            NONE => 0,
-            _ => self.now_follows(from, class(bytes)),
-        };
-        self.wish(from, mine & !follows | theirs & follows);
-    }
-
-    /// Which classes of a peer's messages come as it wishes this process's own, now that one of `class` has come: those that go to and fro, if the peer is the
-    /// first of the two. If each chose by itself, they might go one way here and the other way there, which takes longest: two of 16 KiB in each direction,
-    /// posted, take 10 us so, 5.5 through the pipe and 7.5 directly, on a Xeon of the fifth generation.
-    fn now_follows(&mut self, from: u32, class: usize) -> u32 {
-        let is_second = from < self.me;
         let direct = &mut self.peers[from as usize].direct;
-        let unanswered = &mut direct.unanswered[class];
-        let answers = *unanswered > 0;
-        *unanswered = unanswered.saturating_sub(1);
-        let bit = 1 << class;
-        direct.follows = match answers && is_second {
-            true => direct.follows | bit,
-            false => direct.follows & !bit,
+        let Some(trials) = &mut direct.trials else {
+            return;
         };
-        direct.follows
+        if direct.follows & 1 << class == 0 {
+            trials.note(class, way, cost);
+        }
+        let mine = trials.wishes();
+        if way == Way::Direct {
+            direct.declines &= !(1 << class);
+        }
+        direct.follow(
+            class,
+            from < self.me && theirs & 1 << (class + CLASSES) != 0,
+        );
+        let follows = direct.follows;
+        self.wish(from, mine & !follows | theirs & follows);
     }
 
     /// A long message of `total` bytes goes to a peer.
     #[inline]
     pub(crate) fn count_sent(&mut self, to: u32, total: u64) {
         if total >= SHORTEST {
-            let unanswered = &mut self.peers[to as usize].direct.unanswered[class(total)];
-            *unanswered = (LATELY as u8).min(*unanswered + 1);
+            self.peers[to as usize].direct.answers[class(total)] = ANSWERS;
         }
+    }
+
+    /// A message that a peer has lent can't be read there.
+    pub(crate) fn decline(&mut self, peer: u32, total: u64) {
+        self.peers[peer as usize].direct.declines |= 1 << class(total);
     }
 }
 

@@ -5,6 +5,8 @@
 //! *round* some messages of a length come one way and some the other; the way of the fastest serves until the next round. Where the pipe takes less
 //! than the other way does on any machine, that isn't tried.
 //!
+//! Where messages of a length go both ways, the first of the two ranks measures, and the other does as that does (`direct`).
+//!
 //! Invariant: rounds end, whatever comes of what counts here and whatever is measured. Who calls it: `direct`.
 
 /// Messages of each way that are measured in a round. Of these the fastest counts: most of what disturbs makes it slower.
@@ -48,8 +50,10 @@ struct Trial {
     exchanged: u32,
     /// and this is what the least of them took.
     least_exchanged: u64,
-    /// What came of the last round.
+    /// What came of the last round,
     direct: bool,
+    /// and whether it was enough to decide by.
+    decided: bool,
 }
 
 impl Trial {
@@ -61,6 +65,7 @@ impl Trial {
         exchanged: 0,
         least_exchanged: u64::MAX,
         direct: false,
+        decided: false,
     };
 
     /// Which way the next message should come.
@@ -103,6 +108,7 @@ impl Trial {
             *self = Trial {
                 left: SETTLED,
                 direct: if enough { direct < pipe } else { self.direct },
+                decided: enough,
                 ..Trial::NEW
             };
         }
@@ -131,16 +137,22 @@ impl Trials {
         self.classes.get(class).is_some_and(|t| t.left == 0)
     }
 
-    /// A message of a class has come this way, at this cost, if it could be measured. The classes of which messages should be
-    /// read in the sender's memory now: a bit for each.
-    pub fn note(&mut self, class: usize, way: Way, cost: Option<Cost>) -> u32 {
+    /// A message of a class has come this way, at this cost, if it could be measured.
+    pub fn note(&mut self, class: usize, way: Way, cost: Option<Cost>) {
         if let (Some(trial), Some(&from)) =
             (self.classes.get_mut(class), self.tried_from.get(class))
         {
             trial.note(way, cost, from);
         }
+    }
+
+    /// The classes of which messages should be read in the sender's memory now: a bit for each; and `CLASSES` bits further up those of which the last
+    /// round has told.
+    pub fn wishes(&self) -> u32 {
         let bits = self.classes.iter().enumerate();
-        bits.fold(0, |all, (i, t)| all | u32::from(t.wants_direct()) << i)
+        bits.fold(0, |all, (i, t)| {
+            all | u32::from(t.wants_direct()) << i | u32::from(t.decided) << (i + CLASSES)
+        })
     }
 }
 
@@ -188,8 +200,9 @@ mod tests {
                 _ => Way::Direct,
             };
             came += u32::from(way == Way::Direct);
-            wishes = trials.note(3, way, cost(way, i));
-            assert_eq!(wishes & !(1 << 3), 0);
+            trials.note(3, way, cost(way, i));
+            wishes = trials.wishes();
+            assert_eq!(wishes & !(1 << 3 | 1 << (3 + CLASSES)), 0);
         }
         came
     }
@@ -215,8 +228,22 @@ mod tests {
             trials.note(0, Way::Pipe, plain(5));
         }
         assert!(!trials.classes[0].direct);
-        assert_eq!(trials.note(CLASSES, Way::Pipe, None) & 1 << 7, 0);
+        trials.note(CLASSES, Way::Pipe, None);
+        assert_eq!(trials.wishes(), 0);
         assert!(!trials.is_round(CLASSES));
+    }
+
+    #[test]
+    fn only_rounds_that_tell_decide() {
+        let mut trials = Trials::new([0; CLASSES]);
+        let decided = |trials: &Trials| trials.wishes() >> CLASSES;
+        run(&mut trials, 2 * SAMPLES, Some(10), Some(30));
+        assert_eq!(decided(&trials), 1 << 3);
+        // The next round tells nothing, and the one before holds while it goes.
+        run(&mut trials, SETTLED + LONGEST - 1, None, None);
+        assert_eq!(decided(&trials), 1 << 3);
+        run(&mut trials, 1, None, None);
+        assert_eq!(decided(&trials), 0);
     }
 
     #[test]

@@ -1,6 +1,12 @@
 //! Messages that two ranks give each other at the same time.
 
+use std::rc::Rc;
+
+use layout::{Bounds, Kind, Tree};
+
 use super::*;
+use crate::direct::ANSWERS;
+use crate::trial::SAMPLES;
 
 /// Both ranks send `bytes` to each other, out of the first half of their memory into the second. The second is the last to do anything.
 fn exchange(a: &mut Rank, b: &mut Rank, bytes: usize) {
@@ -139,43 +145,96 @@ fn several_that_are_long_are_read_alone_in_an_exchange() {
     assert_eq!((splits(&mut a, 1), splits(&mut b, 0)), before);
 }
 
+/// `number` messages of `bytes` from `a` to `b` alone.
+fn one_way(a: &mut Rank, b: &mut Rank, (number, bytes): (u32, usize)) {
+    for _ in 0..number {
+        b.receive_bytes(bytes);
+        a.send(SendMode::Standard, bytes);
+        run(a, b);
+        a.done.clear();
+        b.done.clear();
+    }
+}
+
+/// Which of the first classes of a peer's messages are to be lent.
+fn wishes(rank: &mut Rank, peer: usize) -> u32 {
+    rank.t.fabric().peers[peer].inward.wishes() & 7
+}
+
 #[test]
 fn what_goes_to_and_fro_goes_as_the_first_wishes() {
     if !reads_itself() {
         return;
     }
     let bytes = 2 * SHORTEST as usize;
-    let wishes = |rank: &mut Rank, peer: usize| rank.t.fabric().peers[peer].inward.wishes() & 2;
-    for first in [true, false] {
-        // One wants all directly; the other measures, and so wants the pipe at the beginning.
-        let (mut a, mut b) = pair(Choice::Measured, true);
-        let (insists, peer) = if first { (&mut a, 1) } else { (&mut b, 0) };
-        insists.t.fabric().insist(peer);
-        // From the second on: the first's is there before the second has sent one.
-        for _ in 0..2 {
-            exchange(&mut a, &mut b, bytes);
-            run(&mut a, &mut b);
-            check_exchange(&mut a, &mut b, bytes);
-        }
-        let seen = (wishes(&mut a, 1), wishes(&mut b, 0));
-        assert_eq!(seen, if first { (2, 2) } else { (0, 2) });
-        if !first {
-            continue;
-        }
-        // Nothing goes fro any more.
-        for _ in 0..3 {
-            b.receive_bytes(bytes);
-            a.send(SendMode::Standard, bytes);
-            run(&mut a, &mut b);
-            a.done.clear();
-            b.done.clear();
-        }
-        assert_eq!((wishes(&mut a, 1), wishes(&mut b, 0)), (2, 0));
-        // Where the system has refused the first a copy, that is no wish for the pipe.
-        a.t.fabric().lend_no_more(1);
-        exchange(&mut a, &mut b, bytes);
-        run(&mut a, &mut b);
-        check_exchange(&mut a, &mut b, bytes);
-        assert_eq!(b.t.fabric().peers[0].direct.follows(), 0);
+    // One wants all directly; the other measures, and so wants the pipe at the beginning.
+    let (mut a, mut b) = pair(Choice::Measured, true);
+    a.t.fabric().insist(1);
+    assert_eq!((wishes(&mut a, 1), wishes(&mut b, 0)), (7, 0));
+    exchange(&mut a, &mut b, bytes);
+    run(&mut a, &mut b);
+    check_exchange(&mut a, &mut b, bytes);
+    assert_eq!((wishes(&mut a, 1), wishes(&mut b, 0)), (7, 2));
+    // Also where one has many on their way to the other, of which only the last was answered; and then nothing goes fro any more.
+    one_way(&mut a, &mut b, (u32::from(ANSWERS) - 1, bytes));
+    assert_eq!(wishes(&mut b, 0), 2);
+    one_way(&mut a, &mut b, (1, bytes));
+    assert_eq!(wishes(&mut b, 0), 0);
+
+    let (mut a, mut b) = pair(Choice::Measured, true);
+    b.t.fabric().insist(0);
+    exchange(&mut a, &mut b, bytes);
+    run(&mut a, &mut b);
+    assert_eq!((wishes(&mut a, 1), wishes(&mut b, 0)), (0, 7));
+}
+
+#[test]
+fn the_first_chooses_for_both_only_where_it_knows() {
+    if !reads_itself() {
+        return;
     }
+    let bytes = 2 * SHORTEST as usize;
+    let follows = |b: &mut Rank| b.t.fabric().peers[0].direct.follows();
+    let (mut a, mut b) = pair(Choice::Measured, true);
+    let exchanges = |a: &mut Rank, b: &mut Rank, number: u32| {
+        for _ in 0..number {
+            exchange(a, b, bytes);
+            run(a, b);
+            check_exchange(a, b, bytes);
+        }
+    };
+    // It measures at first, as the second does.
+    exchanges(&mut a, &mut b, 2 * SAMPLES - 1);
+    assert_eq!(follows(&mut b), 0);
+    exchanges(&mut a, &mut b, 2 * SAMPLES);
+    assert_eq!(follows(&mut b), 2);
+    assert_eq!(wishes(&mut b, 0), wishes(&mut a, 1));
+    // Where the system has refused it a copy it knows nothing.
+    a.t.fabric().lend_no_more(1);
+    exchanges(&mut a, &mut b, 1);
+    assert_eq!(follows(&mut b), 0);
+}
+
+#[test]
+fn who_has_to_ask_for_what_is_lent_follows_nobody() {
+    if !reads_itself() {
+        return;
+    }
+    let bytes = 2 * SHORTEST as usize;
+    let (mut a, mut b) = pair(Choice::Measured, true);
+    a.t.fabric().insist(1);
+    exchange(&mut a, &mut b, bytes);
+    run(&mut a, &mut b);
+    check_exchange(&mut a, &mut b, bytes);
+    assert_eq!(wishes(&mut b, 0), 2);
+    let every_other = (Tree::block(0, 1, Kind::OPAQUE).unwrap())
+        .repeat(bytes as u64, 2)
+        .unwrap();
+    let (lb, extent) = (0, 2 * bytes as i64);
+    let gaps = Rc::new(every_other.compile(Bounds { lb, extent }).unwrap());
+    let to = Data::typed(b.buf(), &gaps, 1);
+    b.receive(to);
+    a.send(SendMode::Standard, bytes);
+    run(&mut a, &mut b);
+    assert_eq!(wishes(&mut b, 0), 0);
 }

@@ -61,6 +61,7 @@ impl Shm {
             false => 0,
         };
         self.introduce(peer, bytes);
+        self.count_sent(peer, bytes);
         let mut reader = data.reader();
         let part = (bytes, chunk, target);
         if bytes <= chunk && self.deliver_whole(slot, landing, &mut reader, part) {

@@ -125,6 +125,7 @@ impl Shm {
             return None;
         }
         let at = self.lent_at(peer, data, SendMode::Standard)?;
+        self.count_sent(peer, bytes);
         let (from, _) = data.contiguous()?;
         let copy = Copy {
             from,
