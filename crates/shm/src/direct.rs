@@ -41,9 +41,9 @@ const PAGE: u64 = 4096;
 /// Messages of a peer that are read alone because as many were lent to it, which it may have no receives for. In an exchange more take turns.
 const LATELY: u32 = 8;
 /// Messages of a class of which the first of two ranks chooses the way for both, after one of that class has gone the other way: as many as programs have on
-/// their way at once.
+/// their way at once. And messages that aren't lent after one of which the receive had gaps.
 pub(crate) const ANSWERS: u8 = 64;
-/// What a receiver wishes: a bit for each class of lengths that is to be lent, and behind these one for each of which that isn't a guess;
+/// What a receiver wishes: a bit for each class of lengths that is to be lent, and `CLASSES` bits further up one for each of which a round has told;
 const ALL: u32 = (1 << (2 * CLASSES)) - 1;
 /// or none, whoever sends, as the system has refused a copy.
 const NONE: u32 = 1 << 31;
@@ -112,12 +112,12 @@ pub(crate) struct Direct {
     meets: bool,
     /// What was measured of its messages.
     trials: Option<Box<Trials>>,
-    /// Messages of each class that count as answers to the last one that was sent to it,
+    /// Messages of each class still to come that count as answers to the last one that was sent to it.
     answers: [u8; CLASSES],
-    /// classes of which the peer, as the first of the two, chooses the way for both directions: a bit for each,
+    /// Classes of which the peer, as the first of the two, chooses the way for both directions: a bit for each.
     follows: u32,
-    /// and those of which the last message that it lent had to be asked for, as its receive had gaps.
-    declines: u32,
+    /// Messages of each class still to come that it is not to lend, as this process had to ask for one that it had lent: the receive had gaps.
+    declines: [u8; CLASSES],
 }
 
 impl Direct {
@@ -127,20 +127,31 @@ impl Direct {
         let trials = self.trials.as_deref().filter(|_| bytes >= SHORTEST);
         trials.is_some_and(|t| t.is_round(class(bytes)) && self.follows & 1 << class(bytes) == 0)
     }
-}
 
-impl Direct {
     /// A message of a class has come; the peer `leads` if it is the first of the two and knows how such messages go best. If each chose by itself, they
     /// might go one way here and the other way there, which takes longest: two of 16 KiB in each direction, posted, take 10 us so, 5.5 through the pipe and
     /// 7.5 directly, on a Xeon of the fifth generation.
     fn follow(&mut self, class: usize, leads: bool) {
-        let (answers, bit) = (&mut self.answers[class], 1 << class);
-        let follows = leads && *answers > 0 && self.declines & bit == 0;
-        *answers = answers.saturating_sub(1);
+        let (bit, followed) = (1 << class, self.follows);
+        let follows = leads && self.answers[class] > 0 && self.declines[class] == 0;
+        for left in [&mut self.answers[class], &mut self.declines[class]] {
+            *left = left.saturating_sub(1);
+        }
         self.follows = match follows {
-            true => self.follows | bit,
-            false => self.follows & !bit,
+            true => followed | bit,
+            false => followed & !bit,
         };
+        if self.follows & !followed != 0 {
+            // What was measured of a round that stops here will be old when it goes on.
+            self.meets = false;
+            self.trials.iter_mut().for_each(|t| t.begin_again(class));
+        }
+    }
+
+    /// Classes of which no message is lent for now, as their receives have gaps.
+    fn declined(&self) -> u32 {
+        let left = self.declines.iter().enumerate();
+        left.fold(0, |all, (i, &left)| all | u32::from(left > 0) << i)
     }
 }
 
@@ -495,28 +506,26 @@ impl Shm {
             trials.note(class, way, cost);
         }
         let mine = trials.wishes();
-        if way == Way::Direct {
-            direct.declines &= !(1 << class);
-        }
         direct.follow(
             class,
             from < self.me && theirs & 1 << (class + CLASSES) != 0,
         );
-        let follows = direct.follows;
-        self.wish(from, mine & !follows | theirs & follows);
+        let (follows, declined) = (direct.follows, direct.declined());
+        self.wish(from, (mine & !follows | theirs & follows) & !declined);
     }
 
-    /// A long message of `total` bytes goes to a peer.
+    /// A message of `total` bytes goes to a peer, through the pipe or as a loan.
     #[inline]
-    pub(crate) fn count_sent(&mut self, to: u32, total: u64) {
-        if total >= SHORTEST {
+    pub(crate) fn count_sent(&mut self, to: u32, total: u64, mode: SendMode) {
+        // Of those that are always lent the peer learns nothing.
+        if total >= SHORTEST && mode != SendMode::Lent {
             self.peers[to as usize].direct.answers[class(total)] = ANSWERS;
         }
     }
 
-    /// A message that a peer has lent can't be read there.
+    /// A message that a peer has lent has to be asked for, as its receive has gaps.
     pub(crate) fn decline(&mut self, peer: u32, total: u64) {
-        self.peers[peer as usize].direct.declines |= 1 << class(total);
+        self.peers[peer as usize].direct.declines[class(total)] = ANSWERS;
     }
 }
 

@@ -411,7 +411,7 @@ impl<const ROOM: usize> Lane<ROOM> {
         self.word(DRAINED).store(chunks, Ordering::Release);
     }
 
-    /// Which lengths the consumer wants to read in the producer's memory: a bit for each class of them.
+    /// Which lengths the consumer wants to read in the producer's memory: a bit for each class of them; and what it says of these besides (`direct`).
     #[inline]
     pub fn wishes(&self) -> u32 {
         self.word(WISHES).load(Ordering::Relaxed)

@@ -345,8 +345,10 @@ impl Shm {
         let (done, left) = (message.arrived, message.expected - message.arrived);
         let Some((to, _)) = writer.contiguous().filter(|&(_, run)| run >= left) else {
             // Its memory has gaps.
-            let total = message.total;
-            self.decline(peer, total);
+            let (total, learns) = (message.total, message.learns);
+            if learns {
+                self.decline(peer, total);
+            }
             return self.ask_for(peer, id);
         };
         let n = left.min(direct::CHUNK);

@@ -142,7 +142,7 @@ impl Shm {
         {
             return false;
         }
-        self.count_sent(to, total);
+        self.count_sent(to, total, message.mode);
         // Nobody will ask for more of it, so it has no name.
         let words = [u64::MAX, total, total, 0];
         self.push_words_unrung(to, (Kind::Announce, address.0, address.1), words);
@@ -208,6 +208,7 @@ impl Shm {
         }
         if kind == Kind::Lend {
             self.has_lent(to, id);
+            self.count_sent(to, total, mode);
         }
         self.push_words(to, (kind, address.0, address.1), [id, total, at, how(mode)]);
         true
@@ -220,7 +221,6 @@ impl Shm {
         if !self.room(to, WORDS) {
             return Started::NoRoom;
         }
-        self.count_sent(to, total);
         if self.announce_in_place(id, to) {
             return Started::Pending;
         }
@@ -231,7 +231,7 @@ impl Shm {
         let Some(send) = self.sends.get(id) else {
             return Started::Pending;
         };
-        let synchronous = send.mode == SendMode::Synchronous;
+        let (mode, synchronous) = (send.mode, send.mode == SendMode::Synchronous);
         let kind = (Kind::Announce, send.context, send.tag);
         let words = [id, send.total, early, how(send.mode)];
         let whole = early == send.total;
@@ -247,6 +247,7 @@ impl Shm {
         if let Some(send) = self.sends.get(id) {
             send.reader = Some(reader);
         }
+        self.count_sent(to, total, mode);
         if whole {
             self.own_ahead(to, early);
         }

@@ -52,7 +52,7 @@ struct Trial {
     least_exchanged: u64,
     /// What came of the last round,
     direct: bool,
-    /// and whether it was enough to decide by.
+    /// and whether any was enough to decide by.
     decided: bool,
 }
 
@@ -108,7 +108,7 @@ impl Trial {
             *self = Trial {
                 left: SETTLED,
                 direct: if enough { direct < pipe } else { self.direct },
-                decided: enough,
+                decided: enough || self.decided,
                 ..Trial::NEW
             };
         }
@@ -146,8 +146,19 @@ impl Trials {
         }
     }
 
-    /// The classes of which messages should be read in the sender's memory now: a bit for each; and `CLASSES` bits further up those of which the last
-    /// round has told.
+    /// What was measured of a class in a round that goes on is forgotten.
+    pub fn begin_again(&mut self, class: usize) {
+        if let Some(trial) = self.classes.get_mut(class).filter(|t| t.left == 0) {
+            *trial = Trial {
+                direct: trial.direct,
+                decided: trial.decided,
+                ..Trial::NEW
+            };
+        }
+    }
+
+    /// The classes of which messages should be read in the sender's memory now: a bit for each; and `CLASSES` bits further up those of which a round
+    /// has told.
     pub fn wishes(&self) -> u32 {
         let bits = self.classes.iter().enumerate();
         bits.fold(0, |all, (i, t)| {
@@ -237,13 +248,21 @@ mod tests {
     fn only_rounds_that_tell_decide() {
         let mut trials = Trials::new([0; CLASSES]);
         let decided = |trials: &Trials| trials.wishes() >> CLASSES;
-        run(&mut trials, 2 * SAMPLES, Some(10), Some(30));
-        assert_eq!(decided(&trials), 1 << 3);
-        // The next round tells nothing, and the one before holds while it goes.
-        run(&mut trials, SETTLED + LONGEST - 1, None, None);
-        assert_eq!(decided(&trials), 1 << 3);
-        run(&mut trials, 1, None, None);
+        run(&mut trials, LONGEST + SETTLED, None, None);
         assert_eq!(decided(&trials), 0);
+        run(&mut trials, 2 * SAMPLES - 1, Some(10), Some(9));
+        assert_eq!(decided(&trials), 0);
+        // A round that begins again knows nothing of before.
+        trials.begin_again(3);
+        run(&mut trials, 2 * SAMPLES - 1, Some(10), Some(30));
+        assert_eq!(decided(&trials), 0);
+        trials.note(3, Way::Direct, plain(30));
+        assert_eq!(trials.wishes(), 1 << (3 + CLASSES));
+        // One that tells nothing leaves it at that; and between rounds nothing begins.
+        trials.begin_again(3);
+        assert!(!trials.is_round(3));
+        run(&mut trials, SETTLED + LONGEST, None, None);
+        assert_eq!(trials.wishes(), 1 << (3 + CLASSES));
     }
 
     #[test]

@@ -175,11 +175,18 @@ fn what_goes_to_and_fro_goes_as_the_first_wishes() {
     run(&mut a, &mut b);
     check_exchange(&mut a, &mut b, bytes);
     assert_eq!((wishes(&mut a, 1), wishes(&mut b, 0)), (7, 2));
+    // It measures only where it chooses.
+    let measures = |rank: &mut Rank, bytes: usize| {
+        let direct = &rank.t.fabric().peers[0].direct;
+        direct.measures(bytes as u64)
+    };
+    assert!(!measures(&mut b, bytes) && measures(&mut b, 2 * bytes));
     // Also where one has many on their way to the other, of which only the last was answered; and then nothing goes fro any more.
     one_way(&mut a, &mut b, (u32::from(ANSWERS) - 1, bytes));
     assert_eq!(wishes(&mut b, 0), 2);
     one_way(&mut a, &mut b, (1, bytes));
     assert_eq!(wishes(&mut b, 0), 0);
+    assert!(measures(&mut b, bytes));
 
     let (mut a, mut b) = pair(Choice::Measured, true);
     b.t.fabric().insist(0);
@@ -232,9 +239,50 @@ fn who_has_to_ask_for_what_is_lent_follows_nobody() {
         .unwrap();
     let (lb, extent) = (0, 2 * bytes as i64);
     let gaps = Rc::new(every_other.compile(Bounds { lb, extent }).unwrap());
+    let follows = |b: &mut Rank| b.t.fabric().peers[0].direct.follows();
+    assert_eq!(follows(&mut b), 2);
+    b.memory.fill(0);
     let to = Data::typed(b.buf(), &gaps, 1);
     b.receive(to);
     a.send(SendMode::Standard, bytes);
     run(&mut a, &mut b);
-    assert_eq!(wishes(&mut b, 0), 0);
+    assert_eq!(b.outcome(RECEIVED), Some(Outcome::Done));
+    let mut spread = b.memory.chunks(2).zip(&a.memory[..bytes]);
+    assert!(spread.all(|(pair, &sent)| pair == [sent, 0]));
+    assert_eq!((follows(&mut b), wishes(&mut b, 0)), (0, 0));
+    for rank in [&mut a, &mut b] {
+        rank.done.clear();
+    }
+    // Not for ever.
+    one_way(&mut a, &mut b, (u32::from(ANSWERS), bytes));
+    exchange(&mut a, &mut b, bytes);
+    run(&mut a, &mut b);
+    assert_eq!((follows(&mut b), wishes(&mut b, 0)), (2, 2));
+}
+
+#[test]
+fn what_is_always_lent_is_no_answer() {
+    if !reads_itself() {
+        return;
+    }
+    let bytes = 2 * SHORTEST as usize;
+    let (mut a, mut b) = pair(Choice::Measured, true);
+    a.t.fabric().insist(1);
+    for mode in [SendMode::Lent, SendMode::Standard] {
+        let to = Data::bytes(a.buf(), LONG as u64);
+        let (source, context) = (Source::From(Endpoint(1)), Context(0));
+        let received = (a.t).irecv(source, context, TagSel::Any, to, RECEIVED);
+        a.keep(received);
+        let from = Data::bytes(b.buf(), bytes as u64);
+        let sent = (b.t).isend(Endpoint(0), context, 3, mode, from, SENT);
+        b.keep(sent);
+        run(&mut a, &mut b);
+        for rank in [&mut a, &mut b] {
+            assert_eq!(rank.done.len(), 1);
+            rank.done.clear();
+        }
+        one_way(&mut a, &mut b, (1, bytes));
+        let answered = u32::from(mode == SendMode::Standard);
+        assert_eq!(wishes(&mut b, 0), 2 * answered);
+    }
 }

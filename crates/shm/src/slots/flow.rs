@@ -8,8 +8,8 @@
 //! a look at the chunk's header, and answers without one at what was given back.
 
 use layout::{Data, Reader};
-use mtmi::Endpoint;
 use mtmi::slot::{Delivery, Landed, Slot, SlotError, SlotTable};
+use mtmi::{Endpoint, SendMode};
 
 use super::line::{LONGEST, Landing, Payload, Way};
 use super::receive::{outcome, place};
@@ -61,7 +61,7 @@ impl Shm {
             false => 0,
         };
         self.introduce(peer, bytes);
-        self.count_sent(peer, bytes);
+        self.count_sent(peer, bytes, SendMode::Standard);
         let mut reader = data.reader();
         let part = (bytes, chunk, target);
         if bytes <= chunk && self.deliver_whole(slot, landing, &mut reader, part) {

@@ -125,7 +125,7 @@ impl Shm {
             return None;
         }
         let at = self.lent_at(peer, data, SendMode::Standard)?;
-        self.count_sent(peer, bytes);
+        self.count_sent(peer, bytes, SendMode::Standard);
         let (from, _) = data.contiguous()?;
         let copy = Copy {
             from,
