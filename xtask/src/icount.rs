@@ -35,27 +35,56 @@ pub struct Args {
     against: Vec<String>,
 }
 
-/// Rounds of the shorter run.
+/// Rounds of the shorter run,
 const ROUNDS: u32 = 8;
+/// and of short sends'. Each 34th of those looks for room, and each 128th look makes progress for others: all of that is counted once in as many
+/// sends, whichever of them a run begins with.
+const SENDS_ROUNDS: u32 = 34 * 128 / BATCH;
 /// Calls in a round: `BATCH` of `icount.c`.
 const BATCH: u32 = 16;
 
-/// How often a call is counted at most before it is said to take too much. Beside busy neighbours every third count of a send has had to look for room, or wake
+/// How often a call is counted at most before it is said to take too much. Beside busy neighbours every third count of few sends has had to look for room, or wake
 /// its peer, once more, which is an instruction for each of its calls; three in a row were, in one of ten runs.
 const ATTEMPTS: u32 = 8;
 
-/// What is counted: the name for people, the word of `icount.c`, its function.
-const CALLS: [(&str, &str, &str); 10] = [
-    ("Isend", "isend", "counted_isend"),
-    ("Irecv", "irecv", "counted_irecv"),
-    ("Irecv, unexpected", "irecv_unexpected", "counted_irecv"),
-    ("Wait, send completed", "wait_send", "counted_wait"),
-    ("Wait, receive completed", "wait_recv", "counted_wait"),
-    ("Send", "send", "counted_send"),
-    ("Recv, message there", "recv", "counted_recv"),
-    ("Isend, 64 KiB", "isend_long", "counted_isend_long"),
-    ("Type, made to freed", "type", "counted_type"),
-    ("Send, derived type", "send_type", "counted_send_type"),
+/// What is counted.
+struct Call {
+    /// Its name for people,
+    name: &'static str,
+    /// the word of `icount.c` for it,
+    word: &'static str,
+    /// and the function that is counted.
+    function: &'static str,
+    /// Rounds of the shorter run.
+    rounds: u32,
+}
+
+impl Call {
+    const fn new(name: &'static str, word: &'static str, function: &'static str) -> Call {
+        Call {
+            name,
+            word,
+            function,
+            rounds: ROUNDS,
+        }
+    }
+
+    const fn for_rounds(self, rounds: u32) -> Call {
+        Call { rounds, ..self }
+    }
+}
+
+const CALLS: [Call; 10] = [
+    Call::new("Isend", "isend", "counted_isend").for_rounds(SENDS_ROUNDS),
+    Call::new("Irecv", "irecv", "counted_irecv"),
+    Call::new("Irecv, unexpected", "irecv_unexpected", "counted_irecv"),
+    Call::new("Wait, send completed", "wait_send", "counted_wait"),
+    Call::new("Wait, receive completed", "wait_recv", "counted_wait"),
+    Call::new("Send", "send", "counted_send").for_rounds(SENDS_ROUNDS),
+    Call::new("Recv, message there", "recv", "counted_recv"),
+    Call::new("Isend, 64 KiB", "isend_long", "counted_isend_long"),
+    Call::new("Type, made to freed", "type", "counted_type"),
+    Call::new("Send, derived type", "send_type", "counted_send_type"),
 ];
 
 /// Instructions of one call.
@@ -164,7 +193,7 @@ fn print_figure(figure: &Figure) {
 fn count_all(subject: &Subject, mut take: impl FnMut(Figure)) -> Result {
     let (program, work) = compile(subject)?;
     for call in CALLS {
-        take(count(subject, &program, &work, call)?);
+        take(count(subject, &program, &work, &call)?);
     }
     Ok(())
 }
@@ -181,33 +210,34 @@ fn compile(subject: &Subject) -> Result<(PathBuf, PathBuf)> {
     Ok((program, work))
 }
 
-fn count(
-    subject: &Subject,
-    program: &Path,
-    work: &Path,
-    (call, word, function): (&'static str, &str, &str),
-) -> Result<Figure> {
+fn count(subject: &Subject, program: &Path, work: &Path, call: &Call) -> Result<Figure> {
     let file = work.join("callgrind.out");
-    let before = callgrind::options(&file, function);
+    let before = callgrind::options(&file, call.function);
     let run = |rounds: u32| {
-        let mut job = subject.job(&before, program, [word, &rounds.to_string()]);
-        callgrind::count(&mut job, &file, function)
+        let mut job = subject.job(&before, program, [call.word, &rounds.to_string()]);
+        callgrind::count(&mut job, &file, call.function)
     };
-    let (once, twice) = (run(ROUNDS)?, run(2 * ROUNDS)?);
+    let (once, twice) = (run(call.rounds)?, run(2 * call.rounds)?);
+    let each = |once, twice| each(call.rounds, once, twice);
     let rows = match subject.ours {
-        true => by_row(&once, &twice, subject.library)?,
+        true => by_row(&once, &twice, subject.library, each)?,
         false => BTreeMap::new(),
     };
     Ok(Figure {
         library: subject.name.clone(),
-        call,
+        call: call.name,
         instructions: each(once.total, twice.total),
         caller: each(once.caller, twice.caller),
         rows,
     })
 }
 
-fn by_row(once: &Profile, twice: &Profile, library: &str) -> Result<BTreeMap<Row, f64>> {
+fn by_row(
+    once: &Profile,
+    twice: &Profile,
+    library: &str,
+    each: impl Fn(u64, u64) -> f64,
+) -> Result<BTreeMap<Row, f64>> {
     let (once, mut twice) = (rows::count(once, library)?, rows::count(twice, library)?);
     for row in once.keys() {
         twice.entry(*row).or_default();
@@ -216,9 +246,9 @@ fn by_row(once: &Profile, twice: &Profile, library: &str) -> Result<BTreeMap<Row
     Ok(twice.into_iter().map(one).collect())
 }
 
-/// Instructions of one call, from runs of `ROUNDS` and twice as many.
-fn each(once: u64, twice: u64) -> f64 {
-    (twice as f64 - once as f64) / f64::from(ROUNDS * BATCH)
+/// Instructions of one call, from runs of `rounds` and twice as many.
+fn each(rounds: u32, once: u64, twice: u64) -> f64 {
+    (twice as f64 - once as f64) / f64::from(rounds * BATCH)
 }
 
 /// Counts all calls in our libraries, and hands on the name of each and whether it takes more than it may.
@@ -229,9 +259,9 @@ pub fn check(mut take: impl FnMut(&str, Result)) -> Result {
     for subject in peers::ours(&build::prefix(false)) {
         let (program, work) = compile(&subject)?;
         for call in CALLS {
-            let attempt = || judge(&count(&subject, &program, &work, call)?, &limits.limit);
+            let attempt = || judge(&count(&subject, &program, &work, &call)?, &limits.limit);
             let result = (1..ATTEMPTS).fold(attempt(), |end, _| end.or_else(|_| attempt()));
-            take(&format!("{} {}", subject.name, call.0), result);
+            take(&format!("{} {}", subject.name, call.name), result);
         }
     }
     let programs = issue::Programs::new(&build::prefix(false))?;
@@ -262,7 +292,7 @@ mod tests {
 
     #[test]
     fn what_happens_once_drops_out() {
-        assert!((each(1000 + 128 * 58, 1000 + 256 * 58) - 58.0).abs() < 1e-9);
+        assert!((each(8, 1000 + 128 * 58, 1000 + 256 * 58) - 58.0).abs() < 1e-9);
     }
 
     #[test]

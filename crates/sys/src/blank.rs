@@ -85,8 +85,9 @@ impl<A, B> Table<A, B> {
         // SAFETY: the length is above 0, so `set` wrote it last and the pointers before it: they are those of slices of that
         // length, which live as long as the process. The compiler is told, lest it has to tell `None` from a null one.
         unsafe {
+            let first = at_once(first.add(i));
             assert_unchecked(!first.is_null());
-            Some((&*first.add(i), &*at_once(second.add(i))))
+            Some((&*first, &*at_once(second.add(i))))
         }
     }
 }
