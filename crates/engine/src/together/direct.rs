@@ -376,12 +376,13 @@ impl<'a> Way<'a> {
         if mine.len() >= BLOCK_GIVEN {
             return self.allgather_given(p, mine, own);
         }
-        if let Some(own) = own {
-            own.copy_all();
-        }
         let round = self.place.begin(1);
         let (shown, packed) = Self::or_nothing(Shown::one(mine), mine.len());
         self.show(round, &shown)?;
+        // While that gets to the others. Before it, 64 KiB took 1.035 times as long (two processors of a Xeon of the fourth generation).
+        if let Some(own) = own {
+            own.copy_all();
+        }
         let to = |rank| self.block_in(&p.recv, rank);
         let read = packed.and_then(|()| self.fetch_all(round, 0, to));
         self.close_all(round, read, true)
@@ -436,9 +437,6 @@ impl<'a> Way<'a> {
     ) -> Result<bool> {
         let gives = self.place.size() == 2 && bytes >= BLOCK_GIVEN;
         let back = gives && bytes >= TURNED_FROM && self.place.turn();
-        if let Some(own) = own.filter(|_| !back) {
-            own.copy_all();
-        }
         let (round, size) = (self.place.begin(1), self.place.size());
         // In place others still read what this process would overwrite.
         let shown = match p.in_place {
@@ -453,6 +451,10 @@ impl<'a> Way<'a> {
             ..shown
         };
         self.show(round, &shown)?;
+        // While that gets to the others. Before it, 32 KiB took 1.05 times as long (the same processors), from 256 KiB on as long.
+        if let Some(own) = own.filter(|_| !back) {
+            own.copy_all();
+        }
         let moved = packed.and_then(|()| match gives && self.give_other(round, &shown, back)? {
             true => Ok(()),
             false => self.fetch_all(round, me, to),
