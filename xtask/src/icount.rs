@@ -37,14 +37,14 @@ pub struct Args {
 
 /// Rounds of the shorter run,
 const ROUNDS: u32 = 8;
-/// and of short sends'. Each 34th of those looks for room, and each 128th look makes progress for others: all of that is counted once in as many
-/// sends, whichever of them a run begins with.
-const SENDS_ROUNDS: u32 = 34 * 128 / BATCH;
+/// and of short sends'. Of the 17 messages of a round, with the one that says that it is over, each 34th looks for room, and each 128th look makes progress for
+/// others: in so many rounds that happens once, whichever round a run begins with.
+const SENDS_ROUNDS: u32 = 34 * 128 / (BATCH + 1);
 /// Calls in a round: `BATCH` of `icount.c`.
 const BATCH: u32 = 16;
 
-/// How often a call is counted at most before it is said to take too much. Beside busy neighbours every third count of few sends has had to look for room, or wake
-/// its peer, once more, which is an instruction for each of its calls; three in a row were, in one of ten runs.
+/// How often a call is counted at most before it is said to take too much. Beside busy neighbours every third count of 128 sends has had to look for room, or
+/// wake its peer, once more, which is an instruction for each of its calls; three in a row were, in one of ten runs.
 const ATTEMPTS: u32 = 8;
 
 /// What is counted.

@@ -451,7 +451,7 @@ impl<'a> Way<'a> {
             ..shown
         };
         self.show(round, &shown)?;
-        // While that gets to the others. Before it, 32 KiB took 1.05 times as long (the same processors), from 256 KiB on as long.
+        // While that gets to the others. Before it, 32 KiB took 1.05 times as long (two processors of a Xeon of the fourth generation), from 256 KiB on as long.
         if let Some(own) = own.filter(|_| !back) {
             own.copy_all();
         }
