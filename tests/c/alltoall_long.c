@@ -57,12 +57,15 @@ static void once(int n, int turn, int out_gaps, int in_gaps, int in_place, unsig
 
 int main(int argc, char **argv)
 {
-    /* Elements of four bytes: blocks on both sides of 512 KiB and 1 MiB, and one that is no multiple of any piece. */
-    static const int sizes[] = {131071, 131072, 262143, 262144, 300001};
+    /* Elements of four bytes: blocks on both sides of 512 KiB and 1 MiB, one that is no multiple of any piece, and of two ranks, as more have no way of their own there, on both
+     * sides of 8 MiB. */
+    static const int sizes[] = {131071, 131072, 262143, 262144, 300001, 2097151, 2097152, 2097153};
     t_init(&argc, &argv);
     int turn = 0, odd = t_rank % 2;
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         int n = sizes[s];
+        if (n > 300001 && t_size != 2)
+            break;
         size_t most = (size_t)n * (size_t)t_size * 2;
         unsigned *out = t_alloc((most + 1) * 4), *in = t_alloc((most + 1) * 4);
         for (int kind = 0; kind < 5; kind++)

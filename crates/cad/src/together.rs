@@ -17,8 +17,8 @@ pub const CHUNK_MIN: u64 = 4 << 10;
 /// 16 KiB 2.1 and 1.75),
 pub const BLOCK_OF_TWO: u64 = 32 << 10;
 /// and from so many on it is written to where the other wants it (allgathers of 512 KiB: 58 us in place of 67, 8 MiB: 1600 in place of 1860; 256 KiB: 26 and 25;
-/// alltoalls of 1 to 8 MiB on a Xeon of the fourth generation 1.01 to 1.02 times as fast again and again, 512 KiB 0.99, but where the program fills and reads
-/// its buffers between, 512 KiB 1.07, 1 to 4 MiB 1.03 to 1.06);
+/// alltoalls on a Xeon of the fourth generation of 8 MiB 1.01 to 1.03 times as fast again and again, 1 to 4 MiB as fast, 512 KiB 0.99, but where the program fills
+/// and reads its buffers between, 512 KiB 1.07, 1 to 4 MiB 1.03 to 1.06);
 pub const BLOCK_GIVEN: u64 = 512 << 10;
 /// the block that one of two has for the other, which both copy (on a Xeon of the sixth generation 512 KiB: 26 us in place of 27, 4 MiB 202 in place of 315; but 256 KiB 13.5 and 12.0),
 pub const BLOCK_OF_ONE: u64 = 512 << 10;
