@@ -20,7 +20,7 @@ use crate::routes::Fabrics;
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Looks after a yield while there is a network: each is a system call and costs as much as ten at memory, so that
-/// with as many as those the 100 microseconds before a sleep were a millisecond.
+/// with as many as those the 100 microseconds before a sleep were a millisecond. For the same reason nobody lingers.
 const LOOKS: u32 = 2;
 
 /// What threads sleep on while others use the fabrics.
@@ -188,6 +188,7 @@ impl Fabrics {
         Patience {
             spin,
             polls: patience.polls.min(LOOKS),
+            least: Duration::ZERO,
             ..patience
         }
     }

@@ -16,6 +16,8 @@ pub struct Patience {
     pub polls: u32,
     /// Longest that all rounds together may take, if any is begun after that: what a poll takes depends on what is looked at.
     pub longest: Duration,
+    /// Time for which rounds go on all the same when there were as many.
+    pub least: Duration,
 }
 
 impl Patience {
@@ -31,11 +33,13 @@ impl Patience {
         if !self.spin.is_zero() && self.spins(state, &mut ready, deadline) {
             return true;
         }
-        let end = Instant::now().checked_add(self.longest);
-        for _ in 0..self.rounds {
-            if end.is_some_and(|end| Instant::now() >= end) {
+        let (start, mut rounds) = (Instant::now(), 0_u32);
+        loop {
+            let took = start.elapsed();
+            if took >= self.longest || (rounds >= self.rounds && took >= self.least) {
                 break;
             }
+            rounds = rounds.saturating_add(1);
             give_way(state);
             for _ in 0..self.polls {
                 if ready(state) {
@@ -84,6 +88,7 @@ mod tests {
             rounds,
             polls: 2,
             longest,
+            least: Duration::ZERO,
         };
         let count = |patience: Patience| {
             let mut polls = 0;
@@ -98,5 +103,20 @@ mod tests {
         assert_eq!(count(patience(7, Duration::ZERO)), 0);
         let long = count(patience(u32::MAX, Duration::from_millis(1)));
         assert!(long > 0 && long.is_multiple_of(2));
+        // However slow the machine is: so many rounds, and no end before the time.
+        let start = Instant::now();
+        let least = Duration::from_millis(2);
+        let lingering = Patience {
+            least,
+            ..patience(7, Duration::MAX)
+        };
+        assert!(count(lingering) >= 14 && start.elapsed() >= least);
+        assert_eq!(
+            count(Patience {
+                longest: Duration::ZERO,
+                ..lingering
+            }),
+            0
+        );
     }
 }

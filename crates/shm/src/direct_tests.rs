@@ -2,6 +2,7 @@
 //! nothing to test.
 
 mod exchanges;
+mod turns;
 mod unmatched;
 
 use std::time::{Duration, Instant};

@@ -73,6 +73,7 @@ mod state;
 mod stretch;
 mod trial;
 mod tunables;
+mod turns;
 mod waiting;
 mod wire;
 

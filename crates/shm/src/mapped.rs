@@ -9,6 +9,7 @@
 //!   both copy, the sender does the rest.)
 //!
 //! A message that is *lent* goes the same ways, but that the kernel copies from one's own memory to the other's: the sender can always help.
+//! Where ranks share processors the receiver reads alone, a chunk each time it is its [turn](crate::turns).
 //! Where the system refuses a copy to either, the receiver takes what is left, so that the sender writes no more, and
 //! asks for the data through the pipe as soon as the sender has done with what it took.
 //!
@@ -32,6 +33,7 @@ use crate::ring::Hostile;
 use crate::slots::SlotState;
 use crate::split::{self, Cut, FAILED, LAST, Seen, Words};
 use crate::state::{Offer, Sending, Sink};
+use crate::turns::{self, TURNS_FROM, Waiting};
 use crate::wire::Kind;
 
 /// Longest message out of mapped memory that is sent all the same: what fits into a pipe completes without its receiver.
@@ -57,6 +59,8 @@ pub(crate) struct Copies {
     splits: u32,
     /// The message to the peer that both sides copy.
     joined: Option<Joined>,
+    /// For turns to read the peer's memory, in the first message.
+    waiting: Waiting,
 }
 
 /// What this process copied of a message that both sides copy.
@@ -96,6 +100,12 @@ impl Copies {
             self.unmatched.remove(i);
         }
         self.inward.push_back(id);
+    }
+
+    /// The first message needs no more copies.
+    fn drop_first(&mut self) {
+        self.inward.pop_front();
+        self.waiting = Waiting::default();
     }
 
     /// The system has refused a copy: none is kept any more.
@@ -251,7 +261,7 @@ impl Shm {
     /// The data of an offered message can't be had where they lie, or not any more: asks for all of them.
     fn ask_for(&mut self, peer: u32, id: u64) -> bool {
         let entry = &mut self.peers[peer as usize];
-        entry.copies.inward.pop_front();
+        entry.copies.drop_first();
         let Some(message) = self.announced.get(id) else {
             return true;
         };
@@ -352,7 +362,19 @@ impl Shm {
             return self.ask_for(peer, id);
         };
         let n = left.min(direct::CHUNK);
-        if !from.read(done as usize, to, n as usize) {
+        let entry = &mut self.peers[peer as usize];
+        let shared = self.mover.is_none() && message.total >= TURNS_FROM;
+        let turn = shared.then(|| self.segment.turn(entry.slot));
+        let now = sys::clock::cycles();
+        let waiting = &mut entry.copies.waiting;
+        if turn.is_some_and(|word| !waiting.may_read(word, self.local, message.total, now)) {
+            return false;
+        }
+        let read = from.read(done as usize, to, n as usize);
+        if let Some(word) = turn {
+            turns::end(word, self.local);
+        }
+        if !read {
             self.lend_no_more(peer);
             return self.ask_for(peer, id);
         }
@@ -368,7 +390,7 @@ impl Shm {
     fn end_alone(&mut self, queues: &mut Queues, peer: u32, id: u64) {
         if let Some(message) = self.announced.get(id) {
             let send = message.send;
-            self.peers[peer as usize].copies.inward.pop_front();
+            self.peers[peer as usize].copies.drop_first();
             self.control(peer, Kind::Matched, [send, 0, 0, 0]);
             self.end_announced(queues, id);
         }
@@ -441,7 +463,7 @@ impl Shm {
                 return Ok(self.ask_for(peer, id));
             }
             message.arrived = split.cut.bytes;
-            copies.inward.pop_front();
+            copies.drop_first();
             self.end_announced(queues, id);
         }
         Ok(moved || over)

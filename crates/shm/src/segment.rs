@@ -272,6 +272,14 @@ impl Segment {
         BellRef(NonNull::from(self.bell(rank)))
     }
 
+    /// Whose turn it is to read a rank's own memory; see [`turns`](crate::turns).
+    pub fn turn(&self, rank: u32) -> &AtomicU64 {
+        assert!((rank as usize) < self.map.ranks);
+        self.mapping
+            .get(self.map.rank(rank) + LINE)
+            .expect("the words of turns are inside the segment")
+    }
+
     /// Bits of the peers that ever sent to a rank.
     pub fn senders(&self, rank: u32) -> &[AtomicU64] {
         assert!((rank as usize) < self.map.ranks);

@@ -3,10 +3,12 @@
 
 use types::Tunable;
 
-use crate::{chunking, direct, lane, lines, mapped, ring, slots, split, trial, wire};
+use crate::{
+    chunking, direct, lane, lines, mapped, ring, slots, split, trial, turns, waiting, wire,
+};
 
 /// The tunables of the fabric, on this machine.
-pub fn tunables() -> [Tunable; 17] {
+pub fn tunables() -> [Tunable; 19] {
     [
         tunable(
             "shm.ring.cells",
@@ -87,6 +89,12 @@ pub fn tunables() -> [Tunable; 17] {
             "measured: 10 to 20 microseconds, of which one is the system call's",
         ),
         tunable(
+            "shm.direct.turns_min",
+            turns::TURNS_FROM,
+            "bytes",
+            "chosen: where ranks share processors, longer ones of a sender are read by one rank at a time, as two at once were measured to take twice as long",
+        ),
+        tunable(
             "shm.direct.samples",
             trial::SAMPLES as u64,
             "messages",
@@ -109,6 +117,12 @@ pub fn tunables() -> [Tunable; 17] {
             split::SPLIT,
             "bytes",
             "measured: from here on both sides copying between mapped buffers is faster",
+        ),
+        tunable(
+            "shm.linger_shared",
+            waiting::LINGER_SHARED.as_micros() as u64,
+            "us",
+            "measured: where ranks share processors, a rank that waits gives way for so long before it sleeps",
         ),
     ]
 }

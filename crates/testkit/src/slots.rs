@@ -350,6 +350,7 @@ impl Slots for Sim {
             rounds: 1,
             polls: 1,
             longest: Duration::MAX,
+            least: Duration::ZERO,
         }
     }
 

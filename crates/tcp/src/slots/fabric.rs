@@ -122,6 +122,7 @@ impl Slots for Tcp {
             rounds: 20,
             polls: 1,
             longest: Duration::MAX,
+            least: Duration::ZERO,
         }
     }
 
