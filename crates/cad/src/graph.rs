@@ -135,6 +135,8 @@ pub struct Graph {
     types: u32,
     /// Whether receivers copy what it sends from where it lies.
     lends: bool,
+    /// Whether all nodes are sends of what the buffers hold, and wait for nothing.
+    only_sends: bool,
     send: Limit,
     recv: Limit,
 }
@@ -213,6 +215,12 @@ impl Graph {
     #[inline]
     pub fn lends(&self) -> bool {
         self.lends
+    }
+
+    /// Whether all it does is to send, out of the program's buffers, and no node waits for another.
+    #[inline]
+    pub fn only_sends(&self) -> bool {
+        self.only_sends
     }
 
     /// For each node, how many nodes it waits for.
@@ -375,6 +383,7 @@ impl Builder {
                 temps: Vec::new(),
                 types: team.size,
                 lends: false,
+                only_sends: false,
                 send: Limit::NONE,
                 recv: Limit::NONE,
             },
@@ -533,6 +542,9 @@ impl Builder {
         for i in 0..n {
             graph.first[i + 1] += graph.first[i];
         }
+        let gives =
+            |node: &Node| node.kind == Kind::Send && !matches!(node.src.buf, BufId::Temp(_));
+        graph.only_sends = edges.is_empty() && graph.nodes.iter().all(gives);
         graph
     }
 }

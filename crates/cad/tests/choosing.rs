@@ -292,3 +292,36 @@ fn two_that_share_memory_combine_halves_of_what_is_long() {
         assert_eq!(of((256 << 10) - 8, true, true), Pair { segment });
     }
 }
+
+/// Whoever only gives need not run a graph; nobody else may be taken for such.
+#[test]
+fn who_only_gives_is_known() {
+    let only_sends = |rank, bytes, ty| {
+        let team = Team { rank, size: 3 };
+        let params = bcast::Params {
+            team,
+            root: 0,
+            count: bytes / 8,
+            ty,
+            spread: Spread::Mixed,
+        };
+        bcast::graph(&params).only_sends()
+    };
+    // The root, whatever its type, but not where it packs for a tree of segments first, and no other.
+    assert!(only_sends(0, 4096, PLAIN) && only_sends(0, 4096, SPREAD));
+    assert!(only_sends(0, 1 << 20, PLAIN) && !only_sends(0, 1 << 20, SPREAD));
+    assert!((1..3).all(|rank| !only_sends(rank, 4096, PLAIN)));
+
+    use cad::{BufId, Builder, Region};
+    let team = Team { rank: 0, size: 2 };
+    let part = Region::bytes(BufId::Send, 0, 8);
+    let mut b = Builder::new(team);
+    b.send_buffer(Shape::BYTE, 8);
+    let first = b.send(1, 0, part, &[]);
+    b.send(1, 1, part, &[first]);
+    assert!(!b.finish().only_sends(), "one waits for the other");
+    let mut b = Builder::new(team);
+    let temp = b.temp_bytes(8);
+    b.send(1, 0, Region::bytes(temp, 0, 8), &[]);
+    assert!(!b.finish().only_sends(), "out of memory of its own");
+}

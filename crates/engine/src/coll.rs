@@ -21,17 +21,18 @@ use crate::bound::{Incoming, Outgoing, Stream};
 use crate::comm::Comm;
 use crate::graphs::Plan;
 use crate::group::Group;
-use crate::numbers::{Lease, NUMBERS};
 use crate::ops::Op;
 use crate::request::{Body, Kind, Persistent, Request, cookie};
 use crate::state::Engine;
 use crate::typeobj::TypeObj;
 use crate::wait::Waiting;
 
+mod at_once;
 mod handed;
 mod joined;
 mod small;
 mod streams;
+mod tags;
 mod temporaries;
 
 pub use handed::Handed;
@@ -39,16 +40,9 @@ pub(crate) use handed::Spent;
 pub use small::Small;
 pub(crate) use small::SmallCall;
 use streams::Streams;
+pub(crate) use tags::Tags;
 pub(crate) use temporaries::Spare;
 use temporaries::Temporaries;
-
-/// Bits of a message tag that the graph uses; the collective's number comes above them.
-const NODE_TAG_BITS: u32 = cad::MAX_TAG.count_ones();
-/// Tells the numbers of persistent collectives from the others'.
-const PERSISTENT_TAG: u32 = NUMBERS << NODE_TAG_BITS;
-/// Set in tags that stand alone, without a number.
-const LONE_TAG: i32 = i32::MIN;
-const _: () = assert!(PERSISTENT_TAG == 1 << 30);
 
 /// Largest alignment of a basic type, to which temporary elements are placed.
 const ALIGN: i64 = 16;
@@ -79,6 +73,35 @@ pub(crate) struct Call {
     pub own: Option<(AlignedBuf, Option<Then>)>,
 }
 
+impl Call {
+    fn type_of(&self, slot: TypeSlot) -> Option<&Rc<TypeObj>> {
+        match slot {
+            TypeSlot::Bytes => None,
+            TypeSlot::Send => self.send_type.as_ref(),
+            TypeSlot::Recv => self.recv_type.as_ref(),
+            TypeSlot::SendOf(i) => self.types.as_ref().map(|(s, _)| &s[i as usize]),
+            TypeSlot::RecvOf(i) => self.types.as_ref().map(|(_, r)| &r[i as usize]),
+        }
+    }
+
+    /// Where a buffer begins; `temp` says where temporary ones do.
+    fn base_of(&self, buf: BufId, temp: impl FnOnce(usize) -> UserBuf) -> UserBuf {
+        match buf {
+            BufId::Send => self.send,
+            BufId::Recv => self.recv,
+            BufId::Temp(k) => temp(k as usize),
+        }
+    }
+
+    /// A region's data, which begin at `buf`.
+    fn data_at(&self, buf: UserBuf, region: &Region) -> Data {
+        match self.type_of(region.ty) {
+            None => Data::bytes(buf, region.count),
+            Some(t) => t.data(buf, region.count),
+        }
+    }
+}
+
 /// A collective call whose arguments are checked, and what its graph follows from.
 pub(crate) struct Planned {
     pub plan: Plan,
@@ -106,31 +129,6 @@ impl Planned {
             op: self.op,
             tags: Tags::Next,
             own: None,
-        }
-    }
-}
-
-/// What tells a collective's messages from those of others on its communicator.
-pub(crate) enum Tags {
-    /// The communicator's next number.
-    Next,
-    /// A persistent collective's number.
-    Kept(Lease),
-    /// This tag, chosen by the program, for all messages: only part of the communicator takes part.
-    Lone(i32),
-}
-
-impl Tags {
-    /// The tag of a collective's messages, and which bits of a node's tag go into it.
-    fn resolve(&self, comm: &Comm) -> (i32, i32) {
-        let above = |number: u32| ((number % NUMBERS) << NODE_TAG_BITS) as i32;
-        match self {
-            Tags::Next => (above(comm.next_collective()), cad::MAX_TAG as i32),
-            Tags::Kept(lease) => (
-                PERSISTENT_TAG as i32 | above(lease.number()),
-                cad::MAX_TAG as i32,
-            ),
-            Tags::Lone(tag) => (tag | LONE_TAG, 0),
         }
     }
 }
@@ -253,29 +251,25 @@ impl Running {
     }
 
     fn type_of(&self, slot: TypeSlot) -> Option<&Rc<TypeObj>> {
-        match slot {
-            TypeSlot::Bytes => None,
-            TypeSlot::Send => self.call.send_type.as_ref(),
-            TypeSlot::Recv => self.call.recv_type.as_ref(),
-            TypeSlot::SendOf(i) => self.call.types.as_ref().map(|(s, _)| &s[i as usize]),
-            TypeSlot::RecvOf(i) => self.call.types.as_ref().map(|(_, r)| &r[i as usize]),
-        }
+        self.call.type_of(slot)
     }
 
     fn address(&self, region: &Region) -> UserBuf {
-        let base = match region.buf {
-            BufId::Send => self.call.send,
-            BufId::Recv => self.call.recv,
-            BufId::Temp(k) => self.temps.origin(k as usize),
-        };
-        base.offset(region.offset)
+        self.call
+            .base_of(region.buf, |k| self.temps.origin(k))
+            .offset(region.offset)
     }
 
     fn data(&self, region: &Region) -> Data {
-        let buf = self.address(region);
-        match self.type_of(region.ty) {
-            None => Data::bytes(buf, region.count),
-            Some(t) => t.data(buf, region.count),
+        self.call.data_at(self.address(region), region)
+    }
+
+    /// So many of the nodes, from the first on, which wait for nothing, are over before it has begun.
+    fn skip(&mut self, nodes: usize) {
+        for _ in 0..nodes {
+            if let Some(id) = self.run.next_ready() {
+                self.run.complete(&self.call.graph, id);
+            }
         }
     }
 
@@ -337,10 +331,15 @@ impl Running {
 
 impl Engine {
     /// Starts a collective and gives its request.
-    pub(crate) fn start_collective(&self, call: Call) -> Result<Handle> {
+    pub(crate) fn start_collective(&self, mut call: Call) -> Result<Handle> {
         self.check_whole(&call.comm, &call.group)?;
+        let sent = self.send_all_at_once(&mut call);
+        if sent > 0 && sent == call.graph.nodes().len() {
+            return self.done_request();
+        }
         let comm = call.comm.clone();
-        let running = Running::new(call, &self.spare)?;
+        let mut running = Running::new(call, &self.spare)?;
+        running.skip(sent);
         let (handle, request) = self.new_request(Kind::Collective, 1, Some(comm))?;
         request.body.replace(Body::Collective(Box::new(running)));
         self.advance(handle, request);

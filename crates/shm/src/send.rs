@@ -114,6 +114,15 @@ impl Shm {
         port.has_sheet_for(len) && port.send_sheet(address, buf, len, || true).is_some()
     }
 
+    /// Sends a message in a cell, if it has no gaps and there is a cell.
+    fn send_cell(&self, to: u32, (context, tag): (Context, i32), data: &Data) -> bool {
+        let len = data.len() as usize;
+        match (data.contiguous(), self.ports.all().get(to as usize)) {
+            (Some((buf, _)), Some(port)) => port.send(context, tag, buf, len),
+            _ => false,
+        }
+    }
+
     /// Sends a message that needs no entry: one in standard mode that goes into the ring, a sheet or the pipe as a whole.
     pub(crate) fn send_whole(&mut self, message: &Outgoing) -> bool {
         let (to, total) = (message.to.0, message.data.len());
@@ -121,9 +130,11 @@ impl Shm {
         let Some(peer) = self.peers.get(to as usize) else {
             return false;
         };
-        // Shorter ones go by the port, if they can.
-        if total <= INLINE as u64 || total > WINDOW as u64 || !peer.queue.is_empty() {
+        if total > WINDOW as u64 || !peer.queue.is_empty() {
             return false;
+        }
+        if total <= INLINE as u64 {
+            return self.send_cell(to, address, &message.data);
         }
         if self.send_sheet(to, address, &message.data) {
             return true;
