@@ -296,7 +296,7 @@ fn two_that_share_memory_combine_halves_of_what_is_long() {
 /// Whoever only gives need not run a graph; nobody else may be taken for such.
 #[test]
 fn who_only_gives_is_known() {
-    let only_sends = |rank, bytes, ty| {
+    let only_sends = |rank, bytes: u64, ty| {
         let team = Team { rank, size: 3 };
         let params = bcast::Params {
             team,

@@ -92,7 +92,7 @@ impl Engine {
         self.progress();
     }
 
-    /// A handle of the pre-completed request that finished sends share.
+    /// A handle of the pre-completed request that finished sends share, and collectives to which this rank has [given](crate::coll) all.
     pub(crate) fn done_request(&self) -> Result<Handle> {
         if let Some(handle) = self.shared_done.get() {
             return Ok(handle);

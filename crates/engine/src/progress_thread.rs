@@ -214,7 +214,8 @@ impl Engine {
         let armed = sleeper.arm();
         if self.transport(|m| m.ready() || self.look_beside(m)) {
             drop(armed);
-            return lock().relax();
+            // What is there to do may have to wait for another rank, which needs this processor.
+            return self.relax();
         }
         own.asleep.set(true);
         lock().unlocked(|| Asleep::sleep(armed, deadline));

@@ -133,7 +133,7 @@ pub struct Request {
     pub peer: Cell<i32>,
     /// Tag, or a sentinel: for the hang report.
     pub tag: Cell<i32>,
-    /// The one pre-completed request, which many sends share and which never goes away.
+    /// The one pre-completed request, which many sends share, and collectives that were nothing else here, and which never goes away.
     pub permanent: Cell<bool>,
     status: Cell<Status>,
     /// The communicator.

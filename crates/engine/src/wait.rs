@@ -133,7 +133,9 @@ impl Engine {
         // sleep.
         let armed = sleeper.arm();
         if self.transport(see) {
-            return;
+            drop(armed);
+            // What is there to do may have to wait for another rank, which needs this processor.
+            return self.give_way_to_ranks();
         }
         self.sleeping.set(self.sleeping.get() + 1);
         lock().unlocked(|| Asleep::sleep(armed, deadline));

@@ -16,7 +16,7 @@ pub struct Patience {
     pub polls: u32,
     /// Longest that all rounds together may take, if any is begun after that: what a poll takes depends on what is looked at.
     pub longest: Duration,
-    /// Time for which rounds go on all the same when there were as many.
+    /// Time for which there are more than [`rounds`](Patience::rounds).
     pub least: Duration,
 }
 
@@ -35,7 +35,11 @@ impl Patience {
         }
         let (start, mut rounds) = (Instant::now(), 0_u32);
         loop {
-            let took = start.elapsed();
+            let now = Instant::now();
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                return true;
+            }
+            let took = now - start;
             if took >= self.longest || (rounds >= self.rounds && took >= self.least) {
                 break;
             }
@@ -118,5 +122,11 @@ mod tests {
             }),
             0
         );
+        // Nor beyond the deadline.
+        let forever = Patience {
+            least: Duration::MAX,
+            ..lingering
+        };
+        assert!(forever.poll(&mut (), |_| false, |_| (), Some(start + 2 * least)));
     }
 }

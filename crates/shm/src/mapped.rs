@@ -165,7 +165,9 @@ impl Shm {
         if let Some(&id) = self.peers[peer as usize].copies.inward.front() {
             moved |= self.copy_front(queues, peer, id)?;
         }
-        if !moved && !self.peers[peer as usize].copies.unmatched.is_empty() {
+        let copies = &self.peers[peer as usize].copies;
+        let waits_for_turn = copies.split.is_none() && !copies.inward.is_empty();
+        if !moved && !waits_for_turn && !copies.unmatched.is_empty() {
             moved = self.keep_late(peer);
         }
         Ok(moved)

@@ -1,6 +1,6 @@
 //! The node's segment: one sealed memfd that all ranks of the node map.
 //!
-//! Layout: a header (magic, version, number of ranks, processors, whether ranks lend); per rank the processor it runs on; per rank a doorbell and a bit per peer that
+//! Layout: a header (magic, version, number of ranks, processors, whether ranks lend); per rank the processor it runs on; per rank a doorbell, a word that says who reads its memory, and a bit per peer that
 //! ever sent to it; per ordered pair a [`Lane`] (ring, credit, chunk headers); per ordered pair a
 //! pipe of chunks, and two and the sheets for both orders; per rank a board and common memory. Only what is used is ever touched, so a big node costs address space, not memory:
 //! 256 ranks make 112 GiB of the former.

@@ -92,7 +92,7 @@ pub fn tunables() -> [Tunable; 19] {
             "shm.direct.turns_min",
             turns::TURNS_FROM,
             "bytes",
-            "chosen: where ranks share processors, longer ones of a sender are read by one rank at a time, as two at once were measured to take twice as long",
+            "chosen: where ranks share processors, messages of one sender are read by one rank at a time from here on, as two at once were measured to take twice as long",
         ),
         tunable(
             "shm.direct.samples",

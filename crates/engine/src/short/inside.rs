@@ -253,7 +253,7 @@ impl Engine {
         self.transport(|t| t.send_at_once(b.peer, b.context, m.tag, data))
     }
 
-    /// Whether `request` is the one that sends share which are over.
+    /// Whether `request` is the one that sends and collectives share which are over when they have begun.
     #[inline(always)]
     pub(crate) fn is_over(&self, request: Handle) -> bool {
         self.shared_done.get() == Some(request)

@@ -59,3 +59,27 @@ fn short_loans_and_those_with_help_wait_for_nobody() {
         assert_eq!(a.t.fabric().segment.turn(0).load(Relaxed), turn);
     }
 }
+
+#[test]
+fn each_message_waits_anew() {
+    let Some((mut a, mut b)) = while_another_reads(LONG, false) else {
+        return;
+    };
+    for _ in 0..2 {
+        b.turn();
+        assert!(
+            b.memory.iter().all(|&byte| byte == 0),
+            "it was not its turn"
+        );
+        crate::turns::end(a.t.fabric().segment.turn(0), 2);
+        run(&mut a, &mut b);
+        check(&a, &b, LONG);
+        let late = sys::clock::cycles() + 1000 * STUCK;
+        let word = a.t.fabric().segment.turn(0);
+        assert!(Waiting::default().may_read(word, 2, LONG as u64, late));
+        (a.done, b.done) = (Vec::new(), Vec::new());
+        b.memory.fill(0);
+        b.receive_bytes(LONG);
+        a.send(SendMode::Synchronous, LONG);
+    }
+}
