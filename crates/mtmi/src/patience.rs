@@ -34,14 +34,18 @@ impl Patience {
             return true;
         }
         let (start, mut rounds) = (Instant::now(), 0_u32);
+        let timed = deadline.is_some() || self.longest < Duration::MAX;
         loop {
-            let now = Instant::now();
-            if deadline.is_some_and(|deadline| now >= deadline) {
-                return true;
-            }
-            let took = now - start;
-            if took >= self.longest || (rounds >= self.rounds && took >= self.least) {
-                break;
+            // To read the clock takes a tenth of the time of a yield that nobody uses.
+            if timed || rounds >= self.rounds {
+                let now = Instant::now();
+                if deadline.is_some_and(|deadline| now >= deadline) {
+                    return true;
+                }
+                let took = now - start;
+                if took >= self.longest || (rounds >= self.rounds && took >= self.least) {
+                    return false;
+                }
             }
             rounds = rounds.saturating_add(1);
             give_way(state);
@@ -52,7 +56,6 @@ impl Patience {
                 std::hint::spin_loop();
             }
         }
-        false
     }
 
     /// Spins until `state` is ready or the deadline passes (`true`), or it has for long enough.
