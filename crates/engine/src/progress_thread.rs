@@ -6,8 +6,8 @@
 //!
 //! It begins with the first collective that is still under way when its call returns, and ends in `MPI_Finalize`. While such
 //! collectives are under way and no thread of the program waits in MPI, it makes progress under the engine's lock, and sleeps, as
-//! a rank that waits does ([`crate::wait`]), as soon as a pass moves nothing: it never polls, since it would take the processor from
-//! the program. At all other times it is parked. A thread of the program that has waited for a while makes all progress itself
+//! a rank that waits does ([`crate::wait`]), as soon as a pass moves nothing: it polls for nothing, since it would take the processor from
+//! the program, but for its turn to read what was lent, for which nobody rings. At all other times it is parked. A thread of the program that has waited for a while makes all progress itself
 //! ([`Engine::begin_wait`]), which spares both from being woken by each message.
 //!
 //! Whoever moves something in a call looks whether that left work which nothing will ring for ([`Engine::rouse`]).
@@ -214,7 +214,7 @@ impl Engine {
         let armed = sleeper.arm();
         if self.transport(|m| m.ready() || self.look_beside(m)) {
             drop(armed);
-            // What is there to do may have to wait for another rank, which needs this processor.
+            // As a rank that waits does, whose other threads sleep.
             return self.relax();
         }
         own.asleep.set(true);

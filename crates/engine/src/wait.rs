@@ -134,8 +134,11 @@ impl Engine {
         let armed = sleeper.arm();
         if self.transport(see) {
             drop(armed);
-            // What is there to do may have to wait for another rank, which needs this processor.
-            return self.give_way_to_ranks();
+            // What there is to do may have to wait for another rank, which needs this processor.
+            if self.transport(|m| m.is_crowded()) {
+                self.give_processor_away(sys::clock::cycles());
+            }
+            return;
         }
         self.sleeping.set(self.sleeping.get() + 1);
         lock().unlocked(|| Asleep::sleep(armed, deadline));
