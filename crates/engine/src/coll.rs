@@ -330,7 +330,7 @@ impl Running {
 }
 
 impl Engine {
-    /// Starts a collective and gives its request.
+    /// Starts a collective and gives its request; where all of it is over at once, the one that all such share.
     pub(crate) fn start_collective(&self, mut call: Call) -> Result<Handle> {
         self.check_whole(&call.comm, &call.group)?;
         let sent = self.send_all_at_once(&mut call);

@@ -31,7 +31,7 @@ const SPIN_SHARED: Duration = Duration::ZERO;
 /// 4.7 to 8.2 with 8, and 2.3 and 3 to 4.3 with 100.
 const YIELDS_SHARED: u32 = 32;
 /// How long to go on with yields at least: where nobody else wants to run, 32 are over after 16 microseconds. To sleep and to be woken takes the waker two to five
-/// microseconds, and an idle processor ten times as long to be back. A wait of 25 milliseconds loses 2 % of them so. On a Xeon of the fifth generation 1 KiB to 64 KiB from a rank that
+/// microseconds, and an idle processor ten times as long to be back. A wait of 25 milliseconds loses 2 % of them so. On a Xeon of the fifth generation 4 KiB to 64 KiB from a rank that
 /// shares its processor with a second one, which has waited for 300 microseconds, take 10 to 25 % less.
 pub(crate) const LINGER_SHARED: Duration = Duration::from_micros(500);
 
