@@ -19,11 +19,11 @@ struct turn {
     MPI_Comm comm;
 };
 
-/* Bytes of a turn's blocks: none, a cell's, a sheet's, what a pipe holds, and now and then more, which a broadcast's root may lend. */
+/* Bytes of a turn's blocks: none, a cell's, a sheet's, a shelf's, what a pipe holds, and now and then more, which a broadcast's root may lend. */
 static size_t bytes_of(int turn)
 {
-    static const size_t some[] = {0, 1, 8, 48, 49, 500, 2049, 12000, 12289, 40000, 131072};
-    return turn % 50 == 48 ? 1100000 : turn % 50 == 49 ? 200001 : some[turn % 11];
+    static const size_t some[] = {0, 1, 8, 48, 49, 500, 2049, 12000, 12289, 40000, 65536, 131072};
+    return turn % 50 == 48 ? 1100000 : turn % 50 == 49 ? 200001 : some[turn % 12];
 }
 
 static unsigned char *cleared(size_t bytes)

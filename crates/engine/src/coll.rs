@@ -332,6 +332,10 @@ impl Running {
 impl Engine {
     /// Starts a collective and gives its request; where all of it is over at once, the one that all such share.
     pub(crate) fn start_collective(&self, mut call: Call) -> Result<Handle> {
+        if self.failures.told.get() {
+            // Whoever only sends has nothing to wait for, in which it would hear of deaths.
+            self.progress();
+        }
         self.check_whole(&call.comm, &call.group)?;
         let sent = self.send_all_at_once(&mut call);
         if sent > 0 && sent == call.graph.nodes().len() {
@@ -381,10 +385,6 @@ impl Engine {
 
     /// Runs a collective to its end.
     pub(crate) fn run_collective(&self, name: &'static str, call: Call) -> Result<()> {
-        if self.failures.told.get() {
-            // Whoever only sends has nothing to wait for, in which it would hear of deaths.
-            self.progress();
-        }
         let context = call.comm.context();
         let mut handle = self.start_collective(call)?;
         self.wait_request(handle, || Waiting {

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use boundary::UserBuf;
+use layout::Data;
 use mtmi::slot::SlotTable;
 use mtmi::{Context, Cookie, Endpoint, Fabric, Limits, Outgoing, Queues, Receive, Submit, TagSel};
 use shm::{Foreign, Ports, Shm, SlotPorts, Stretch};
@@ -192,6 +193,18 @@ impl Fabric for Fabrics {
             None => self.shm.send_at_once(queues, message),
             Some(tcp) => tcp.send_at_once(queues, message),
         }
+    }
+
+    fn send_to_all(
+        &mut self,
+        queues: &mut Queues,
+        to: impl Iterator<Item = Endpoint> + Clone,
+        address: (Context, i32),
+        data: &Data,
+    ) -> bool {
+        let mut all = to.clone();
+        all.all(|peer| self.network(peer).is_none())
+            && self.shm.send_to_all(queues, to, address, data)
     }
 
     #[inline]

@@ -73,6 +73,17 @@ pub trait Fabric {
         false
     }
 
+    /// As [`Transport::send_to_all`](crate::Transport::send_to_all), to other processes. A fabric need not.
+    fn send_to_all(
+        &mut self,
+        _queues: &mut Queues,
+        _to: impl Iterator<Item = Endpoint> + Clone,
+        _address: (Context, i32),
+        _data: &Data,
+    ) -> bool {
+        false
+    }
+
     /// As [`Transport::receive_coming`](crate::Transport::receive_coming), of another process. A fabric need not.
     fn receive_coming(
         &mut self,

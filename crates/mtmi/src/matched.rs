@@ -249,6 +249,21 @@ impl<F: Fabric> Transport for Matched<F> {
     }
 
     #[inline]
+    fn send_to_all(
+        &mut self,
+        to: impl Iterator<Item = Endpoint> + Clone,
+        context: Context,
+        tag: i32,
+        data: &Data,
+    ) -> bool {
+        let me = self.fabric.endpoint();
+        !to.clone().any(|peer| peer == me)
+            && self
+                .fabric
+                .send_to_all(&mut self.queues, to, (context, tag), data)
+    }
+
+    #[inline]
     fn irecv(
         &mut self,
         from: Source,

@@ -86,6 +86,16 @@ pub trait Transport {
     /// was done. It saves its caller a request where nothing is there to be waited for.
     fn send_at_once(&mut self, to: Endpoint, context: Context, tag: i32, data: Data) -> bool;
 
+    /// Sends the same message in standard mode to several processes, each once, if it leaves this process within the call and with less work than one at a time: `true`, and it is
+    /// complete. Else nothing was done.
+    fn send_to_all(
+        &mut self,
+        to: impl Iterator<Item = Endpoint> + Clone,
+        context: Context,
+        tag: i32,
+        data: &Data,
+    ) -> bool;
+
     /// Receives a message into `data`.
     fn irecv(
         &mut self,

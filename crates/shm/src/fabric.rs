@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use boundary::UserBuf;
+use layout::Data;
 use mtmi::{Context, Cookie, Endpoint, Fabric, Limits, Outgoing, Queues, Receive, Submit, TagSel};
 
 use crate::Shm;
@@ -52,6 +53,16 @@ impl Fabric for Shm {
     #[inline]
     fn send_at_once(&mut self, _queues: &mut Queues, message: &Outgoing) -> bool {
         self.send_whole(message)
+    }
+
+    fn send_to_all(
+        &mut self,
+        _queues: &mut Queues,
+        to: impl Iterator<Item = Endpoint> + Clone,
+        address: (Context, i32),
+        data: &Data,
+    ) -> bool {
+        self.share(to, address, data)
     }
 
     #[inline]

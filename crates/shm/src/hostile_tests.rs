@@ -106,8 +106,9 @@ fn act(r: &mut Random, segment: &Segment, lane: &mut Lane, next: &mut u32, chunk
                 Kind::Introduce,
                 Kind::Introduced,
                 Kind::Sheet,
+                Kind::Shelved,
             ];
-            let kind = kinds[r.below(19) as usize];
+            let kind = kinds[r.below(20) as usize];
             let len = match r.below(6) {
                 0 => r.below(0x1_0000) as usize,
                 1 => r.below(2049) as usize,
@@ -127,7 +128,13 @@ fn act(r: &mut Random, segment: &Segment, lane: &mut Lane, next: &mut u32, chunk
                 Kind::Sheet if r.below(8) > 0 => r.below(13_000) << 32 | r.below(140_000),
                 _ => r.word(),
             };
-            let words = encode([first, r.word(), r.word(), r.word()]);
+            let words = match kind {
+                Kind::Shelved if r.below(8) > 0 => {
+                    [r.below(32), r.below(65_537), r.below(1 << 20), 0]
+                }
+                _ => [first, r.word(), r.word(), r.word()],
+            };
+            let words = encode(words);
             for (to, from) in lane.inline_mut(at, 32).iter_mut().zip(words) {
                 *to = from;
             }

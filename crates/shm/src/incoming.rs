@@ -215,6 +215,7 @@ impl Shm {
         match header.kind {
             Kind::Offer => self.take_offer(queues, peer, header, words, Offer::Mapped(words[2])),
             Kind::Lend => self.take_loan(queues, peer, header, words),
+            Kind::Shelved => self.take_shelved(queues, peer, header, words),
             Kind::Join => self.take_join(queues, peer, words, Offer::Mapped(words[2])),
             Kind::Help => self.take_join(queues, peer, words, Offer::Own(words[2])),
             Kind::Introduce => {
@@ -384,6 +385,7 @@ impl Shm {
             expected: early,
             synchronous,
             offer,
+            shelved: None,
             since,
             exchanged,
             learns,

@@ -19,6 +19,7 @@ use crate::lines;
 use crate::lines::Span;
 use crate::ring::{At, CELL, CELLS, Hostile, RingMemory};
 use crate::sheets::{self, Sheet};
+use crate::shelf::turned::Turned;
 use crate::split::Words;
 use crate::wire::{HEADER, Header, INLINE, Kind, pack, unpack};
 
@@ -53,6 +54,7 @@ const CREDIT: usize = LINES + lines::LINES as usize * CELL;
 const LINES_RETURNED: usize = CREDIT + 4;
 const DRAINED: usize = CREDIT + 2 * CELL;
 const WISHES: usize = DRAINED + 4;
+const TURNED: usize = WISHES + 4;
 const HEADERS: usize = CREDIT + 4 * CELL;
 const SPLIT: usize = HEADERS + CHUNK_HEADERS as usize * CELL;
 const TURN: usize = SPLIT + size_of::<Words>();
@@ -423,6 +425,13 @@ impl<const ROOM: usize> Lane<ROOM> {
         if self.wishes() != classes {
             self.word(WISHES).store(classes, Ordering::Relaxed);
         }
+    }
+
+    /// Which places of the producer's [shelf](crate::shelf) the consumer has read.
+    #[inline]
+    pub fn turned(&self) -> &Turned {
+        // SAFETY: inside the lane, aligned, and only ever accessed as an atomic; zero, and whatever else is there, is valid.
+        unsafe { &*self.ring.add(TURNED).cast::<Turned>() }
     }
 
     /// The words of the split copy of a message that goes this way.

@@ -64,6 +64,7 @@ mod send;
 mod sheets;
 #[cfg(all(test, loom))]
 mod sheets_loom;
+mod shelf;
 mod slots;
 mod space;
 mod split;

@@ -21,6 +21,12 @@ impl Shm {
             let tag = TagSel::Exact(tag);
             return Submit::Complete(receive.ended(source, tag, Outcome::PeerFailed));
         };
+        if let Some(shelved) = message.shelved {
+            let total = message.total;
+            self.announced.remove(id);
+            self.read_shelf(source.0, shelved, &mut receive.data.writer());
+            return Submit::Complete(receive.completion(source, tag, total));
+        }
         let mut writer = receive.data.writer();
         let capacity = receive.data.len();
         let cookie = receive.cookie;

@@ -2,7 +2,7 @@
 //!
 //! Layout: a header (magic, version, number of ranks, processors, whether ranks lend); per rank the processor it runs on; per rank a doorbell, a word that says who reads its memory, and a bit per peer that
 //! ever sent to it; per ordered pair a [`Lane`] (ring, credit, chunk headers); per ordered pair a
-//! pipe of chunks, and two and the sheets for both orders; per rank a board and common memory. Only what is used is ever touched, so a big node costs address space, not memory:
+//! pipe of chunks, and two and the sheets for both orders; per rank a board, common memory and a shelf. Only what is used is ever touched, so a big node costs address space, not memory:
 //! 256 ranks make 112 GiB of the former.
 //!
 //! Invariant: every offset handed out lies inside the mapping, which lives as long as the
@@ -13,16 +13,17 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use boundary::UserBuf;
 use sys::doorbell::Doorbell;
 use sys::mark::{FileId, Mark};
 use sys::memfd::{Mapping, create_sealed, open_sealed};
 
 use crate::common::AREAS;
-use crate::lane::{self, COMMON_PIPE, Lane, PIPE};
+use crate::lane::{self, COMMON_PIPE, Lane, PIPE, PLAY, drain, fill};
 use crate::sheets;
 
 /// "ymbkshm" and the layout's number.
-const MAGIC: u64 = u64::from_be_bytes(*b"ymbkshm\x09");
+const MAGIC: u64 = u64::from_be_bytes(*b"ymbkshm\x0a");
 /// Bytes for the version's name.
 pub(crate) const VERSION: usize = 48;
 const HEADER: usize = 4096;
@@ -41,6 +42,9 @@ pub(crate) const MOST_RANKS: u32 = 4096;
 /// Bytes of each rank's board: flags, two faces and pieces of 64 KiB each for each of 64 communicators.
 pub(crate) const BOARD: usize = 64 * (PAGE + 3 * 65_536);
 
+/// Bytes of each rank's [shelf](crate::shelf): sixteen of the longest messages.
+pub(crate) const SHELF: usize = 1 << 20;
+
 /// Bytes of each rank's common memory: see [`crate::Stretch`].
 pub(crate) const COMMON: usize = 42 << 20;
 
@@ -56,6 +60,7 @@ struct Map {
     sheets: usize,
     boards: usize,
     common: usize,
+    shelves: usize,
     total: usize,
 }
 
@@ -72,6 +77,7 @@ impl Map {
         let sheets = (commons + pairs * AREAS * COMMON_PIPE).next_multiple_of(PAGE);
         let boards = (sheets + pairs * sheets::ALL).next_multiple_of(PAGE);
         let common = (boards + n * BOARD).next_multiple_of(PAGE);
+        let shelves = common + n * COMMON;
         Map {
             ranks: n,
             bells,
@@ -82,7 +88,8 @@ impl Map {
             sheets,
             boards,
             common,
-            total: common + n * COMMON,
+            shelves,
+            total: shelves + n * SHELF,
         }
     }
 
@@ -104,6 +111,10 @@ impl Map {
     /// A pair's common pipes lie side by side.
     fn common_pipe(&self, one: u32, other: u32, area: usize) -> usize {
         self.commons + (Map::both(one, other) * AREAS + area) * COMMON_PIPE
+    }
+
+    fn shelf(&self, rank: u32) -> usize {
+        self.shelves + rank as usize * SHELF
     }
 
     fn sheets(&self, one: u32, other: u32) -> usize {
@@ -323,6 +334,37 @@ impl Segment {
         self.mapping.range(common + at, bytes)
     }
 
+    /// Address of a stretch of a rank's shelf.
+    #[inline]
+    fn shelf(&self, rank: u32, at: usize, bytes: usize) -> *mut u8 {
+        assert!((rank as usize) < self.map.ranks && at <= SHELF && bytes <= SHELF - at);
+        let stretch = self.map.shelf(rank) + at;
+        let stretch = self.mapping.range(stretch, bytes);
+        stretch.expect("shelves are inside the segment")
+    }
+
+    /// Where in a page of a rank's shelf data begin best that come from `from`; see [`Lane::place`].
+    #[inline]
+    pub fn shelf_phase(&self, rank: u32, from: &layout::Reader) -> usize {
+        let shelf = self.shelf(rank, 0, 0).addr();
+        let phase = |(buf, _): (UserBuf, _)| (buf.addr() + PLAY / 2).wrapping_sub(shelf) % PLAY;
+        from.contiguous().map_or(0, phase)
+    }
+
+    /// Copies the next `len` bytes of `from` to a stretch of the shelf of this process, which is rank `rank`, that nobody has still to read.
+    pub fn fill_shelf(&self, rank: u32, at: usize, len: usize, from: &mut layout::Reader) {
+        let to = self.shelf(rank, at, len);
+        // SAFETY: inside the segment, and this process's own until it tells of it; no other slice of it is made meanwhile.
+        fill(unsafe { std::slice::from_raw_parts_mut(to, len) }, from);
+    }
+
+    /// Copies a message on a rank's shelf to `to`.
+    pub fn drain_shelf(&self, rank: u32, at: usize, len: usize, to: &mut layout::Writer) {
+        let from = self.shelf(rank, at, len);
+        // SAFETY: inside the segment; its owner told of it, and waits until it is read.
+        drain(unsafe { std::slice::from_raw_parts(from, len) }, to);
+    }
+
     /// What carries messages from one rank to another.
     pub fn lane(&self, from: u32, to: u32) -> Lane {
         self.lane_over(from, to, self.map.pipes + self.map.pair(from, to) * PIPE)
@@ -368,7 +410,9 @@ mod tests {
             assert!(map.common_pipe(ranks - 1, ranks - 1, AREAS - 1) + COMMON_PIPE <= map.sheets);
             assert!(map.sheets(ranks - 1, ranks - 1) + sheets::ALL <= map.boards);
             assert!(map.boards + ranks as usize * BOARD <= map.common);
-            assert_eq!(map.common + ranks as usize * COMMON, map.total);
+            assert_eq!(map.common + ranks as usize * COMMON, map.shelves);
+            assert_eq!(map.shelf(ranks), map.total);
+            assert_eq!(map.shelf(0) % PAGE, 0);
             assert_eq!((map.pipes % PAGE, map.boards % PAGE), (0, 0));
             assert_eq!((map.common % PAGE, map.commons % PAGE), (0, 0));
             assert_eq!(map.sheets % PAGE, 0);

@@ -19,6 +19,7 @@ use crate::places::{Mover, Spread};
 use crate::port::{Port, Ports};
 use crate::segment::{Segment, SendersRef};
 use crate::sheets::Sheets;
+use crate::shelf::{Shelf, Shelved};
 use crate::slots::{Area, SlotState};
 use crate::space::Space;
 use crate::trial::CLASSES;
@@ -40,6 +41,8 @@ pub struct Shm {
     pub(crate) seen: Vec<u64>,
     pub(crate) sends: Names<Send>,
     pub(crate) announced: Names<Announced>,
+    /// What it has put where several read it.
+    pub(crate) shelf: Shelf,
     /// Where long messages were received.
     pub(crate) footprint: Footprint,
     /// When this process was last away while messages were under way.
@@ -98,6 +101,8 @@ pub(crate) struct Peer {
     pub process: Option<(i32, bool)>,
     /// What is known about reading each other's memory.
     pub direct: Direct,
+    /// What the bits of the places of this process's shelf will be that the peer reads, when it has read all.
+    pub shelved: u32,
     /// The lane from the peer.
     pub inward: Lane,
     /// Its place in the segment.
@@ -166,6 +171,8 @@ pub(crate) struct Announced {
     pub synchronous: bool,
     /// Where the data lie, if they don't come through the pipe.
     pub offer: Option<Offer>,
+    /// Where they lie on the sender's shelf, if they do.
+    pub shelved: Option<Shelved>,
     /// When it was matched, in cycles, if it was at once and had the pair for itself.
     pub since: Option<u64>,
     /// Whether this process gave its sender a message at the same time, if it is measured.
@@ -279,6 +286,7 @@ impl Shm {
                 copies: Copies::default(),
                 process: None,
                 direct: Direct::default(),
+                shelved: 0,
                 inward: segment.lane(place(from).unwrap_or(local), local),
                 slot: place(from).unwrap_or(local),
                 announced: false,
@@ -295,6 +303,7 @@ impl Shm {
             seen: vec![0; segment.senders(local).len()],
             sends: Names::new(),
             announced: Names::new(),
+            shelf: Shelf::new(),
             footprint: Footprint::new(),
             absence: Absence::default(),
             suspects: Vec::new(),

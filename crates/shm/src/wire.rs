@@ -66,6 +66,8 @@ pub(crate) enum Kind {
     Introduced,
     /// A message whose data lie in a sheet.
     Sheet,
+    /// A message whose data lie on its sender's shelf.
+    Shelved,
 }
 
 /// A message's header, as read: kind known, length bounded.
@@ -116,6 +118,7 @@ pub(crate) fn unpack(word: u32) -> Result<(Kind, usize, u32), Hostile> {
         16 => Kind::Introduce,
         17 => Kind::Introduced,
         18 => Kind::Sheet,
+        19 => Kind::Shelved,
         _ => return Err(Hostile),
     };
     let (len, line) = ((word & 0xffff) as usize, word >> LINE);
@@ -166,7 +169,7 @@ mod tests {
         }
         assert_eq!(pack(Kind::Eager, 5, 0), 5);
         assert_eq!(unpack(pack(Kind::Eager, EAGER + 1, 0)), Err(Hostile));
-        assert_eq!(unpack(19 << KIND), Err(Hostile));
+        assert_eq!(unpack(20 << KIND), Err(Hostile));
         assert_eq!(
             decode(&encode([1, 2, 3, u64::MAX])),
             Ok([1, 2, 3, u64::MAX])

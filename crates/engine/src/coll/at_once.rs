@@ -8,6 +8,7 @@
 //!
 //! Who calls it: `start_collective`, so not persistent ones, which have made all that before.
 
+use cad::Node;
 use cad::bcast::LENT_MIN;
 use mtmi::{Context, Endpoint, Transport};
 
@@ -23,20 +24,45 @@ impl Engine {
         }
         let (tag, mask) = call.tags.resolve(&call.comm);
         call.tags = Tags::Begun(tag, mask);
-        let context = Context(call.comm.context() + 1);
-        let leaves = |node: &&cad::Node| {
-            let at = call.base_of(node.src.buf, |_| unreachable!("it has no temporaries"));
-            let data = call.data_at(at.offset(node.src.offset), &node.src);
-            if call.graph.lends() && data.len() >= LENT_MIN {
-                return false;
+        let context = call.comm.context() + 1;
+        let same = |one: &Node, other: &Node| one.src == other.src && one.tag == other.tag;
+        let mut sent = 0;
+        for nodes in call.graph.nodes().chunk_by(same) {
+            let left = self.send_same_at_once(call, Context(context), (tag, mask), nodes);
+            sent += left;
+            if left < nodes.len() {
+                break;
             }
-            let to = Endpoint(call.group.endpoint(node.peer));
-            let tag = tag | node.tag as i32 & mask;
-            self.transport(|t| t.send_at_once(to, context, tag, data))
-        };
-        let sent = call.graph.nodes().iter().take_while(leaves).count();
+        }
         // To send may have been to hear something.
         self.wake_waiters();
         sent
+    }
+
+    /// The same of nodes that send the same, which is never none: together if the transport has a way for that, else one at a time.
+    fn send_same_at_once(
+        &self,
+        call: &Call,
+        context: Context,
+        (tag, mask): (i32, i32),
+        nodes: &[Node],
+    ) -> usize {
+        let node = &nodes[0];
+        let at = call.base_of(node.src.buf, |_| unreachable!("it has no temporaries"));
+        let data = call.data_at(at.offset(node.src.offset), &node.src);
+        let tag = tag | node.tag as i32 & mask;
+        let mut to = nodes
+            .iter()
+            .map(|node| Endpoint(call.group.endpoint(node.peer)));
+        self.transport(|t| {
+            if nodes.len() > 1 && t.send_to_all(to.clone(), context, tag, &data) {
+                return nodes.len();
+            }
+            if call.graph.lends() && data.len() >= LENT_MIN {
+                return 0;
+            }
+            let stays = |to| !t.send_at_once(to, context, tag, data.clone());
+            to.position(stays).unwrap_or(nodes.len())
+        })
     }
 }
