@@ -330,12 +330,9 @@ impl Running {
 }
 
 impl Engine {
-    /// Starts a collective and gives its request; where all of it is over at once, the one that all such share.
+    /// Starts a collective and gives its request; where all of it is over at once, the one that all such share. What ends at progress may call this.
     pub(crate) fn start_collective(&self, mut call: Call) -> Result<Handle> {
-        if self.failures.told.get() {
-            // Whoever only sends has nothing to wait for, in which it would hear of deaths.
-            self.progress();
-        }
+        self.hear_before_giving();
         self.check_whole(&call.comm, &call.group)?;
         let sent = self.send_all_at_once(&mut call);
         if sent > 0 && sent == call.graph.nodes().len() {
@@ -368,6 +365,7 @@ impl Engine {
 
     /// Starts an inactive persistent collective.
     pub(crate) fn restart_collective(&self, handle: Handle, request: &Request) -> Result<()> {
+        self.hear_before_giving();
         if let Some(started) = self.restart_handed(handle, request) {
             return started;
         }

@@ -39,6 +39,14 @@ pub struct Failures {
 }
 
 impl Engine {
+    /// Before a collective begins: whoever only sends in it has nothing to wait for, in which it would hear of deaths.
+    #[inline]
+    pub(crate) fn hear_before_giving(&self) {
+        if self.failures.told.get() {
+            self.progress();
+        }
+    }
+
     /// Takes note of ranks that the launcher says are dead.
     #[cold]
     pub(crate) fn hear_of_deaths(&self) {

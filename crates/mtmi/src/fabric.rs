@@ -73,7 +73,7 @@ pub trait Fabric {
         false
     }
 
-    /// As [`Transport::send_to_all`](crate::Transport::send_to_all), to other processes. A fabric need not.
+    /// As [`Transport::send_to_all`](crate::Transport::send_to_all). A fabric need not.
     fn send_to_all(
         &mut self,
         _queues: &mut Queues,

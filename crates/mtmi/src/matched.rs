@@ -256,11 +256,8 @@ impl<F: Fabric> Transport for Matched<F> {
         tag: i32,
         data: &Data,
     ) -> bool {
-        let me = self.fabric.endpoint();
-        !to.clone().any(|peer| peer == me)
-            && self
-                .fabric
-                .send_to_all(&mut self.queues, to, (context, tag), data)
+        self.fabric
+            .send_to_all(&mut self.queues, to, (context, tag), data)
     }
 
     #[inline]

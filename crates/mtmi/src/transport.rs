@@ -87,7 +87,7 @@ pub trait Transport {
     fn send_at_once(&mut self, to: Endpoint, context: Context, tag: i32, data: Data) -> bool;
 
     /// Sends the same message in standard mode to several processes, each once, if it leaves this process within the call and with less work than one at a time: `true`, and it is
-    /// complete. Else nothing was done.
+    /// complete. Else nothing was done, as where this process is among them.
     fn send_to_all(
         &mut self,
         to: impl Iterator<Item = Endpoint> + Clone,

@@ -55,6 +55,7 @@ impl Fabric for Shm {
         self.send_whole(message)
     }
 
+    #[inline]
     fn send_to_all(
         &mut self,
         _queues: &mut Queues,

@@ -598,7 +598,7 @@ impl Lane<{ sheets::ALL }> {
 pub(crate) fn fill(to: &mut [u8], from: &mut layout::Reader) {
     match from.contiguous() {
         Some((buf, left)) if left >= to.len() as u64 => {
-            // SAFETY: the buffer's maker vouched for `left` bytes; `to` is part of a lane, where no
+            // SAFETY: the buffer's maker vouched for `left` bytes; `to` is part of a lane or a shelf, where no
             // caller's buffer lies.
             unsafe { sys::copy::copy(to.as_mut_ptr(), buf.as_mut_ptr(), to.len()) }
             from.seek(from.position() + to.len() as u64);
@@ -614,7 +614,7 @@ pub(crate) fn drain(from: &[u8], to: &mut layout::Writer) {
     match to.contiguous() {
         Some((buf, left)) => {
             let n = (from.len() as u64).min(left) as usize;
-            // SAFETY: the buffer's maker vouched for `left` bytes; `from` is part of a lane or heap
+            // SAFETY: the buffer's maker vouched for `left` bytes; `from` is part of a lane, a shelf or heap
             // memory of ours, where no caller's buffer lies.
             unsafe { sys::copy::copy(buf.as_mut_ptr(), from.as_ptr(), n) }
             to.seek(to.position() + n as u64);

@@ -119,6 +119,7 @@ impl Shelf {
 
 impl Shm {
     /// Puts a message on the shelf and tells all its receivers. False: nothing was done.
+    #[inline]
     pub(crate) fn share(
         &mut self,
         to: impl Iterator<Item = Endpoint> + Clone,
@@ -126,21 +127,32 @@ impl Shm {
         data: &Data,
     ) -> bool {
         let len = data.len();
-        if len <= ABOVE
-            || len > LONGEST
-            || to.clone().count() < READERS
-            || !to.clone().all(|peer| self.hears_at_once(peer))
-        {
+        if len <= ABOVE || len > LONGEST {
             return false;
         }
-        let mut from = data.reader();
+        self.share_long(to, (context, tag), data)
+    }
+
+    fn share_long(
+        &mut self,
+        to: impl Iterator<Item = Endpoint> + Clone,
+        (context, tag): (Context, i32),
+        data: &Data,
+    ) -> bool {
+        let enough = to.clone().count() >= READERS;
+        if !enough || !to.clone().all(|peer| self.hears_at_once(peer)) {
+            return false;
+        }
+        let (len, mut from) = (data.len(), data.reader());
         let Some(shelved) = self.find_place(len as usize, &from) else {
             return false;
         };
         let Shelved { place, start, len } = shelved;
         self.segment.fill_shelf(self.local, start, len, &mut from);
         for Endpoint(peer) in to {
-            self.shelf.places[place as usize].readers.push(peer);
+            let readers = &mut self.shelf.places[place as usize].readers;
+            debug_assert!(!readers.contains(&peer), "each once");
+            readers.push(peer);
             self.peers[peer as usize].shelved ^= 1 << place;
             self.push_words(peer, (Kind::Shelved, context, tag), shelved.words());
         }

@@ -156,10 +156,10 @@ pub(crate) enum Sending {
     Splits,
 }
 
-/// A message whose data come through the pipe.
+/// A message whose data come through the pipe, or lie somewhere.
 pub(crate) struct Announced {
     pub from: u32,
-    /// The sender's name for it.
+    /// The sender's name for it; `u64::MAX` where that has done with it.
     pub send: u64,
     pub tag: i32,
     pub total: u64,

@@ -39,7 +39,7 @@ impl Engine {
         sent
     }
 
-    /// The same of nodes that send the same, which is never none: together if the transport has a way for that, else one at a time.
+    /// The same of some nodes, at least one, that send the same: together if the transport has a way for that and all of them, else one at a time.
     fn send_same_at_once(
         &self,
         call: &Call,

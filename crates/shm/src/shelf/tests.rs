@@ -223,6 +223,34 @@ fn places_are_nobody_elses_until_they_are_read() {
     );
 }
 
+/// A process that is gone has left what it told of.
+#[test]
+fn what_was_told_of_outlives_its_sender() {
+    let (mut ranks, _) = job(3);
+    let [root, a, b] = &mut ranks[..] else {
+        unreachable!()
+    };
+    assert!(root.give(&[1, 2], 9, 30_000));
+    assert!(root.give(&[1, 2], 10, 40_000));
+    a.t.progress(&mut a.done);
+    for rank in [a, b] {
+        rank.t.peer_failed(Endpoint(0));
+        let probed = rank.t.probe(Source::Any, CONTEXT, TagSel::Exact(10));
+        assert_eq!(probed.unwrap().bytes, 40_000);
+        rank.take(10, 40_000);
+        let found = rank.t.mprobe(Source::Any, CONTEXT, TagSel::Any);
+        let (message, envelope) = found.unwrap();
+        assert_eq!((envelope.tag, envelope.bytes), (9, 30_000));
+        rank.memory.fill(0);
+        let data = Data::bytes(rank.buf(), 30_000);
+        let Submit::Complete(done) = rank.t.imrecv(message, data, Cookie(2)) else {
+            panic!("it is all there");
+        };
+        rank.done.push(done);
+        rank.check(9, 30_000, 30_000);
+    }
+}
+
 /// What is behind other messages is told of behind them.
 #[test]
 fn nothing_is_overtaken() {
