@@ -365,10 +365,10 @@ impl Engine {
 
     /// Starts an inactive persistent collective.
     pub(crate) fn restart_collective(&self, handle: Handle, request: &Request) -> Result<()> {
-        self.hear_before_giving();
         if let Some(started) = self.restart_handed(handle, request) {
             return started;
         }
+        self.hear_before_giving();
         if let Body::Collective(running) = &mut *request.body.borrow_mut() {
             self.check_whole(&running.call.comm, &running.call.group)?;
             running.rewind(request.status().error == consts::SUCCESS);
