@@ -35,7 +35,7 @@ const ABOVE: u64 = 12 << 10;
 /// Longest: a segment of a broadcast. A receiver that shares the root's processor has longer ones no sooner than by the kernel's copies (256 KiB, as above, after 24 to
 /// 39 us both ways), and where all three wait those take half as long. In pieces that readers copy while the next is written 64 KiB take all three 11 us in place of 13 if they wait, and
 /// in the case above a tenth longer.
-const LONGEST: u64 = 64 << 10;
+pub(crate) const LONGEST: u64 = 64 << 10;
 /// Readers of a message at least.
 const READERS: usize = 2;
 

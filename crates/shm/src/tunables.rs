@@ -4,11 +4,11 @@
 use types::Tunable;
 
 use crate::{
-    chunking, direct, lane, lines, mapped, ring, slots, split, trial, turns, waiting, wire,
+    chunking, direct, lane, lines, mapped, ring, shelf, slots, split, trial, turns, waiting, wire,
 };
 
 /// The tunables of the fabric, on this machine.
-pub fn tunables() -> [Tunable; 19] {
+pub fn tunables() -> [Tunable; 20] {
     [
         tunable(
             "shm.ring.cells",
@@ -63,6 +63,12 @@ pub fn tunables() -> [Tunable; 19] {
             chunking::here().behind,
             "bytes",
             "measured on one kind of processor; messages that begin behind others are cut no shorter",
+        ),
+        tunable(
+            "shm.shelf.longest",
+            shelf::LONGEST,
+            "bytes",
+            "measured: what several ranks get at once lies in shared memory once up to here; longer messages reach them no sooner than by pipes and the kernel's copies",
         ),
         tunable(
             "shm.mapped.sent_max",
