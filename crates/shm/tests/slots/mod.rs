@@ -188,7 +188,7 @@ fn refused_memory() {
     });
     launch("slots/limited files", 1, |_, map| {
         let limit = libc::rlimit {
-            rlim_cur: 57 << 20,
+            rlim_cur: 58 << 20,
             rlim_max: libc::RLIM_INFINITY,
         };
         // SAFETY: as above.
