@@ -138,13 +138,24 @@ impl Lanes {
         self.streams.len()
     }
 
-    /// A peer lends a stream; whether that was in order.
+    /// Whether that issue, or a later one, has failed with the peer on this lane. Then it has no stream that it does not have already: the peer is through with it, and data that
+    /// it sent may have gone with the old one.
+    pub fn has_failed(&self, place: Place, number: u64) -> bool {
+        let stream = self.streams.get(&place);
+        stream.is_some_and(|stream| !stream.is_fresh(number))
+    }
+
+    /// A peer lends a stream; whether that was in order. One that is older than a failure is of no use, and may come more than once: who lends it has not heard
+    /// of all that failed.
     pub fn lend(&mut self, place: Place, from: u64, socket: OwnedFd) -> bool {
         let count = self.lent.entry(place.peer).or_default();
         if *count >= LENT_MAX {
             return false;
         }
         let stream = self.streams.entry(place).or_default();
+        if !stream.is_fresh(from) {
+            return true;
+        }
         if stream.lent.contains_key(&from) {
             return false;
         }
@@ -238,6 +249,21 @@ mod tests {
         assert!(lanes.find(PLACE, 5).is_none());
         assert!(lanes.find(PLACE, 7).is_some());
         assert_eq!(lanes.good_from(PLACE), Some(7));
+    }
+
+    #[test]
+    fn what_is_lent_behind_a_failure_is_of_no_use() {
+        let mut lanes = Lanes::default();
+        assert!(!lanes.has_failed(PLACE, 1));
+        lanes.spoil(PLACE, 5);
+        for _ in 0..2 {
+            assert!(lanes.lend(PLACE, 3, end()) && lanes.lend(PLACE, 5, end()));
+        }
+        assert_eq!(lanes.lent[&PLACE.peer], 0);
+        assert!(!lanes.has(PLACE) && lanes.find(PLACE, 7).is_none());
+        assert!(lanes.has_failed(PLACE, 3) && lanes.has_failed(PLACE, 5));
+        assert!(!lanes.has_failed(PLACE, 7));
+        assert!(lanes.lend(PLACE, 7, end()) && !lanes.lend(PLACE, 7, end()));
     }
 
     #[test]

@@ -208,6 +208,9 @@ impl Ring {
             let there = self.control.call(peer);
             let place = running.place(peer);
             let mut found = self.lanes.find(place, running.number);
+            if found.is_none() && self.lanes.has_failed(place, running.number) {
+                return Err(Missing::Peer);
+            }
             if there && found.is_none() && self.claims.holds(place.channel, peer) {
                 self.lend(place, running.number)
                     .map_err(|_| Missing::Descriptors)?;

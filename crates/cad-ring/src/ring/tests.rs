@@ -47,6 +47,21 @@ fn ends_of_what_was_never_issued_are_kept_to_a_bound() {
     assert!(ring.lanes.places() <= OVERS_MAX);
 }
 
+/// A peer that has not heard of all that failed lends for an issue that is over here, again and again.
+#[test]
+fn who_lends_what_is_of_no_use_is_still_there() {
+    let Some((mut ring, mut peer)) = two() else {
+        return;
+    };
+    let end = || OwnedFd::from(unix::pair(unix::Kind::Stream).unwrap().0);
+    peer.tell_over(0, 7, 5, State::Lost);
+    for _ in 0..2 {
+        peer.lend(0, 7, 1, 3, end());
+    }
+    ring.progress();
+    assert!(!ring.control.is_lost(1));
+}
+
 #[test]
 fn who_lends_what_was_lent_is_not_heard_any_more() {
     let Some((mut ring, mut liar)) = two() else {
