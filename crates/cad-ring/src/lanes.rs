@@ -138,8 +138,8 @@ impl Lanes {
         self.streams.len()
     }
 
-    /// Whether that issue, or a later one, has failed with the peer on this lane. Then it has no stream that it does not have already: the peer is through with it, and data that
-    /// it sent may have gone with the old one.
+    /// Whether that issue, or a later one, has failed with the peer on this lane. Then it gets none that it does not have already: both sides close
+    /// what was good from there on or before, and a stream for it would be older than the failure.
     pub fn has_failed(&self, place: Place, number: u64) -> bool {
         let stream = self.streams.get(&place);
         stream.is_some_and(|stream| !stream.is_fresh(number))

@@ -42,7 +42,7 @@ pub(crate) const MOST_RANKS: u32 = 4096;
 /// Bytes of each rank's board: flags, two faces and pieces of 64 KiB each for each of 64 communicators.
 pub(crate) const BOARD: usize = 64 * (PAGE + 3 * 65_536);
 
-/// Bytes of each rank's [shelf](crate::shelf): sixteen of the longest messages.
+/// Bytes of each rank's [shelf](crate::shelf): fifteen of the longest messages, each with what is left of its last page.
 pub(crate) const SHELF: usize = 1 << 20;
 
 /// Bytes of each rank's common memory: see [`crate::Stretch`].
