@@ -563,21 +563,28 @@ impl Ring {
     /// Everything that follows from what was heard: until nothing does.
     fn attend(&mut self) {
         loop {
-            let slots = match self.unsettled {
-                0 => 0,
-                _ => self.slots.len(),
-            };
-            for slot in 0..slots {
-                let waits = |r: &Running| !r.begun && r.failed.is_none();
-                if self.slots[slot].as_deref().is_some_and(waits) {
-                    self.start(slot);
-                }
-            }
+            while self.start_waiting() {}
             self.watch();
             if !self.hear() {
                 return;
             }
         }
+    }
+
+    /// Starts the issues that can; whether any issue ended of that, as then it may be the turn of one that was looked at before.
+    fn start_waiting(&mut self) -> bool {
+        if self.unsettled == 0 {
+            return false;
+        }
+        let under_way = |ring: &Ring| ring.slots.iter().flatten().count();
+        let before = under_way(self);
+        for slot in 0..self.slots.len() {
+            let waits = |r: &Running| !r.begun && r.failed.is_none();
+            if self.slots[slot].as_deref().is_some_and(waits) {
+                self.start(slot);
+            }
+        }
+        under_way(self) < before
     }
 }
 

@@ -62,6 +62,45 @@ fn who_lends_what_is_of_no_use_is_still_there() {
     assert!(!ring.control.is_lost(1));
 }
 
+/// Issues that have no stream yet, the first of a lane in a higher slot than the next: a peer that is through with a later one ends
+/// both, at once.
+#[test]
+fn who_is_through_with_a_later_issue_ends_all_that_have_not_begun() {
+    let Some((mut ring, mut peer)) = two() else {
+        return;
+    };
+    let mut memory = [0u8];
+    let mut cad = Descriptor::new(0, 2, None);
+    cad.make_recv_node(UserBuf::of_array(&mut memory), 1, 1)
+        .unwrap();
+    let plan = Rc::new(cad.plan().unwrap());
+    // The streams are the peer's to lend, and it lends none.
+    let held = claims::take(7, ring.control.secrets(1)).unwrap();
+    assert!(held.is_some());
+    let mut over = |ring: &mut Ring, number| {
+        peer.tell_over(0, 7, number, State::Cancelled);
+        ring.progress();
+    };
+    over(&mut ring, 0);
+    over(&mut ring, 1);
+    let issue = |ring: &mut Ring| ring.issue(&plan, 7).unwrap();
+    let told = [issue(&mut ring), issue(&mut ring)];
+    assert_eq!(told.map(|i| i.query()), [State::Cancelled; 2]);
+    let waiting = [issue(&mut ring), issue(&mut ring), issue(&mut ring)];
+    ring.cancel(&waiting[0]);
+    let next = issue(&mut ring);
+    assert!(next.slot() < waiting[1].slot(), "issues 5 and 3");
+    over(&mut ring, 7);
+    assert_eq!(
+        [&waiting[1], &next].map(|i| i.query()),
+        [State::Lost; 2],
+        "on the lane"
+    );
+    assert_eq!(waiting[2].query(), State::Pending, "on the other");
+    over(&mut ring, 4);
+    assert_eq!(waiting[2].query(), State::Cancelled);
+}
+
 #[test]
 fn who_lends_what_was_lent_is_not_heard_any_more() {
     let Some((mut ring, mut liar)) = two() else {
