@@ -107,7 +107,7 @@ impl Descriptor {
     /// which a lost one ends it; `None` stands for all.
     pub fn new(rank: u32, size: u32, members: Option<Vec<u32>>) -> Descriptor {
         Descriptor {
-            team: Team { rank, size },
+            team: Team::new(rank, size),
             members,
             actions: Vec::new(),
             peers: Vec::new(),

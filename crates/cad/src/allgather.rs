@@ -5,6 +5,7 @@
 
 use crate::graph::{BufId, Builder, Graph, MAX_TAG, NodeId, Region, START, TypeSlot};
 use crate::shape::{Block, Part, Shape, Team};
+use crate::straight::{others, send_to};
 
 /// Parameters of an allgather.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,6 +45,8 @@ pub enum Algorithm {
     Bruck,
     /// Each block goes round a ring: `size - 1` steps, neighbours only, no temporary buffer.
     Ring,
+    /// Each process sends its block to all others.
+    Straight,
 }
 
 /// Bytes of all blocks together up to which fewer rounds win over Bruck's additional copy: Thakur,
@@ -57,7 +60,9 @@ pub const DOUBLING_MAX: u64 = 512 << 10;
 /// The algorithm for these parameters; the same on every process.
 pub fn choose(p: &Params) -> Algorithm {
     let total = p.recv.bytes() * u64::from(p.team.size);
-    if p.team.size.is_power_of_two() && total <= DOUBLING_MAX {
+    if p.team.straight {
+        Algorithm::Straight
+    } else if p.team.size.is_power_of_two() && total <= DOUBLING_MAX {
         Algorithm::RecursiveDoubling
     } else if total <= BRUCK_MAX {
         Algorithm::Bruck
@@ -69,7 +74,9 @@ pub fn choose(p: &Params) -> Algorithm {
 /// The algorithm for these parameters; the same on every process, as each knows all lengths.
 pub fn choose_v(p: &ParamsV) -> Algorithm {
     let total: u64 = p.recv.iter().map(|b| p.recv_ty.bytes(b.count)).sum();
-    if total <= BRUCK_MAX {
+    if p.team.straight {
+        Algorithm::Straight
+    } else if total <= BRUCK_MAX {
         Algorithm::Bruck
     } else {
         Algorithm::Ring
@@ -96,6 +103,7 @@ pub fn build(p: &Params, algorithm: Algorithm) -> Graph {
             Algorithm::RecursiveDoubling => doubling(&mut b, p, own),
             Algorithm::Bruck => bruck(&mut b, p.team, own, &list),
             Algorithm::Ring => ring(&mut b, p.team, own, &list),
+            Algorithm::Straight => straight(&mut b, p.team, own, &list),
         }
     }
     b.finish()
@@ -106,7 +114,7 @@ pub fn graph_v(p: &ParamsV) -> Graph {
     build_v(p, choose_v(p))
 }
 
-/// The graph of a given algorithm: Bruck or, for any other, the ring.
+/// The graph of a given algorithm: Bruck, straight or, for any other, the ring.
 pub fn build_v(p: &ParamsV, algorithm: Algorithm) -> Graph {
     let mut b = Builder::new(p.team);
     for block in p.recv {
@@ -117,10 +125,10 @@ pub fn build_v(p: &ParamsV, algorithm: Algorithm) -> Graph {
         region: &|r| p.recv[r as usize].region(BufId::Recv, TypeSlot::Recv, &p.recv_ty),
     };
     let own = own_block(&mut b, p.team, (!p.in_place).then_some(p.send), &list);
-    if algorithm == Algorithm::Bruck {
-        bruck(&mut b, p.team, own, &list);
-    } else {
-        ring(&mut b, p.team, own, &list);
+    match algorithm {
+        Algorithm::Bruck => bruck(&mut b, p.team, own, &list),
+        Algorithm::Straight => straight(&mut b, p.team, own, &list),
+        _ => ring(&mut b, p.team, own, &list),
     }
     b.finish()
 }
@@ -171,6 +179,15 @@ fn ring(b: &mut Builder, team: Team, own: NodeId, list: &List) {
         } else {
             START
         };
+    }
+}
+
+fn straight(b: &mut Builder, team: Team, own: NodeId, list: &List) {
+    if (list.bytes)(team.rank) > 0 {
+        send_to(b, others(team), (list.region)(team.rank), own);
+    }
+    for rank in others(team).filter(|&rank| (list.bytes)(rank) > 0) {
+        b.recv(rank, 0, (list.region)(rank), &[]);
     }
 }
 

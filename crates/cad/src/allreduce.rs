@@ -7,6 +7,7 @@
 use crate::fold::{Accumulator, Range, Survivors, directions, elements, halve, split};
 use crate::graph::{BufId, Builder, Graph, MAX_TAG, START};
 use crate::shape::{Shape, Team};
+use crate::straight::{COMBINED_MAX, Operands, others, send_to};
 
 /// Parameters of an allreduce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,6 +54,8 @@ pub enum Algorithm {
         /// Elements of a segment.
         segment: u64,
     },
+    /// Each process sends its vector to all others, and combines all in rank order.
+    Straight,
 }
 
 /// Bytes up to which rounds count more than traffic: Thakur, Rabenseifner and Gropp (2005), 2 KiB.
@@ -96,6 +99,8 @@ pub fn choose(p: &Params) -> Algorithm {
             true => Algorithm::Halves { segment },
             false => Algorithm::Pair { segment },
         }
+    } else if p.team.straight && bytes <= COMBINED_MAX {
+        Algorithm::Straight
     } else if bytes <= DOUBLING_MAX || p.count < size || size <= 2 {
         Algorithm::RecursiveDoubling
     } else if p.commutative && long_chunks && large {
@@ -137,6 +142,7 @@ pub fn build(p: &Params, algorithm: Algorithm) -> Graph {
         Algorithm::Ring => ring(&mut b, p, own),
         Algorithm::Pair { segment } => pair(&mut b, p, own, segment),
         Algorithm::Halves { segment } => halves(&mut b, p, own, segment),
+        Algorithm::Straight => straight(&mut b, p, own),
     }
     b.finish()
 }
@@ -277,6 +283,18 @@ fn halves(b: &mut Builder, p: &Params, own: BufId, segment: u64) {
         };
         b.send(partner, result, place(BufId::Recv), &[combined]);
     }
+}
+
+fn straight(b: &mut Builder, p: &Params, own: BufId) {
+    let all = elements(own, &p.ty, 0, p.count);
+    let operands = Operands {
+        team: p.team,
+        ty: p.ty,
+        count: p.count,
+        own,
+        sent: send_to(b, others(p.team), all, START),
+    };
+    operands.combine(b, 0..p.team.size);
 }
 
 fn ring(b: &mut Builder, p: &Params, own: BufId) {

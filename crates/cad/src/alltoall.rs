@@ -60,7 +60,7 @@ fn window(bytes: u64) -> u32 {
 /// The algorithm for these parameters; the same on every process.
 pub fn choose(p: &Params) -> Algorithm {
     let bytes = p.recv.bytes();
-    if bytes <= BRUCK_MAX && p.team.size >= BRUCK_RANKS {
+    if bytes <= BRUCK_MAX && p.team.size >= BRUCK_RANKS && !p.team.straight {
         Algorithm::Bruck
     } else {
         Algorithm::Pairwise {

@@ -156,6 +156,9 @@ const _: () = assert!(SEGMENTS_MAX <= MAX_TAG as u64);
 pub fn choose(p: &Params) -> Algorithm {
     let bytes = p.ty.bytes(p.count);
     let size = u64::from(p.team.size);
+    if p.team.straight && bytes < FLAT_MIN {
+        return Algorithm::Flat;
+    }
     if size <= 2 || bytes <= WHOLE_MESSAGE_MAX {
         return Algorithm::Binomial;
     }

@@ -3,8 +3,8 @@
 //! The rule, of which each part has its figure beside its constant:
 //!
 //! * Inside one machine collectives run in calls: the copying needs the ranks' own processors whoever does it, and shared memory is
-//!   cheaper than what a kernel's chain can use. But where ranks outnumber processors, small ones go to the receive path, if all ranks can use it: a
-//!   rank that waits for a processor holds nobody up there.
+//!   cheaper than what a kernel's chain can use. But where ranks outnumber processors, and are too many to send all [straight](crate::straight), small ones go to the receive path,
+//!   if all ranks can use it: a rank that waits for a processor holds nobody up there.
 //! * On several machines long ones that only move data, non-blocking or persistent, go to the ring, unless ranks outnumber processors anywhere:
 //!   there the kernel's work for a rank that has no processor waits with it. Those with a calculation run in calls, as the ring would have
 //!   to interrupt the program with a signal for it.
@@ -13,6 +13,8 @@
 //! the bytes of a block. So all come to the same answer. Called by the engine, when it starts and for each such collective.
 
 use std::collections::{BTreeMap, BTreeSet};
+
+use crate::straight;
 
 /// Bytes of a block (of a broadcast: all) from which a collective goes to the ring whose blocks go straight to where they are wanted. Below, the
 /// kernel holds the whole message while its receiver computes, and a receiver in a call takes it in less processor time than a chain. Measured with two
@@ -160,11 +162,11 @@ pub fn ring_serves(seats: &[(u64, Seat)]) -> Result<(), String> {
 }
 
 /// Whether a job inside one machine uses the receive path. Measured with four ranks on two processors that all compute: the first test after a rank was away from its
-/// processor finds all allreduces of 8 bytes done there, half of them in calls; a round of starting one, computing for 1 ms and waiting takes as long either way;
-/// one that is waited for at once takes 16 to 50 us there, 4 to 8 in calls.
+/// processor finds all allreduces of 8 bytes done there, half of them in calls that go on in rounds, and all in such that send straight; a round of starting one, computing for 1 ms and waiting takes as
+/// long all ways; one that is waited for at once takes 16 to 50 us there, 4 to 8 in calls.
 pub fn has_receive_path(seats: &[Seat]) -> bool {
     let here: Vec<_> = seats.iter().map(|seat| (0, seat.clone())).collect();
-    is_crowded(&here)
+    seats.len() > straight::RANKS_MAX as usize && is_crowded(&here)
 }
 
 /// What a collective moves that only moves blocks of one size.
@@ -255,9 +257,12 @@ mod tests {
     }
 
     #[test]
-    fn the_receive_path_is_for_a_crowded_machine() {
-        let two = || seat(&[0, 1]);
-        assert!(has_receive_path(&[two(), two(), two()]) && !has_receive_path(&[two(), two()]));
+    fn the_receive_path_is_for_many_on_a_crowded_machine() {
+        let ranks = |n, processors: &[usize]| has_receive_path(&vec![seat(processors); n]);
+        let most = straight::RANKS_MAX as usize;
+        assert!(ranks(most + 1, &[0, 1]) && !ranks(most, &[0, 1]));
+        let enough: Vec<usize> = (0..=most).collect();
+        assert!(!ranks(most + 1, &enough));
     }
 
     #[test]

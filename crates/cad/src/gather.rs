@@ -39,9 +39,9 @@ pub const BINOMIAL_MAX: u64 = 2 << 10;
 /// Processes below which a tree saves the root no more than one message.
 const TREE_MIN: u32 = 4;
 
-/// The algorithm for blocks of `bytes`.
-pub(crate) fn choose_by(size: u32, bytes: u64) -> Algorithm {
-    if size >= TREE_MIN && bytes <= BINOMIAL_MAX {
+/// The algorithm for blocks of `bytes`, each of which goes straight where that is wanted.
+pub(crate) fn choose_by(team: Team, bytes: u64) -> Algorithm {
+    if team.size >= TREE_MIN && !team.straight && bytes <= BINOMIAL_MAX {
         Algorithm::Binomial
     } else {
         Algorithm::Linear
@@ -50,7 +50,7 @@ pub(crate) fn choose_by(size: u32, bytes: u64) -> Algorithm {
 
 /// The algorithm for these parameters; the same on every process.
 pub fn choose(p: &Params) -> Algorithm {
-    choose_by(p.team.size, p.block())
+    choose_by(p.team, p.block())
 }
 
 impl Params {

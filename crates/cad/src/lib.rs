@@ -30,6 +30,7 @@ mod run;
 pub mod scan;
 pub mod scatter;
 pub mod shape;
+pub mod straight;
 pub mod together;
 mod tree;
 mod tunables;

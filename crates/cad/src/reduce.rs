@@ -6,6 +6,7 @@
 use crate::fold::{Accumulator, Range, Survivors, directions, halve, split};
 use crate::graph::{BufId, Builder, Graph, NodeId, START};
 use crate::shape::{Shape, Team};
+use crate::straight::{COMBINED_BY_ONE_MAX, Operands};
 use crate::tree::{absolute, children, parent, relative};
 
 /// Parameters of a reduce.
@@ -33,6 +34,8 @@ pub enum Algorithm {
     Binomial,
     /// Rabenseifner's: reduce-scatter by halving, then a binomial gather; in rank order.
     Rabenseifner,
+    /// Each process sends its vector to the root, which combines all in rank order.
+    Straight,
 }
 
 /// Bytes up to which rounds count more than traffic: Thakur, Rabenseifner and Gropp (2005), 2 KiB.
@@ -40,7 +43,12 @@ pub const BINOMIAL_MAX: u64 = 2 << 10;
 
 /// The algorithm for these parameters; the same on every process.
 pub fn choose(p: &Params) -> Algorithm {
-    if p.ty.bytes(p.count) <= BINOMIAL_MAX || p.count < u64::from(p.team.size) || p.team.size <= 2 {
+    if p.team.straight && p.ty.bytes(p.count) <= COMBINED_BY_ONE_MAX {
+        Algorithm::Straight
+    } else if p.ty.bytes(p.count) <= BINOMIAL_MAX
+        || p.count < u64::from(p.team.size)
+        || p.team.size <= 2
+    {
         Algorithm::Binomial
     } else {
         Algorithm::Rabenseifner
@@ -82,6 +90,7 @@ pub fn build(p: &Params, algorithm: Algorithm) -> Graph {
         Algorithm::Binomial if p.commutative => binomial(&mut b, p, own),
         Algorithm::Binomial => ordered(&mut b, p, own),
         Algorithm::Rabenseifner => rabenseifner(&mut b, p, own),
+        Algorithm::Straight => straight(&mut b, p, own),
     }
     b.finish()
 }
@@ -178,6 +187,25 @@ fn ordered(b: &mut Builder, p: &Params, own: BufId) {
         // In place the own data have to be gone first.
         b.recv(0, 1, all.of(BufId::Recv, &p.ty), &[last]);
     }
+}
+
+fn straight(b: &mut Builder, p: &Params, own: BufId) {
+    if p.team.rank != p.root {
+        let all = Range {
+            start: 0,
+            end: p.count,
+        };
+        b.send(p.root, 0, all.of(own, &p.ty), &[]);
+        return;
+    }
+    let operands = Operands {
+        team: p.team,
+        ty: p.ty,
+        count: p.count,
+        own,
+        sent: Vec::new(),
+    };
+    operands.combine(b, 0..p.team.size);
 }
 
 /// Tag of the message between folded ranks: above those of at most 2 * 32 rounds.

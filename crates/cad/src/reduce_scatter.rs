@@ -53,7 +53,7 @@ pub fn choose(p: &Params) -> Algorithm {
     };
     if !p.commutative {
         Algorithm::Ordered
-    } else if p.ty.bytes(total) >= PAIRWISE_MIN {
+    } else if p.ty.bytes(total) >= PAIRWISE_MIN || p.team.straight {
         Algorithm::Pairwise
     } else {
         Algorithm::Halving

@@ -1,10 +1,11 @@
-//! Scan and exscan: recursive doubling, operands in rank order.
+//! Scan and exscan: recursive doubling, or straight from each to all above; operands in rank order.
 //!
 //! In place the data lie in the receive buffer. Rank 0's receive buffer is not touched by exscan.
 
-use crate::fold::Range;
+use crate::fold::{Range, elements};
 use crate::graph::{BufId, Builder, Graph, START};
 use crate::shape::{Shape, Team};
+use crate::straight::{COMBINED_MAX, Operands, send_to};
 
 /// Parameters of a scan or exscan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,8 +39,24 @@ fn build(p: &Params, inclusive: bool) -> Graph {
     if p.count == 0 {
         return b.finish();
     }
-    doubling(&mut b, p, inclusive);
+    match p.team.straight && p.ty.bytes(p.count) <= COMBINED_MAX {
+        true => straight(&mut b, p, inclusive),
+        false => doubling(&mut b, p, inclusive),
+    }
     b.finish()
+}
+
+fn straight(b: &mut Builder, p: &Params, inclusive: bool) {
+    let own = if p.in_place { BufId::Recv } else { BufId::Send };
+    let (Team { rank, size, .. }, all) = (p.team, elements(own, &p.ty, 0, p.count));
+    let operands = Operands {
+        team: p.team,
+        ty: p.ty,
+        count: p.count,
+        own,
+        sent: send_to(b, rank + 1..size, all, START),
+    };
+    operands.combine(b, 0..rank + u32::from(inclusive));
 }
 
 /// Whether `rank` has a partner after round `k`.

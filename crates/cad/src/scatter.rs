@@ -26,7 +26,7 @@ pub struct Params {
 
 /// The algorithm for these parameters; the same on every process. The trade is gather's.
 pub fn choose(p: &Params) -> Algorithm {
-    gather::choose_by(p.team.size, p.block())
+    gather::choose_by(p.team, p.block())
 }
 
 impl Params {

@@ -12,9 +12,20 @@ pub struct Team {
     pub rank: u32,
     /// Number of processes.
     pub size: u32,
+    /// Whether what is sent goes [straight](crate::straight) to whoever wants it, where else another process would pass it on. The same on every process.
+    pub straight: bool,
 }
 
 impl Team {
+    /// Processes that pass on what takes less time so.
+    pub const fn new(rank: u32, size: u32) -> Team {
+        Team {
+            rank,
+            size,
+            straight: false,
+        }
+    }
+
     /// The rank `distance` above this one, cyclically.
     pub(crate) fn right(&self, distance: u32) -> u32 {
         ((u64::from(self.rank) + u64::from(distance)) % u64::from(self.size)) as u32

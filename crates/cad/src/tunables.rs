@@ -4,13 +4,14 @@
 use types::Tunable;
 
 use crate::{
-    allgather, allreduce, alltoall, bcast, chosen, gather, reduce, reduce_scatter, together,
+    allgather, allreduce, alltoall, bcast, chosen, gather, reduce, reduce_scatter, straight,
+    together,
 };
 
 const PAPER: &str = "Thakur, Rabenseifner and Gropp, 2005";
 
 /// The tunables of this crate that choose an algorithm.
-pub const TUNABLES: [Tunable; 31] = [
+pub const TUNABLES: [Tunable; 34] = [
     bytes(
         "cad.bcast.whole_message_max",
         bcast::WHOLE_MESSAGE_MAX,
@@ -71,6 +72,22 @@ pub const TUNABLES: [Tunable; 31] = [
     bytes("cad.allgather.bruck_max", allgather::BRUCK_MAX, PAPER),
     bytes("cad.allgather.doubling_max", allgather::DOUBLING_MAX, PAPER),
     bytes("cad.alltoall.bruck_max", alltoall::BRUCK_MAX, PAPER),
+    Tunable {
+        name: "cad.straight.ranks_max",
+        value: straight::RANKS_MAX as u64,
+        unit: "ranks",
+        source: "measured with three to eight ranks on two processors that wait at once, or compute",
+    },
+    bytes(
+        "cad.straight.combined_max",
+        straight::COMBINED_MAX,
+        "measured with three to eight ranks on two processors that wait at once",
+    ),
+    bytes(
+        "cad.straight.combined_by_one_max",
+        straight::COMBINED_BY_ONE_MAX,
+        "measured with three to eight ranks on two processors that wait at once",
+    ),
     bytes(
         "cad.gather.binomial_max",
         gather::BINOMIAL_MAX,

@@ -1,8 +1,11 @@
 //! The chosen algorithms: the same on every rank whatever its datatype, and valid graphs.
 
 use cad::bcast::{Relay, Spread};
-use cad::{Part, Shape, Team, allgather, allreduce, alltoall, bcast, gather, reduce, scatter};
-use cad::{reduce_scatter, scan};
+use cad::{
+    Graph, Kind, NodeId, Part, Shape, Team, allgather, allreduce, alltoall, bcast, gather, reduce,
+    scatter,
+};
+use cad::{barrier, reduce_scatter, scan, straight};
 
 const PLAIN: Shape = Shape {
     size: 8,
@@ -34,10 +37,14 @@ fn same<T: PartialEq + std::fmt::Debug>(list: Vec<T>) -> bool {
 fn choices_agree_and_graphs_are_valid() {
     for size in [1, 2, 3, 4, 5, 8, 13, 32, 100] {
         for count in [0, 1, 5, 40, 1000, 5000, 70_000, 3_000_000] {
+            let straight = straight::serves(size) && count % 2 == 1;
             let teams: Vec<(Team, Shape)> = (0..size)
                 .map(|rank| {
                     (
-                        Team { rank, size },
+                        Team {
+                            straight,
+                            ..Team::new(rank, size)
+                        },
                         if rank % 2 == 0 { PLAIN } else { SPREAD },
                     )
                 })
@@ -82,6 +89,115 @@ fn choices_agree_and_graphs_are_valid() {
     }
 }
 
+/// Whether a process sends something only after it has received something.
+fn passes_on(graph: &Graph) -> bool {
+    let is = |id: NodeId, kind| graph.node(id).kind == kind;
+    let nodes = 0..graph.nodes().len() as NodeId;
+    let mut after: Vec<NodeId> = nodes.filter(|&id| is(id, Kind::Recv)).collect();
+    let mut seen = vec![false; graph.nodes().len()];
+    while let Some(id) = after.pop() {
+        for &next in graph.successors(id) {
+            if !std::mem::replace(&mut seen[next as usize], true) {
+                after.push(next);
+            }
+        }
+    }
+    (0..).zip(seen).any(|(id, seen)| seen && is(id, Kind::Send))
+}
+
+#[test]
+fn nobody_passes_on_where_all_goes_straight() {
+    for size in 3..=straight::RANKS_MAX {
+        let mut found = false;
+        for (rank, in_place) in (0..size).flat_map(|r| [(r, false), (r, true)]) {
+            let team = Team {
+                straight: true,
+                ..Team::new(rank, size)
+            };
+            let (ty, commutative) = (PLAIN, rank % 2 == 0);
+            for count in [1, straight::COMBINED_MAX / 8] {
+                let part = Part { count, ty };
+                let (at_root, spread) = (rank == 1, Spread::Together);
+                let mut p = allreduce::Params {
+                    team,
+                    count,
+                    ty,
+                    commutative,
+                    in_place,
+                    together: false,
+                };
+                let scan = scan::Params {
+                    team,
+                    count,
+                    ty,
+                    in_place,
+                };
+                let graphs = [
+                    barrier::graph(&team),
+                    bcast::graph(&bcast::Params {
+                        team,
+                        root: 1,
+                        count: 10 * count,
+                        ty,
+                        spread,
+                    }),
+                    gather::graph(&gather::Params {
+                        team,
+                        root: 1,
+                        send: part,
+                        recv: part,
+                        in_place: at_root && in_place,
+                    }),
+                    scatter::graph(&scatter::Params {
+                        team,
+                        root: 1,
+                        send: part,
+                        recv: part,
+                        in_place: at_root && in_place,
+                    }),
+                    allgather::graph(&allgather::Params {
+                        team,
+                        send: part,
+                        recv: part,
+                        in_place,
+                    }),
+                    alltoall::graph(&alltoall::Params {
+                        team,
+                        send: part,
+                        recv: part,
+                        in_place,
+                    }),
+                    reduce::graph(&reduce::Params {
+                        team,
+                        root: 1,
+                        count,
+                        ty,
+                        commutative,
+                        in_place: at_root && in_place,
+                    }),
+                    allreduce::graph(&p),
+                    reduce_scatter::graph(&reduce_scatter::Params {
+                        team,
+                        counts: reduce_scatter::Counts::Equal(count),
+                        ty,
+                        commutative,
+                        in_place,
+                    }),
+                    scan::graph(&scan),
+                    scan::graph_exclusive(&scan),
+                ];
+                for (i, graph) in graphs.iter().enumerate() {
+                    graph.verify().unwrap();
+                    assert!(!passes_on(graph), "graph {i}, {rank} of {size}, {count}");
+                }
+                p.team.straight = false;
+                found |= passes_on(&allreduce::graph(&p));
+            }
+        }
+        assert!(found, "what this looks for, else");
+    }
+}
+
 #[test]
 fn long_data_go_along_a_chain() {
     use bcast::Algorithm::{Binomial, Chain, Flat, ScatterRing, SegmentedBinomial};
@@ -89,7 +205,7 @@ fn long_data_go_along_a_chain() {
     use bcast::Spread::{Apart, Blocks, Lending, Mixed, Together};
     let choose = |size, bytes, spread| {
         bcast::choose(&bcast::Params {
-            team: Team { rank: 0, size },
+            team: Team::new(0, size),
             root: 0,
             count: bytes,
             ty: Shape::BYTE,
@@ -228,7 +344,7 @@ fn others(team: Team, ty: Shape, count: u64) {
 
 #[test]
 fn dot_shows_every_node() {
-    let team = Team { rank: 0, size: 8 };
+    let team = Team::new(0, 8);
     let g = bcast::graph(&bcast::Params {
         team,
         root: 0,
@@ -244,7 +360,7 @@ fn dot_shows_every_node() {
 #[test]
 fn invalid_graphs_are_refused() {
     use cad::{BufId, Builder, Invalid, Region};
-    let team = Team { rank: 0, size: 2 };
+    let team = Team::new(0, 2);
     let mut b = Builder::new(team);
     b.send(2, 0, Region::EMPTY, &[]);
     assert_eq!(b.finish().verify(), Err(Invalid::Peer(0)));
@@ -273,7 +389,7 @@ fn invalid_graphs_are_refused() {
 fn two_that_share_memory_combine_halves_of_what_is_long() {
     use allreduce::Algorithm::{Halves, Pair};
     let of = |bytes: u64, commutative, together| {
-        let (team, ty, count) = (Team { rank: 0, size: 2 }, PLAIN, bytes / 8);
+        let (team, ty, count) = (Team::new(0, 2), PLAIN, bytes / 8);
         let in_place = false;
         allreduce::choose(&allreduce::Params {
             team,
@@ -297,7 +413,7 @@ fn two_that_share_memory_combine_halves_of_what_is_long() {
 #[test]
 fn who_only_gives_is_known() {
     let only_sends = |rank, bytes: u64, ty| {
-        let team = Team { rank, size: 3 };
+        let team = Team::new(rank, 3);
         let params = bcast::Params {
             team,
             root: 0,
@@ -313,7 +429,7 @@ fn who_only_gives_is_known() {
     assert!((1..3).all(|rank| !only_sends(rank, 4096, PLAIN)));
 
     use cad::{BufId, Builder, Region};
-    let team = Team { rank: 0, size: 2 };
+    let team = Team::new(0, 2);
     let part = Region::bytes(BufId::Send, 0, 8);
     let mut b = Builder::new(team);
     b.send_buffer(Shape::BYTE, 8);

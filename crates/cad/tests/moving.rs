@@ -48,7 +48,7 @@ fn run(rng: &mut Rng, mut ranks: Vec<Rank>, expected: Vec<Mem>, what: &str) {
 
 #[test]
 fn barriers_wait_for_everyone() {
-    for size in SIZES {
+    for (size, straight) in SIZES.into_iter().flat_map(|s| [(s, false), (s, true)]) {
         let rng = &mut Rng::new(7);
         let mut ranks: Vec<Rank> = (0..size)
             .map(|rank| {
@@ -56,7 +56,10 @@ fn barriers_wait_for_everyone() {
                     bytes: vec![],
                     origin: 0,
                 };
-                let graph = barrier::graph(&Team { rank, size });
+                let graph = barrier::graph(&Team {
+                    straight,
+                    ..Team::new(rank, size)
+                });
                 Rank::new(rng, graph, none.clone(), none, Ty::flat(1), Ty::flat(1))
             })
             .collect();
@@ -101,7 +104,7 @@ fn bcast_gives_all_the_roots_data() {
                 let data = before[root as usize].pack(ty, 0, *n);
                 let (mut ranks, mut expected) = (vec![], vec![]);
                 for (rank, (mem, (ty, n))) in (0..size).zip(before.iter().zip(&kinds)) {
-                    let team = Team { rank, size };
+                    let team = Team::new(rank, size);
                     let p = bcast::Params {
                         team,
                         root,
@@ -176,7 +179,7 @@ fn gather_case(
             result.unpack(&rty, offset, rn, &send.pack(&sty, 0, sn));
         }
         let p = gather::Params {
-            team: Team { rank, size },
+            team: Team::new(rank, size),
             root,
             send: Part {
                 count: sn,
@@ -232,7 +235,7 @@ fn scatter_case(
         }
         expected.push(e);
         let p = scatter::Params {
-            team: Team { rank, size },
+            team: Team::new(rank, size),
             root,
             send: Part {
                 count: if at_root { sn } else { 5 },
@@ -268,8 +271,9 @@ fn scatter_case(
 fn allgather_gives_all_all_blocks() {
     use allgather::Algorithm::*;
     each_size(|rng, size, count| {
-        for case in 0..6 {
-            let (algorithm, in_place) = ([RecursiveDoubling, Bruck, Ring][case / 2], case % 2 == 1);
+        for case in 0..8 {
+            let algorithms = [RecursiveDoubling, Bruck, Ring, Straight];
+            let (algorithm, in_place) = (algorithms[case / 2], case % 2 == 1);
             if algorithm == RecursiveDoubling && !size.is_power_of_two() {
                 continue;
             }
@@ -292,7 +296,7 @@ fn allgather_gives_all_all_blocks() {
                 e.unpack(&rty, 0, rn * u64::from(size), &all);
                 expected.push(e);
                 let p = allgather::Params {
-                    team: Team { rank, size },
+                    team: Team::new(rank, size),
                     send: Part {
                         count: sn,
                         ty: sty.shape(),
@@ -362,7 +366,7 @@ fn alltoall_transposes() {
                 e.unpack(&rty, 0, rn * n, &column);
                 expected.push(e);
                 let p = alltoall::Params {
-                    team: Team { rank, size },
+                    team: Team::new(rank, size),
                     send: Part {
                         count: sn,
                         ty: sty.shape(),

@@ -94,7 +94,7 @@ fn gatherv_and_scatterv_move_blocks() {
                 let block = list[rank as usize];
                 let small = Mem::elements(rng, &ty, 0, n);
                 let offset = block.disp * big_ty.extent;
-                let (at_root, team) = (rank == root, Team { rank, size });
+                let (at_root, team) = (rank == root, Team::new(rank, size));
                 let mut received = small.clone();
                 if !(at_root && in_place) {
                     result.unpack(&big_ty, offset, block.count, &small.pack(&ty, 0, n));
@@ -167,7 +167,11 @@ fn gatherv_and_scatterv_move_blocks() {
 fn allgatherv_gives_all_all_blocks() {
     v_cases(|rng, size, in_place| {
         let counts = counts(rng, size);
-        for algorithm in [allgather::Algorithm::Ring, allgather::Algorithm::Bruck] {
+        for algorithm in [
+            allgather::Algorithm::Ring,
+            allgather::Algorithm::Bruck,
+            allgather::Algorithm::Straight,
+        ] {
             let data: Vec<Vec<u8>> = counts
                 .iter()
                 .map(|n| (0..n * 12).map(|_| rng.next() as u8).collect())
@@ -191,7 +195,7 @@ fn allgatherv_gives_all_all_blocks() {
                     recv.unpack(&rty, b.disp * rty.extent, b.count, &data[rank as usize]);
                 }
                 let p = allgather::ParamsV {
-                    team: Team { rank, size },
+                    team: Team::new(rank, size),
                     send: Part {
                         count: sn,
                         ty: sty.shape(),
@@ -267,10 +271,7 @@ fn exchange_rank(
     w: bool,
 ) -> (Rank, Mem) {
     let n = lengths.len();
-    let team = Team {
-        rank: me as u32,
-        size: n as u32,
-    };
+    let team = Team::new(me as u32, n as u32);
     // Alltoallw: each peer's type holds 12 bytes within 40, in one of two ways.
     let pick = |rng: &mut Rng| match rng.below(2) {
         0 => Ty {

@@ -101,10 +101,7 @@ fn equal_blocks_go_to_the_neighbors() {
         let gather = rng.coin();
         let (send_ty, recv_ty) = (Ty::gappy(12), Ty::downward(6));
         let count = rng.below(4) as u64;
-        let team = |rank: usize| Team {
-            rank: rank as u32,
-            size,
-        };
+        let team = |rank: usize| Team::new(rank as u32, size);
         let (mut ranks, mut expected) = (Vec::new(), Vec::new());
         for rank in 0..size as usize {
             let part = Part {
@@ -191,10 +188,7 @@ fn blocks_of_different_lengths_and_types_go_to_the_neighbors() {
             };
             let (wide_out, wide_in) = (wide(&out), wide(&inn));
             let p = Params {
-                team: Team {
-                    rank: rank as u32,
-                    size,
-                },
+                team: Team::new(rank as u32, size),
                 destinations: &world.destinations[rank],
                 send: match typed {
                     true => Blocks::Typed(&wide_out),
@@ -234,7 +228,7 @@ fn more_messages_between_a_pair_than_tags_stay_in_order() {
         ty: cad::Shape::BYTE,
     };
     let made = graph(&Params {
-        team: Team { rank: 0, size: 1 },
+        team: Team::new(0, 1),
         destinations: &edges,
         send: Blocks::Same(part),
         sources: &edges,

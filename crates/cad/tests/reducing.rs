@@ -86,14 +86,14 @@ fn reduce_combines_in_rank_order() {
     use reduce::Algorithm::*;
     each_case(|rng, size, count, in_place, commutative| {
         for root in 0..size {
-            for algorithm in [Binomial, Rabenseifner] {
+            for algorithm in [Binomial, Rabenseifner, Straight] {
                 let data = vectors(rng, size, count);
                 let ty = any_ty(rng);
                 let (mut ranks, mut expected) = (vec![], vec![]);
                 for rank in 0..size {
                     let in_place = in_place && rank == root;
                     let p = reduce::Params {
-                        team: Team { rank, size },
+                        team: Team::new(rank, size),
                         root,
                         count,
                         ty: ty.shape(),
@@ -125,7 +125,7 @@ fn allreduce_combines_in_rank_order() {
     each_case(|rng, size, count, in_place, commutative| {
         let pairs = [1, 3, 100].map(|segment| Pair { segment });
         let halves = [1, 3, 100].map(|segment| Halves { segment });
-        for algorithm in [RecursiveDoubling, Rabenseifner, Ring]
+        for algorithm in [RecursiveDoubling, Rabenseifner, Ring, Straight]
             .into_iter()
             .chain(pairs)
             .chain(halves)
@@ -140,7 +140,7 @@ fn allreduce_combines_in_rank_order() {
             let (mut ranks, mut expected) = (vec![], vec![]);
             for rank in 0..size {
                 let p = allreduce::Params {
-                    team: Team { rank, size },
+                    team: Team::new(rank, size),
                     count,
                     ty: ty.shape(),
                     commutative,
@@ -179,7 +179,7 @@ fn reduce_scatter_case(
         let (mut ranks, mut expected, mut at) = (vec![], vec![], 0);
         for rank in 0..size {
             let p = reduce_scatter::Params {
-                team: Team { rank, size },
+                team: Team::new(rank, size),
                 counts,
                 ty: ty.shape(),
                 commutative,
@@ -216,12 +216,17 @@ fn reduce_scatter_gives_each_its_block() {
 #[test]
 fn scans_combine_lower_ranks_in_order() {
     each_case(|rng, size, count, in_place, inclusive| {
+        // Long vectors go no other way for that.
+        let straight = rng.coin();
         let data = vectors(rng, size, count);
         let ty = any_ty(rng);
         let (mut ranks, mut expected) = (vec![], vec![]);
         for rank in 0..size {
             let p = scan::Params {
-                team: Team { rank, size },
+                team: Team {
+                    straight,
+                    ..Team::new(rank, size)
+                },
                 count,
                 ty: ty.shape(),
                 in_place,
@@ -244,7 +249,7 @@ fn scans_combine_lower_ranks_in_order() {
             ranks,
             expected,
             compose,
-            &format!("{inclusive} {size} {count} {in_place}"),
+            &format!("{inclusive} {size} {count} {in_place} {straight}"),
         );
     });
 }

@@ -30,7 +30,7 @@ fn compiled(graphs: &[Graph], options: &Options) -> Vec<Program> {
 
 /// Compiles the team in some ways and checks that it fits together; runs it in one of them.
 fn check(rng: &mut Rng, size: u32, what: &str, graph: impl Fn(Team) -> Graph) {
-    let graphs: Vec<Graph> = (0..size).map(|rank| graph(Team { rank, size })).collect();
+    let graphs: Vec<Graph> = (0..size).map(|rank| graph(Team::new(rank, size))).collect();
     let in_kernel = Options {
         eager: 1 << 20,
         kernel_calc: 1 << 20,
@@ -206,7 +206,7 @@ fn data_movement() {
 
 fn allreduce_of_8_bytes(size: u32) -> Vec<Graph> {
     let params = |rank| allreduce::Params {
-        team: Team { rank, size },
+        team: Team::new(rank, size),
         count: 1,
         ty: ELEMENT,
         commutative: true,
@@ -246,7 +246,7 @@ fn a_relay_interleaves_in_one_chain_and_fits() {
             let graphs: Vec<Graph> = (0..size)
                 .map(|rank| {
                     let p = bcast::Params {
-                        team: Team { rank, size },
+                        team: Team::new(rank, size),
                         root: 0,
                         count: 1 << 17,
                         ty: ELEMENT,
@@ -270,7 +270,7 @@ fn a_relay_interleaves_in_one_chain_and_fits() {
 fn a_broadcast_is_not_too_long_for_a_program() {
     for count in [1 << 28, 1 << 33] {
         let p = bcast::Params {
-            team: Team { rank: 1, size: 3 },
+            team: Team::new(1, 3),
             root: 0,
             count,
             ty: ELEMENT,
@@ -285,7 +285,7 @@ fn a_broadcast_is_not_too_long_for_a_program() {
 fn a_barrier_holds_all_until_the_last_has_come() {
     for size in [2, 3, 5, 8] {
         let graphs: Vec<Graph> = (0..size)
-            .map(|rank| barrier::graph(&Team { rank, size }))
+            .map(|rank| barrier::graph(&Team::new(rank, size)))
             .collect();
         for late in 0..size as usize {
             let mut programs = compiled(&graphs, &Options::default());
@@ -315,7 +315,7 @@ fn a_barrier_holds_all_until_the_last_has_come() {
 #[test]
 fn an_answer_waits_for_the_whole_message() {
     // A send of the first bytes of what was received says that all has come.
-    let mut b = Builder::new(Team { rank: 0, size: 2 });
+    let mut b = Builder::new(Team::new(0, 2));
     b.recv_buffer(Shape::BYTE, 40);
     let got = b.recv(1, 0, Region::bytes(BufId::Recv, 0, 40), &[]);
     b.send(1, 0, Region::bytes(BufId::Recv, 0, 4), &[got]);

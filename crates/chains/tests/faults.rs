@@ -9,7 +9,7 @@ use chains::verify::Fault;
 use chains::{Options, Program, Refused, compile};
 use sim::Rng;
 
-const TEAM: Team = Team { rank: 0, size: 2 };
+const TEAM: Team = Team::new(0, 2);
 
 fn refusal(b: Builder, options: &Options) -> Option<Refused> {
     compile(&b.finish(), &[0, 1], None, options).err()
@@ -87,7 +87,7 @@ fn pieces_grow_until_the_program_fits() {
 fn programs() -> Vec<Program> {
     let graph = |rank| -> Graph {
         let p = allreduce::Params {
-            team: Team { rank, size: 4 },
+            team: Team::new(rank, 4),
             count: 64,
             ty: Shape::BYTE,
             commutative: true,

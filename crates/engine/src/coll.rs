@@ -688,8 +688,5 @@ fn no_memory(bytes: u64) -> Box<types::Fault> {
 
 /// The team of a communicator.
 pub(crate) fn team(comm: &Comm) -> Team {
-    Team {
-        rank: comm.rank,
-        size: comm.size(),
-    }
+    Team::new(comm.rank, comm.size())
 }

@@ -39,6 +39,21 @@ pub(crate) enum Plan {
 }
 
 impl Plan {
+    /// The process in its team.
+    pub fn team_mut(&mut self) -> &mut Team {
+        match self {
+            Plan::Barrier(team) => team,
+            Plan::Bcast(p) => &mut p.team,
+            Plan::Gather(p) => &mut p.team,
+            Plan::Scatter(p) => &mut p.team,
+            Plan::Allgather(p) => &mut p.team,
+            Plan::Alltoall(p) => &mut p.team,
+            Plan::Reduce(p) => &mut p.team,
+            Plan::Allreduce(p) => &mut p.team,
+            Plan::Scan(p) | Plan::Exscan(p) => &mut p.team,
+        }
+    }
+
     fn build(&self) -> Graph {
         match self {
             Plan::Barrier(team) => cad::barrier::graph(team),

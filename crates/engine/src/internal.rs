@@ -154,14 +154,7 @@ impl Engine {
         };
         let mut memory = own_memory(data.len())?;
         memory.buf().write(data);
-        let graph = byte_bcast(
-            Team {
-                rank,
-                size: group.size(),
-            },
-            0,
-            data.len() as u64,
-        );
+        let graph = byte_bcast(Team::new(rank, group.size()), 0, data.len() as u64);
         let recv = memory.buf();
         let members = Rc::new(Group::new(group.members().to_vec()));
         let mut call = self.own_call(comm, members, graph, memory, None);

@@ -1,6 +1,6 @@
 //! Small collectives in the kernel's receive path: with `YAMABIKO_CAD=softirq` non-blocking barriers, broadcasts and reductions of up to
 //! 1 KiB go to the program that `yamabiko kaccd` holds (crate `cad-softirq`). This module has the connection to the daemon and each communicator's
-//! lane; [`crate::coll`]'s `small` says which calls fit. With `YAMABIKO_CAD=auto` they do on a machine whose ranks outnumber its
+//! lane; [`crate::coll`]'s `small` says which calls fit. With `YAMABIKO_CAD=auto` they do on a machine whose ranks are many and outnumber its
 //! processors ([`cad::chosen`]), on the communicators that are made first, and nobody says that it can't be. Without either nothing here runs and nothing is open.
 //!
 //! # How ranks agree

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use cad::chosen::{RELAYED_MIN, RING_RANKS_MAX, STRAIGHT_MIN};
+use cad::straight;
 use cad_softirq::client::{self, Client, NotOpen};
 use cad_softirq::interfaces::described;
 use cad_softirq::layout::DATA_MAX;
@@ -210,7 +211,8 @@ fn chosen() -> [(String, String); 3] {
         (
             "softirq".to_owned(),
             format!(
-                "on one machine whose ranks outnumber its processors, what fits: {}",
+                "on one machine whose ranks outnumber its processors and are more than {}, what fits: {}",
+                straight::RANKS_MAX,
                 match Client::new(&client::name()) {
                     Ok(_) => "usable".to_owned(),
                     Err(why) => format!("not usable here: {why}"),

@@ -130,7 +130,7 @@ impl Args {
 
     fn graph(&self, rank: u32) -> Graph {
         let (root, in_place, size) = (self.root.unwrap_or(0), false, self.ranks);
-        let team = Team { rank, size };
+        let team = Team::new(rank, size);
         let bytes = self.bytes();
         let width = if bytes.is_multiple_of(ELEMENT) {
             ELEMENT

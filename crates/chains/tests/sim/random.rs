@@ -65,10 +65,7 @@ pub fn team(rng: &mut Rng, tags: Tags) -> Vec<Graph> {
         *pair = Some((s, r, tag));
         (drafts[a][s].tag, drafts[b][r].tag) = (tag, tag);
     }
-    let team = |rank| Team {
-        rank,
-        size: size as u32,
-    };
+    let team = |rank| Team::new(rank, size as u32);
     drafts
         .iter()
         .enumerate()

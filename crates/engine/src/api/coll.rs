@@ -15,7 +15,7 @@ pub fn barrier(e: &Engine, comm: Handle) -> Result<()> {
 
 /// `MPI_Ibarrier`.
 pub fn ibarrier(e: &Engine, comm: Handle, request: &mut Handle) -> Result<()> {
-    *request = e.hand_small(prepare_barrier(e, comm)?.call(e), SmallCall::Barrier)?;
+    *request = e.hand_small(prepare_barrier(e, comm)?.handed(e)?, SmallCall::Barrier)?;
     Ok(())
 }
 
@@ -30,7 +30,7 @@ pub fn bcast(
 ) -> Result<()> {
     e.run_planned(
         "MPI_Bcast",
-        prepare_bcast(e, buffer, count, datatype, root, comm, false)?,
+        prepare_bcast(e, buffer, count, datatype, root, comm)?,
     )
 }
 
@@ -44,7 +44,7 @@ pub fn ibcast(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    let call = prepare_bcast(e, buffer, count, datatype, root, comm, true)?.call(e);
+    let call = prepare_bcast(e, buffer, count, datatype, root, comm)?.handed(e)?;
     // They are checked.
     let (root, count) = (root as u32, count as u64);
     *request = e.hand_small(call, SmallCall::Bcast { root, count })?;
@@ -90,7 +90,7 @@ pub fn igather(
         prepare_gather(
             e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
         )?
-        .call(e),
+        .handed(e)?,
     )?;
     Ok(())
 }
@@ -177,7 +177,7 @@ pub fn iscatter(
         prepare_scatter(
             e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
         )?
-        .call(e),
+        .handed(e)?,
     )?;
     Ok(())
 }
@@ -262,7 +262,7 @@ pub fn iallgather(
         prepare_allgather(
             e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
         )?
-        .call(e),
+        .handed(e)?,
     )?;
     Ok(())
 }
@@ -283,7 +283,7 @@ pub fn allgatherv(
     e.run_collective(
         "MPI_Allgatherv",
         prepare_allgatherv(
-            e, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm,
+            e, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, false,
         )?,
     )
 }
@@ -303,7 +303,7 @@ pub fn iallgatherv(
     request: &mut Handle,
 ) -> Result<()> {
     *request = e.hand_collective(prepare_allgatherv(
-        e, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm,
+        e, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, true,
     )?)?;
     Ok(())
 }
@@ -345,7 +345,7 @@ pub fn ialltoall(
         prepare_alltoall(
             e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
         )?
-        .call(e),
+        .handed(e)?,
     )?;
     Ok(())
 }

@@ -9,8 +9,8 @@ use boundary::{Handles, Ints, UserBuf};
 use cad::alltoall::BlockW;
 use cad::bcast::{Relay, Spread};
 use cad::{
-    Block, Graph, Part, Shape, allgather, alltoall as alltoall_graphs, bcast as bcast_graphs,
-    gather as gather_graphs, scatter as scatter_graphs,
+    Block, Graph, Part, Shape, Team, allgather, alltoall as alltoall_graphs, bcast as bcast_graphs,
+    gather as gather_graphs, scatter as scatter_graphs, straight,
 };
 use types::{Handle, Result, consts, fault};
 
@@ -211,24 +211,45 @@ pub(crate) fn prepare_bcast(
     datatype: Handle,
     root: i32,
     comm: Handle,
-    handed: bool,
 ) -> Result<Planned> {
     let comm = e.comm(comm)?;
     let root = check_root(&comm, root)?;
     let data = side(e, buffer, count, datatype)?;
     let Part { count, ty } = data.part;
-    let mut params = bcast_graphs::Params {
+    let plan = Plan::Bcast(bcast_graphs::Params {
         team: team(&comm),
         root,
         count,
         ty,
         spread: e.spread(&comm),
-    };
-    if handed {
-        params.spread = handed_spread(e, &comm, &params)?;
-    }
-    let plan = Plan::Bcast(params);
+    });
     Ok(planned(comm, plan, NOWHERE, data))
+}
+
+impl Engine {
+    /// The team of a communicator's processes, for a collective that goes on while they compute or for one that they wait for.
+    pub(super) fn team_of(&self, comm: &Comm, handed: bool) -> Team {
+        // Chains of the kernel pass on by themselves.
+        let straight = handed
+            && straight::serves(comm.size())
+            && self.spread(comm) == Spread::Together
+            && !self.kernel.is_insisted_on();
+        Team {
+            straight,
+            ..team(comm)
+        }
+    }
+}
+
+impl Planned {
+    /// The call of one that goes on while its ranks compute: non-blocking or persistent.
+    pub(super) fn handed(mut self, e: &Engine) -> Result<Call> {
+        *self.plan.team_mut() = e.team_of(&self.comm, true);
+        if let Plan::Bcast(params) = &mut self.plan {
+            params.spread = handed_spread(e, &self.comm, params)?;
+        }
+        Ok(self.call(e))
+    }
 }
 
 /// Where the processes are for a broadcast that goes on while its ranks compute, the same at all of them: whether this rank has a ring *by now* would not be.
@@ -461,6 +482,7 @@ pub(crate) fn prepare_allgatherv(
     displs: Ints,
     recvtype: Handle,
     comm: Handle,
+    handed: bool,
 ) -> Result<Call> {
     let comm = e.comm(comm)?;
     let in_place = sendbuf.is_in_place();
@@ -479,7 +501,7 @@ pub(crate) fn prepare_allgatherv(
     };
     check_own((&send, all_of(&send)), (&recv, list[comm.rank as usize]))?;
     let params = allgather::ParamsV {
-        team: team(&comm),
+        team: e.team_of(&comm, handed),
         send: send.part,
         recv: &list,
         recv_ty: recv.part.ty,

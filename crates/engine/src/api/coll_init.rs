@@ -31,7 +31,7 @@ fn keep_small(
 
 /// `MPI_Barrier_init`.
 pub fn barrier_init(e: &Engine, comm: Handle, info: Handle, request: &mut Handle) -> Result<()> {
-    let call = prepare_barrier(e, comm)?.call(e);
+    let call = prepare_barrier(e, comm)?.handed(e)?;
     keep_small(e, call, SmallCall::Barrier, info, request)
 }
 
@@ -47,7 +47,7 @@ pub fn bcast_init(
     info: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    let call = prepare_bcast(e, buffer, count, datatype, root, comm, true)?.call(e);
+    let call = prepare_bcast(e, buffer, count, datatype, root, comm)?.handed(e)?;
     // They are checked.
     let (root, count) = (root as u32, count as u64);
     keep_small(e, call, SmallCall::Bcast { root, count }, info, request)
@@ -73,7 +73,7 @@ pub fn gather_init(
         prepare_gather(
             e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
         )?
-        .call(e),
+        .handed(e)?,
         info,
         request,
     )
@@ -125,7 +125,7 @@ pub fn scatter_init(
         prepare_scatter(
             e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
         )?
-        .call(e),
+        .handed(e)?,
         info,
         request,
     )
@@ -176,7 +176,7 @@ pub fn allgather_init(
         prepare_allgather(
             e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
         )?
-        .call(e),
+        .handed(e)?,
         info,
         request,
     )
@@ -200,7 +200,7 @@ pub fn allgatherv_init(
     keep(
         e,
         prepare_allgatherv(
-            e, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm,
+            e, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, true,
         )?,
         info,
         request,
@@ -226,7 +226,7 @@ pub fn alltoall_init(
         prepare_alltoall(
             e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
         )?
-        .call(e),
+        .handed(e)?,
         info,
         request,
     )
@@ -299,7 +299,7 @@ pub fn reduce_init(
     info: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    let call = prepare_reduce(e, sendbuf, recvbuf, count, datatype, op, root, comm)?.call(e);
+    let call = prepare_reduce(e, sendbuf, recvbuf, count, datatype, op, root, comm)?.handed(e)?;
     let (root, count) = (Some(root as u32), count as u64);
     keep_small(e, call, SmallCall::Reduce { root, count }, info, request)
 }
@@ -317,7 +317,7 @@ pub fn allreduce_init(
     info: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    let call = prepare_allreduce(e, sendbuf, recvbuf, count, datatype, op, comm)?.call(e);
+    let call = prepare_allreduce(e, sendbuf, recvbuf, count, datatype, op, comm)?.handed(e)?;
     let (root, count) = (None, count as u64);
     keep_small(e, call, SmallCall::Reduce { root, count }, info, request)
 }
@@ -337,7 +337,7 @@ pub fn reduce_scatter_block_init(
 ) -> Result<()> {
     keep(
         e,
-        prepare_reduce_scatter_block(e, sendbuf, recvbuf, recvcount, datatype, op, comm)?,
+        prepare_reduce_scatter_block(e, sendbuf, recvbuf, recvcount, datatype, op, comm, true)?,
         info,
         request,
     )
@@ -358,7 +358,7 @@ pub fn reduce_scatter_init(
 ) -> Result<()> {
     keep(
         e,
-        prepare_reduce_scatter(e, sendbuf, recvbuf, recvcounts, datatype, op, comm)?,
+        prepare_reduce_scatter(e, sendbuf, recvbuf, recvcounts, datatype, op, comm, true)?,
         info,
         request,
     )
@@ -379,7 +379,7 @@ pub fn scan_init(
 ) -> Result<()> {
     keep(
         e,
-        prepare_scan(e, sendbuf, recvbuf, count, datatype, op, comm)?.call(e),
+        prepare_scan(e, sendbuf, recvbuf, count, datatype, op, comm)?.handed(e)?,
         info,
         request,
     )
@@ -400,7 +400,7 @@ pub fn exscan_init(
 ) -> Result<()> {
     keep(
         e,
-        prepare_exscan(e, sendbuf, recvbuf, count, datatype, op, comm)?.call(e),
+        prepare_exscan(e, sendbuf, recvbuf, count, datatype, op, comm)?.handed(e)?,
         info,
         request,
     )

@@ -165,12 +165,13 @@ pub(crate) fn prepare_reduce_scatter_block(
     datatype: Handle,
     op: Handle,
     comm: Handle,
+    handed: bool,
 ) -> Result<Call> {
     let comm = e.comm(comm)?;
     let from = operand(e, sendbuf, recvbuf, recvcount, datatype)?;
     let r = Reduction::check(e, from, recvcount, datatype, op, &comm)?;
     let params = scatter_graphs::Params {
-        team: team(&comm),
+        team: e.team_of(&comm, handed),
         counts: Counts::Equal(recvcount as u64),
         ty: r.ty,
         commutative: r.op.is_commutative(),
@@ -187,6 +188,7 @@ pub(crate) fn prepare_reduce_scatter(
     datatype: Handle,
     op: Handle,
     comm: Handle,
+    handed: bool,
 ) -> Result<Call> {
     let comm = e.comm(comm)?;
     if recvcounts.is_null() {
@@ -216,7 +218,7 @@ pub(crate) fn prepare_reduce_scatter(
         &comm,
     )?;
     let params = scatter_graphs::Params {
-        team: team(&comm),
+        team: e.team_of(&comm, handed),
         counts: Counts::Each(&counts),
         ty: r.ty,
         commutative: r.op.is_commutative(),
@@ -309,7 +311,7 @@ pub fn ireduce(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    let call = prepare_reduce(e, sendbuf, recvbuf, count, datatype, op, root, comm)?.call(e);
+    let call = prepare_reduce(e, sendbuf, recvbuf, count, datatype, op, root, comm)?.handed(e)?;
     // They are checked.
     let (root, count) = (Some(root as u32), count as u64);
     *request = e.hand_small(call, SmallCall::Reduce { root, count })?;
@@ -344,7 +346,7 @@ pub fn iallreduce(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    let call = prepare_allreduce(e, sendbuf, recvbuf, count, datatype, op, comm)?.call(e);
+    let call = prepare_allreduce(e, sendbuf, recvbuf, count, datatype, op, comm)?.handed(e)?;
     let count = count as u64;
     *request = e.hand_small(call, SmallCall::Reduce { root: None, count })?;
     Ok(())
@@ -362,7 +364,7 @@ pub fn reduce_scatter_block(
 ) -> Result<()> {
     e.run_collective(
         "MPI_Reduce_scatter_block",
-        prepare_reduce_scatter_block(e, sendbuf, recvbuf, recvcount, datatype, op, comm)?,
+        prepare_reduce_scatter_block(e, sendbuf, recvbuf, recvcount, datatype, op, comm, false)?,
     )
 }
 
@@ -379,7 +381,7 @@ pub fn ireduce_scatter_block(
     request: &mut Handle,
 ) -> Result<()> {
     *request = e.hand_collective(prepare_reduce_scatter_block(
-        e, sendbuf, recvbuf, recvcount, datatype, op, comm,
+        e, sendbuf, recvbuf, recvcount, datatype, op, comm, true,
     )?)?;
     Ok(())
 }
@@ -396,7 +398,7 @@ pub fn reduce_scatter(
 ) -> Result<()> {
     e.run_collective(
         "MPI_Reduce_scatter",
-        prepare_reduce_scatter(e, sendbuf, recvbuf, recvcounts, datatype, op, comm)?,
+        prepare_reduce_scatter(e, sendbuf, recvbuf, recvcounts, datatype, op, comm, false)?,
     )
 }
 
@@ -413,7 +415,7 @@ pub fn ireduce_scatter(
     request: &mut Handle,
 ) -> Result<()> {
     *request = e.hand_collective(prepare_reduce_scatter(
-        e, sendbuf, recvbuf, recvcounts, datatype, op, comm,
+        e, sendbuf, recvbuf, recvcounts, datatype, op, comm, true,
     )?)?;
     Ok(())
 }
@@ -446,8 +448,9 @@ pub fn iscan(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request =
-        e.hand_collective(prepare_scan(e, sendbuf, recvbuf, count, datatype, op, comm)?.call(e))?;
+    *request = e.hand_collective(
+        prepare_scan(e, sendbuf, recvbuf, count, datatype, op, comm)?.handed(e)?,
+    )?;
     Ok(())
 }
 
@@ -479,7 +482,8 @@ pub fn iexscan(
     comm: Handle,
     request: &mut Handle,
 ) -> Result<()> {
-    *request =
-        e.hand_collective(prepare_exscan(e, sendbuf, recvbuf, count, datatype, op, comm)?.call(e))?;
+    *request = e.hand_collective(
+        prepare_exscan(e, sendbuf, recvbuf, count, datatype, op, comm)?.handed(e)?,
+    )?;
     Ok(())
 }

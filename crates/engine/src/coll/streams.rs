@@ -92,7 +92,7 @@ mod tests {
 
     /// A graph that sends messages of these lengths with these tags.
     fn sends(messages: &[(u64, u32)]) -> Vec<Node> {
-        let mut builder = Builder::new(Team { rank: 0, size: 2 });
+        let mut builder = Builder::new(Team::new(0, 2));
         for &(bytes, tag) in messages {
             builder.send(1, tag, Region::bytes(BufId::Send, 0, bytes), &[]);
         }

@@ -1,0 +1,107 @@
+//! Collectives in which nobody passes on what another wants: whoever has data sends them to all who want them, when it starts.
+//!
+//! For few processes that share memory and may compute between start and wait. In a tree or in rounds the data of one wait at the next until that calls again; here all is there
+//! when a process looks for the first time after the last one has started. The price is more messages, and for reductions that everybody combines.
+//!
+//! Four ranks on two processors of a Xeon of the fifth generation that all compute find by the first test after they were away from their processor all allreduces of 8 bytes and all
+//! barriers done, in place of half, and all broadcasts of 8 bytes to 64 KiB in place of nine tenths (`yamabiko bench kacc-crowded --only first-test`).
+//!
+//! Called by the modules of the collectives, where the [team](crate::Team::straight) says so.
+
+use crate::fold::Range;
+use crate::graph::{BufId, Builder, NodeId, Region};
+use crate::shape::{Shape, Team};
+
+/// Most processes: eight on two processors that wait at once take as long for barriers, a tenth longer for allgathers of 8 bytes and two thirds of the time for
+/// such of 1 MiB, as with rounds.
+pub const RANKS_MAX: u32 = 8;
+
+/// Most bytes of a vector that goes to all, each of whom combines all. If they wait at once, four have 4 KiB after 9 us in place of 14, 8 KiB after as long as in rounds and 16 KiB after 23 us in place
+/// of 16; eight take as long for 8 KiB and two and a half times as long for 16 KiB.
+pub const COMBINED_MAX: u64 = 8 << 10;
+
+/// Most bytes of a vector that goes to one, who combines all: 64 KiB take three 20 us in place of 27, and as long as in rounds four to eight.
+pub const COMBINED_BY_ONE_MAX: u64 = 64 << 10;
+
+/// Whether so many processes that share memory, and may compute, do without others that pass on.
+pub fn serves(size: u32) -> bool {
+    // Of two there is nobody else.
+    (3..=RANKS_MAX).contains(&size)
+}
+
+/// Sends a region to these ranks; the nodes after which it may be overwritten.
+pub(crate) fn send_to(
+    b: &mut Builder,
+    to: impl Iterator<Item = u32>,
+    region: Region,
+    after: NodeId,
+) -> Vec<NodeId> {
+    to.map(|rank| b.send(rank, 0, region, &[after])).collect()
+}
+
+/// The others, first those above a process.
+pub(crate) fn others(team: Team) -> impl Iterator<Item = u32> {
+    (1..team.size).map(move |distance| team.right(distance))
+}
+
+/// A vector of each process.
+pub(crate) struct Operands {
+    pub team: Team,
+    pub ty: Shape,
+    pub count: u64,
+    /// Where this process has its own: not read, in the send buffer, or in the receive buffer.
+    pub own: BufId,
+    /// After which it may be overwritten.
+    pub sent: Vec<NodeId>,
+}
+
+impl Operands {
+    /// Combines those of `ranks`, which send them here, in their order; the result lies in the receive buffer.
+    pub(crate) fn combine(&self, b: &mut Builder, ranks: std::ops::Range<u32>) {
+        let (Some(top), me) = (ranks.end.checked_sub(1), self.team.rank) else {
+            return;
+        };
+        if ranks.is_empty() {
+            return;
+        }
+        let (in_place, takes_own) = (self.own == BufId::Recv, ranks.contains(&me));
+        let own = self.all(self.own);
+        // A calculation's result lies where the higher ranks' operand was: not where the own one still is.
+        let home = match in_place && takes_own && me != top {
+            true => b.temp_elements(self.ty, self.count),
+            false => BufId::Recv,
+        };
+        let (result, at_home) = (self.all(home), home == BufId::Recv);
+        let free = if in_place && at_home {
+            &self.sent[..]
+        } else {
+            &[]
+        };
+        let mut last = match (me == top, in_place) {
+            (true, true) => b.join(free),
+            (true, false) => b.copy(own, result, &[]),
+            (false, _) => b.recv(top, 0, result, free),
+        };
+        for rank in (ranks.start..top).rev() {
+            last = if rank == me {
+                b.calc(own, result, &[last])
+            } else {
+                let temp = b.temp_elements(self.ty, self.count);
+                let arrived = b.recv(rank, 0, self.all(temp), &[]);
+                b.calc(self.all(temp), result, &[arrived, last])
+            };
+        }
+        if !at_home {
+            let all_read = [&[last], &self.sent[..]].concat();
+            b.copy(result, self.all(BufId::Recv), &all_read);
+        }
+    }
+
+    fn all(&self, buf: BufId) -> Region {
+        let all = Range {
+            start: 0,
+            end: self.count,
+        };
+        all.of(buf, &self.ty)
+    }
+}
