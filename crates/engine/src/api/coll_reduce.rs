@@ -157,6 +157,7 @@ pub(crate) fn prepare_allreduce(
     Ok(r.planned(Plan::Allreduce(params), sendbuf, recvbuf))
 }
 
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
 pub(crate) fn prepare_reduce_scatter_block(
     e: &Engine,
     sendbuf: UserBuf,
@@ -180,6 +181,7 @@ pub(crate) fn prepare_reduce_scatter_block(
     Ok(r.call(scatter_graphs::graph(&params), sendbuf, recvbuf))
 }
 
+#[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
 pub(crate) fn prepare_reduce_scatter(
     e: &Engine,
     sendbuf: UserBuf,
