@@ -1,0 +1,239 @@
+/* What a rank that looks finds of non-blocking and persistent collectives of a few ranks on one machine: all are done, once all ranks have started them, though
+ * the others call nothing meanwhile. And the results are right.
+ *
+ * That all have started is known without MPI, by a counter in memory that they share. Over a network (YAMABIKO_FABRICS), and of more than eight ranks, only the
+ * results count.
+ */
+#include "check.h"
+#include <fcntl.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { MOST = 8, SHORT = 5, LONG = 2000, LONGER = 3000, TESTS = 5 };
+
+/* How many ranks have come to a point so far, in all. */
+static atomic_long *come;
+static long due;
+static int counts;
+
+static void open_counter(void)
+{
+    char name[64];
+    snprintf(name, sizeof name, "/yamabiko-test-straight-%d", (int)getppid());
+    int file = shm_open(name, O_CREAT | O_RDWR, 0600);
+    CHECK(file >= 0);
+    CHECK(ftruncate(file, sizeof *come) == 0);
+    come = mmap(NULL, sizeof *come, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    CHECK(come != MAP_FAILED);
+    close(file);
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+    if (t_rank == 0)
+        shm_unlink(name);
+}
+
+/* All come here, and none calls MPI until all have. */
+static void meet(void)
+{
+    due += t_size;
+    atomic_fetch_add(come, 1);
+    double end = t_seconds() + 30;
+    while (atomic_load(come) < due) {
+        sched_yield();
+        CHECK(t_seconds() < end);
+    }
+}
+
+/* What was started is over, and was before any other rank called MPI. */
+static void over(MPI_Request *request, const char *what)
+{
+    int flag = 0;
+    if (!counts) {
+        OK(MPI_Wait(request, MPI_STATUS_IGNORE));
+        return;
+    }
+    meet();
+    for (int rank = 0; rank < t_size; rank++) {
+        for (int i = 0; rank == t_rank && i < TESTS && !flag; i++)
+            OK(MPI_Test(request, &flag, MPI_STATUS_IGNORE));
+        if (!flag && rank == t_rank)
+            t_fail(__FILE__, __LINE__, "%s is not done, though all have started it", what);
+        meet();
+    }
+}
+
+static int *in, *out;
+
+/* Operand i of a rank, and the sum of those of ranks below `end`. */
+static int operand(int rank, int i)
+{
+    return (rank + 1) * 1000 + i;
+}
+
+static int sum_below(int end, int i)
+{
+    return end * (end + 1) / 2 * 1000 + end * i;
+}
+
+static void fill(int n)
+{
+    for (int i = 0; i < n * t_size; i++) {
+        in[i] = operand(t_rank, i % n);
+        out[i] = -1;
+    }
+}
+
+static void sums(const int *at, int n, int end)
+{
+    for (int i = 0; i < n; i++)
+        SAME(at[i], sum_below(end, i));
+}
+
+/* A vector of each rank, one after the other. */
+static void vectors(const int *at, int n)
+{
+    for (int i = 0; i < n * t_size; i++)
+        SAME(at[i], operand(i / n, i % n));
+}
+
+static void reductions(int n, int root, int in_place)
+{
+    MPI_Request r;
+    void *from = in_place ? MPI_IN_PLACE : in;
+    int *to = in_place ? in : out;
+
+    fill(n);
+    OK(MPI_Iallreduce(from, to, n, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &r));
+    over(&r, "Iallreduce");
+    sums(to, n, t_size);
+
+    fill(n);
+    OK(MPI_Ireduce(t_rank == root ? from : in, to, n, MPI_INT, MPI_SUM, root, MPI_COMM_WORLD, &r));
+    over(&r, "Ireduce");
+    if (t_rank == root)
+        sums(to, n, t_size);
+
+    fill(n);
+    OK(MPI_Iscan(from, to, n, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &r));
+    over(&r, "Iscan");
+    sums(to, n, t_rank + 1);
+
+    fill(n);
+    OK(MPI_Iexscan(from, to, n, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &r));
+    over(&r, "Iexscan");
+    if (t_rank > 0)
+        sums(to, n, t_rank);
+
+    fill(n);
+    OK(MPI_Ireduce_scatter_block(from, to, n, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &r));
+    over(&r, "Ireduce_scatter_block");
+    sums(to, n, t_size);
+    int lengths[MOST];
+    for (int i = 0; i < t_size; i++)
+        lengths[i] = n;
+    fill(n);
+    OK(MPI_Ireduce_scatter(from, to, lengths, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &r));
+    over(&r, "Ireduce_scatter");
+    sums(to, n, t_size);
+}
+
+static void moves(int n, int root)
+{
+    MPI_Request r;
+    fill(n);
+    OK(MPI_Ibcast(in, n, MPI_INT, root, MPI_COMM_WORLD, &r));
+    over(&r, "Ibcast");
+    for (int i = 0; i < n; i++)
+        SAME(in[i], operand(root, i));
+
+    fill(n);
+    OK(MPI_Igather(in, n, MPI_INT, out, n, MPI_INT, root, MPI_COMM_WORLD, &r));
+    over(&r, "Igather");
+    if (t_rank == root)
+        vectors(out, n);
+
+    fill(n);
+    OK(MPI_Iscatter(in, n, MPI_INT, out, n, MPI_INT, root, MPI_COMM_WORLD, &r));
+    over(&r, "Iscatter");
+    for (int i = 0; i < n; i++)
+        SAME(out[i], operand(root, i));
+
+    fill(n);
+    OK(MPI_Iallgather(in, n, MPI_INT, out, n, MPI_INT, MPI_COMM_WORLD, &r));
+    over(&r, "Iallgather");
+    vectors(out, n);
+
+    int lengths[MOST], places[MOST];
+    for (int i = 0; i < t_size; i++) {
+        lengths[i] = i == root ? 0 : n;
+        places[i] = i * n;
+    }
+    fill(n);
+    OK(MPI_Iallgatherv(in, lengths[t_rank], MPI_INT, out, lengths, places, MPI_INT, MPI_COMM_WORLD, &r));
+    over(&r, "Iallgatherv");
+    for (int i = 0; i < n * t_size; i++)
+        SAME(out[i], i / n == root ? -1 : operand(i / n, i % n));
+
+    fill(n);
+    OK(MPI_Ialltoall(in, n, MPI_INT, out, n, MPI_INT, MPI_COMM_WORLD, &r));
+    over(&r, "Ialltoall");
+    vectors(out, n);
+}
+
+static void persistent(int n)
+{
+    MPI_Request kept[3];
+    int *gathered = t_alloc(sizeof *gathered * (size_t)(n * t_size));
+    OK(MPI_Allreduce_init(in, out, n, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &kept[0]));
+    OK(MPI_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &kept[1]));
+    OK(MPI_Allgather_init(in, n, MPI_INT, gathered, n, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &kept[2]));
+    for (int round = 0; round < 5; round++) {
+        fill(n);
+        for (int i = 0; i < 3; i++) {
+            OK(MPI_Start(&kept[i]));
+            over(&kept[i], "a persistent one");
+        }
+        sums(out, n, t_size);
+        vectors(gathered, n);
+    }
+    for (int i = 0; i < 3; i++)
+        OK(MPI_Request_free(&kept[i]));
+    free(gathered);
+}
+
+int main(int argc, char **argv)
+{
+    t_init(&argc, &argv);
+    const char *fabrics = getenv("YAMABIKO_FABRICS");
+    counts = t_size <= MOST && (fabrics == NULL || strstr(fabrics, "shm") != NULL);
+    CHECK(t_size <= MOST);
+    if (counts)
+        open_counter();
+    size_t bytes = sizeof *in * LONGER * MOST;
+    in = t_alloc(bytes);
+    out = t_alloc(bytes);
+
+    MPI_Request r;
+    for (int i = 0; i < 3; i++) {
+        OK(MPI_Ibarrier(MPI_COMM_WORLD, &r));
+        over(&r, "Ibarrier");
+    }
+    for (int root = 0; root < t_size; root++) {
+        moves(SHORT, root);
+        moves(LONG, root);
+        moves(LONGER, root);
+        reductions(SHORT, root, 0);
+        reductions(SHORT, root, 1);
+        reductions(LONG, root, 0);
+        reductions(LONG, root, 1);
+    }
+    persistent(SHORT);
+    persistent(LONG);
+    free(in);
+    free(out);
+    if (t_rank == 0)
+        printf("ok coll_straight\n");
+    OK(MPI_Finalize());
+    return 0;
+}
