@@ -294,7 +294,7 @@ fn straight(b: &mut Builder, p: &Params, own: BufId) {
         own,
         sent: send_to(b, others(p.team), all, START),
     };
-    operands.combine(b, 0..p.team.size);
+    operands.combine(b, p.team.size);
 }
 
 fn ring(b: &mut Builder, p: &Params, own: BufId) {

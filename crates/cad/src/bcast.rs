@@ -6,6 +6,7 @@
 
 use crate::graph::{BufId, Builder, Graph, MAX_TAG, NodeId, Region, START, TypeSlot};
 use crate::shape::{Shape, Team};
+use crate::straight::{others, send_to};
 use crate::tree::{absolute, downward, parent, relative, subtree};
 
 /// Parameters of a broadcast.
@@ -61,6 +62,8 @@ pub enum Algorithm {
     Binomial,
     /// Whole message from the root to each.
     Flat,
+    /// The same of a short one, out of and into the program's buffers whatever its type.
+    Straight,
     /// Binomial scatter of one chunk per process, then the chunks go round a ring
     /// (van de Geijn): each process receives the data once, whatever their number.
     ScatterRing,
@@ -95,7 +98,8 @@ const CHAIN_SEGMENTS_OF_THREE: u64 = 1;
 
 /// Bytes from which few processes that [lend](Spread::Lending) each get the data from the root: none waits for another that computes and would pass them on. On a Xeon of the fifth
 /// generation with two processors 256 KiB take 45 us in place of 75 along three ranks of which the middle one computes and tests, 92 us in place of 50 ms if it doesn't test; three that
-/// wait take as long for 256 KiB and 905 us in place of 1308 for 4 MiB, seven 2.3 ms in place of 3.6. But 64 KiB take those a tenth to a quarter longer.
+/// wait take as long for 256 KiB and 905 us in place of 1308 for 4 MiB, seven 2.3 ms in place of 3.6. (Shorter ones of few that may compute go [straight](crate::straight) by
+/// shared memory: four and eight that wait have 64 KiB a fifth sooner so than by trees and rings, three a tenth later.)
 pub const FLAT_MIN: u64 = 128 << 10;
 
 /// Bytes from which they copy from where the root has them whatever was measured to be faster, as what a receiver measures that computes between two tests contains its computing.
@@ -157,7 +161,10 @@ pub fn choose(p: &Params) -> Algorithm {
     let bytes = p.ty.bytes(p.count);
     let size = u64::from(p.team.size);
     if p.team.straight && bytes < FLAT_MIN {
-        return Algorithm::Flat;
+        return match bytes <= WHOLE_MESSAGE_MAX {
+            true => Algorithm::Straight,
+            false => Algorithm::Flat,
+        };
     }
     if size <= 2 || bytes <= WHOLE_MESSAGE_MAX {
         return Algorithm::Binomial;
@@ -201,6 +208,7 @@ pub fn build(p: &Params, algorithm: Algorithm) -> Graph {
         match algorithm {
             Algorithm::Binomial => binomial(&mut b, p),
             Algorithm::Flat => packed(&mut b, p, flat),
+            Algorithm::Straight => straight(&mut b, p),
             Algorithm::ScatterRing => packed(&mut b, p, scatter_ring),
             Algorithm::Chain { segment } => {
                 packed(&mut b, p, |b, p, wire| segmented(b, p, wire, segment, true))
@@ -229,6 +237,20 @@ fn binomial(b: &mut Builder, p: &Params) {
     for m in downward(r, size) {
         b.send(absolute(r + m, root, size), 0, all, &[have]);
     }
+}
+
+fn straight(b: &mut Builder, p: &Params) {
+    let all = Region {
+        buf: BufId::Recv,
+        offset: 0,
+        count: p.count,
+        ty: TypeSlot::Recv,
+    };
+    if p.team.rank != p.root {
+        b.recv(p.root, 0, all, &[]);
+        return;
+    }
+    send_to(b, others(p.team), all, START);
 }
 
 /// Where the packed bytes lie, and what has to complete before the root may send them.

@@ -205,7 +205,7 @@ fn straight(b: &mut Builder, p: &Params, own: BufId) {
         own,
         sent: Vec::new(),
     };
-    operands.combine(b, 0..p.team.size);
+    operands.combine(b, p.team.size);
 }
 
 /// Tag of the message between folded ranks: above those of at most 2 * 32 rounds.

@@ -56,7 +56,7 @@ fn straight(b: &mut Builder, p: &Params, inclusive: bool) {
         own,
         sent: send_to(b, rank + 1..size, all, START),
     };
-    operands.combine(b, 0..rank + u32::from(inclusive));
+    operands.combine(b, rank + u32::from(inclusive));
 }
 
 /// Whether `rank` has a partner after round `k`.

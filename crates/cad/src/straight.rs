@@ -1,4 +1,5 @@
-//! Collectives in which nobody passes on what another wants: whoever has data sends them to all who want them, when it starts.
+//! Collectives in which nobody passes on what another wants: whoever has data sends them to all who want them, when it starts. But long broadcasts go as the kernel
+//! copies best, and long vectors are combined in rounds.
 //!
 //! For few processes that share memory and may compute between start and wait. In a tree or in rounds the data of one wait at the next until that calls again; here all is there
 //! when a process looks for the first time after the last one has started. The price is more messages, and for reductions that everybody combines.
@@ -9,7 +10,7 @@
 //! Called by the modules of the collectives, where the [team](crate::Team::straight) says so.
 
 use crate::fold::Range;
-use crate::graph::{BufId, Builder, NodeId, Region};
+use crate::graph::{BufId, Builder, NodeId, Region, START};
 use crate::shape::{Shape, Team};
 
 /// Most processes: eight on two processors that wait at once take as long for barriers, a tenth longer for allgathers of 8 bytes and two thirds of the time for
@@ -22,6 +23,9 @@ pub const COMBINED_MAX: u64 = 8 << 10;
 
 /// Most bytes of a vector that goes to one, who combines all: 64 KiB take three 20 us in place of 27, and as long as in rounds four to eight.
 pub const COMBINED_BY_ONE_MAX: u64 = 64 << 10;
+
+/// Times as much memory as data from which on elements lie far apart.
+const SPARSE: u64 = 4;
 
 /// Whether so many processes that share memory, and may compute, do without others that pass on.
 pub fn serves(size: u32) -> bool {
@@ -49,25 +53,23 @@ pub(crate) struct Operands {
     pub team: Team,
     pub ty: Shape,
     pub count: u64,
-    /// Where this process has its own: not read, in the send buffer, or in the receive buffer.
+    /// Where this process has its own: in the send buffer, or in the receive buffer.
     pub own: BufId,
     /// After which it may be overwritten.
     pub sent: Vec<NodeId>,
 }
 
 impl Operands {
-    /// Combines those of `ranks`, which send them here, in their order; the result lies in the receive buffer.
-    pub(crate) fn combine(&self, b: &mut Builder, ranks: std::ops::Range<u32>) {
-        let (Some(top), me) = (ranks.end.checked_sub(1), self.team.rank) else {
+    /// Combines those of the first `ranks` processes, which send them here, in their order; the result lies in the receive buffer. Nothing happens if there are none.
+    pub(crate) fn combine(&self, b: &mut Builder, ranks: u32) {
+        let me = self.team.rank;
+        let Some(top) = ranks.checked_sub(1) else {
             return;
         };
-        if ranks.is_empty() {
-            return;
-        }
-        let (in_place, takes_own) = (self.own == BufId::Recv, ranks.contains(&me));
+        let in_place = self.own == BufId::Recv;
         let own = self.all(self.own);
         // A calculation's result lies where the higher ranks' operand was: not where the own one still is.
-        let home = match in_place && takes_own && me != top {
+        let home = match in_place && me < top {
             true => b.temp_elements(self.ty, self.count),
             false => BufId::Recv,
         };
@@ -82,18 +84,26 @@ impl Operands {
             (true, false) => b.copy(own, result, &[]),
             (false, _) => b.recv(top, 0, result, free),
         };
-        for rank in (ranks.start..top).rev() {
+        let mut temps = self.temps();
+        for rank in (0..top).rev() {
             last = if rank == me {
                 b.calc(own, result, &[last])
             } else {
-                let temp = b.temp_elements(self.ty, self.count);
-                let arrived = b.recv(rank, 0, self.all(temp), &[]);
-                b.calc(self.all(temp), result, &[arrived, last])
+                let (temp, free) = temps.next(b, last);
+                let arrived = b.recv(rank, 0, temp, &[free]);
+                b.calc(temp, result, &[arrived, last])
             };
         }
         if !at_home {
             let all_read = [&[last], &self.sent[..]].concat();
             b.copy(result, self.all(BufId::Recv), &all_read);
+        }
+    }
+
+    fn temps(&self) -> Temps<'_> {
+        Temps {
+            operands: self,
+            only: None,
         }
     }
 
@@ -103,5 +113,26 @@ impl Operands {
             end: self.count,
         };
         all.of(buf, &self.ty)
+    }
+}
+
+/// Where operands arrive: each elsewhere, so that all can at once; but those whose elements lie far apart in one place, one after the other, as they would take much memory.
+struct Temps<'a> {
+    operands: &'a Operands,
+    only: Option<Region>,
+}
+
+impl Temps<'_> {
+    /// Where the next one arrives, and after which node, if the one before it is combined after `last`.
+    fn next(&mut self, b: &mut Builder, last: NodeId) -> (Region, NodeId) {
+        if let Some(only) = self.only {
+            return (only, last);
+        }
+        let Operands { ty, count, .. } = *self.operands;
+        let temp = self.operands.all(b.temp_elements(ty, count));
+        if ty.span(count) > SPARSE * ty.bytes(count) {
+            self.only = Some(temp);
+        }
+        (temp, START)
     }
 }

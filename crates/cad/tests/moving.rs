@@ -88,6 +88,7 @@ fn bcast_gives_all_the_roots_data() {
     let algorithms = [
         Binomial,
         Flat,
+        Straight,
         ScatterRing,
         Chain { segment: 100 },
         SegmentedBinomial { segment: 64 },

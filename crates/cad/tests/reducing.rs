@@ -25,10 +25,15 @@ fn op(commutative: bool) -> Op {
 }
 
 fn any_ty(rng: &mut Rng) -> Ty {
-    match rng.below(3) {
+    match rng.below(4) {
         0 => Ty::flat(16),
         1 => Ty::gappy(16),
-        _ => Ty::downward(16),
+        2 => Ty::downward(16),
+        // So far apart that operands arrive one after the other.
+        _ => Ty {
+            extent: 100,
+            ..Ty::gappy(16)
+        },
     }
 }
 

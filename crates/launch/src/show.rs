@@ -3,7 +3,7 @@
 
 use cad::{
     Graph, Part, Shape, Team, allgather, allreduce, alltoall, barrier, bcast, gather, reduce,
-    reduce_scatter, scan, scatter,
+    reduce_scatter, scan, scatter, straight,
 };
 use chains::{KERNEL_CALC_MAX, Options, Program, compile, team};
 use clap::ValueEnum;
@@ -108,6 +108,9 @@ pub struct Args {
     /// Where the ranks are: the graphs of broadcasts and allreduces depend on it [default: together]
     #[arg(long, value_enum)]
     pub spread: Option<Spread>,
+    /// As a non-blocking or persistent one of three to eight ranks that share memory, in calls: nobody passes on what another wants
+    #[arg(long)]
+    pub straight: bool,
     /// What to print
     #[arg(long = "as", value_enum, default_value_t = Format::Dot)]
     pub format: Format,
@@ -130,7 +133,10 @@ impl Args {
 
     fn graph(&self, rank: u32) -> Graph {
         let (root, in_place, size) = (self.root.unwrap_or(0), false, self.ranks);
-        let team = Team::new(rank, size);
+        let team = Team {
+            straight: self.straight,
+            ..Team::new(rank, size)
+        };
         let bytes = self.bytes();
         let width = if bytes.is_multiple_of(ELEMENT) {
             ELEMENT
@@ -280,6 +286,12 @@ fn check_effects(args: &Args) -> Result<(), String> {
             "--spread: only the graphs of bcast and allreduce depend on where ranks are".to_owned(),
         );
     }
+    if args.straight && !straight::serves(args.ranks) {
+        return Err(format!(
+            "--straight: it is 3 to {} ranks that go straight",
+            straight::RANKS_MAX
+        ));
+    }
     Ok(())
 }
 
@@ -325,6 +337,7 @@ mod tests {
             kernel: false,
             interleave: false,
             spread: None,
+            straight: false,
         }
     }
 
@@ -366,6 +379,21 @@ mod tests {
         assert_eq!(show(&args), Err("--rank 9: ranks are 0 to 7".into()));
         (args.rank, args.size) = (0, Some(u64::MAX));
         assert!(show(&args).is_err());
+    }
+
+    #[test]
+    fn collectives_behind_which_few_compute_are_others() {
+        for &collective in Collective::value_variants() {
+            let mut args = args(collective, Format::Dot);
+            args.size = (collective != Collective::Barrier).then_some(8);
+            let rounds = show(&args).unwrap();
+            args.straight = true;
+            let straight = show(&args).unwrap();
+            assert!(straight.contains("SEND") || straight.contains("RECV"));
+            assert_ne!(rounds, straight, "{collective:?}");
+            args.ranks = straight::RANKS_MAX + 1;
+            assert!(show(&args).unwrap_err().starts_with("--straight: "));
+        }
     }
 
     #[test]

@@ -152,6 +152,21 @@ pub(crate) fn check_root(comm: &Comm, root: i32) -> Result<u32> {
         })
 }
 
+impl Engine {
+    /// The team of a communicator's processes, for a collective that goes on while they compute or for one that they wait for.
+    pub(super) fn team_of(&self, comm: &Comm, handed: bool) -> Team {
+        // Chains of the kernel pass on by themselves. (A thread of ours does too, when it gets a processor.)
+        let straight = handed
+            && straight::serves(comm.size())
+            && self.spread(comm) == Spread::Together
+            && !self.kernel.is_insisted_on();
+        Team {
+            straight,
+            ..team(comm)
+        }
+    }
+}
+
 /// A call of all of `comm`.
 pub(super) fn call(comm: &Rc<Comm>, graph: impl Into<Rc<Graph>>, send: Side, recv: Side) -> Call {
     Call {
@@ -224,21 +239,6 @@ pub(crate) fn prepare_bcast(
         spread: e.spread(&comm),
     });
     Ok(planned(comm, plan, NOWHERE, data))
-}
-
-impl Engine {
-    /// The team of a communicator's processes, for a collective that goes on while they compute or for one that they wait for.
-    pub(super) fn team_of(&self, comm: &Comm, handed: bool) -> Team {
-        // Chains of the kernel pass on by themselves.
-        let straight = handed
-            && straight::serves(comm.size())
-            && self.spread(comm) == Spread::Together
-            && !self.kernel.is_insisted_on();
-        Team {
-            straight,
-            ..team(comm)
-        }
-    }
 }
 
 impl Planned {

@@ -1,4 +1,4 @@
-//! Collectives to which this rank only gives: those of a broadcast's root, and of who is not the root of a gather or of a short reduction.
+//! Collectives to which this rank only gives: those of a broadcast's root, and of who is not the root of a gather, or of a reduction that is not long.
 //!
 //! Where the transport takes all of it within the call, there is nothing to wait for: no run, no memory and no request of its own is made, which takes
 //! longer than sending some KiB does. What it doesn't take is sent as in any other collective.
