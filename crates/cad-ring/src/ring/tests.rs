@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use cad_run::{Callback, Descriptor, Executor, State, UserBuf};
+use cad_run::{Callback, Descriptor, Executor, Plan, State, UserBuf};
 use sys::unix;
 
 use super::peers::OVERS_MAX;
@@ -20,6 +20,13 @@ fn two() -> Option<(Ring, Control)> {
     let ring = opening.join(0, &cards, None, Callback::Signal, Meet::AtOnce);
     let ring = ring.unwrap();
     Some((ring, own.join(1, &cards, None, Meet::AtOnce).unwrap()))
+}
+
+/// The part of rank 0 in which it gets a byte from rank 1.
+fn byte_from_peer(memory: &mut [u8; 1]) -> Rc<Plan> {
+    let mut cad = Descriptor::new(0, 2, None);
+    cad.make_recv_node(UserBuf::of_array(memory), 1, 1).unwrap();
+    Rc::new(cad.plan().unwrap())
 }
 
 /// Says something many times.
@@ -70,10 +77,7 @@ fn who_is_through_with_a_later_issue_ends_all_that_have_not_begun() {
         return;
     };
     let mut memory = [0u8];
-    let mut cad = Descriptor::new(0, 2, None);
-    cad.make_recv_node(UserBuf::of_array(&mut memory), 1, 1)
-        .unwrap();
-    let plan = Rc::new(cad.plan().unwrap());
+    let plan = byte_from_peer(&mut memory);
     // The streams are the peer's to lend, and it lends none.
     let held = claims::take(7, ring.control.secrets(1)).unwrap();
     assert!(held.is_some());
@@ -123,10 +127,7 @@ fn who_is_about_to_lend_may_take_its_time() {
         return;
     };
     let mut memory = [0u8];
-    let mut cad = Descriptor::new(0, 2, None);
-    cad.make_recv_node(UserBuf::of_array(&mut memory), 1, 1)
-        .unwrap();
-    let plan = Rc::new(cad.plan().unwrap());
+    let plan = byte_from_peer(&mut memory);
     // The peer was quicker, and then lost its processor.
     let held = claims::take(7, ring.control.secrets(1)).unwrap();
     assert!(held.is_some());
