@@ -367,14 +367,17 @@ impl Shm {
         let entry = &mut self.peers[peer as usize];
         let shared = self.mover.is_none() && message.total >= TURNS_FROM;
         let turn = shared.then(|| self.segment.turn(entry.slot));
-        let now = sys::clock::cycles();
+        let (local, total) = (self.local, message.total);
         let waiting = &mut entry.copies.waiting;
-        if turn.is_some_and(|word| !waiting.may_read(word, self.local, message.total, now)) {
+        if turn.is_some_and(|word| !waiting.may_read(word, local, total, sys::clock::cycles())) {
             return false;
         }
         let read = from.read(done as usize, to, n as usize);
         if let Some(word) = turn {
-            turns::end(word, self.local);
+            if n < left {
+                waiting.give_way(word, local, total, sys::clock::cycles());
+            }
+            turns::end(word, local);
         }
         if !read {
             self.lend_no_more(peer);
