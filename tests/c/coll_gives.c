@@ -19,7 +19,7 @@ struct turn {
     MPI_Comm comm;
 };
 
-/* Bytes of a turn's blocks: none, a cell's, a sheet's, a shelf's, what a pipe holds, and now and then more, which a broadcast's root may lend. */
+/* Bytes of a turn's blocks: none, a cell's, a sheet's, a shelf's, what a pipe holds, and now and then more, which may be lent. */
 static size_t bytes_of(int turn)
 {
     static const size_t some[] = {0, 1, 8, 48, 49, 500, 2049, 12000, 12289, 40000, 65536, 131072};

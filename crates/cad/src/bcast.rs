@@ -102,11 +102,6 @@ const CHAIN_SEGMENTS_OF_THREE: u64 = 1;
 /// shared memory: four and eight that wait have 64 KiB a fifth sooner so than by trees and rings, three a tenth later.)
 pub const FLAT_MIN: u64 = 128 << 10;
 
-/// Bytes from which they copy from where the root has them whatever was measured to be faster, as what a receiver measures that computes between two tests contains its computing.
-/// (With the middle one of three computing 256 KiB take 34 us in place of 43 where it is measured, 512 KiB 73 in place of 98, 1 MiB 180 in place of 270. But of three that wait 256 KiB
-/// take 34 in place of 30 and 512 KiB 69 in place of 63, of four 256 KiB 47 in place of 40: each is one more copy by the kernel, and they take turns.)
-pub const LENT_MIN: u64 = 256 << 10;
-
 /// From so many processes on, two passes over the data beat segments down a tree, which has more than three levels then.
 const PASSES_FROM: u64 = 8;
 
@@ -196,6 +191,16 @@ pub fn choose(p: &Params) -> Algorithm {
     }
 }
 
+/// The buffer.
+fn whole(p: &Params) -> Region {
+    Region {
+        buf: BufId::Recv,
+        offset: 0,
+        count: p.count,
+        ty: TypeSlot::Recv,
+    }
+}
+
 /// The graph of the chosen algorithm.
 pub fn graph(p: &Params) -> Graph {
     build(p, choose(p))
@@ -225,12 +230,7 @@ pub fn build(p: &Params, algorithm: Algorithm) -> Graph {
 fn binomial(b: &mut Builder, p: &Params) {
     let (size, root) = (p.team.size, p.root);
     let r = relative(p.team.rank, root, size);
-    let all = Region {
-        buf: BufId::Recv,
-        offset: 0,
-        count: p.count,
-        ty: TypeSlot::Recv,
-    };
+    let all = whole(p);
     let mut have = START;
     if r != 0 {
         have = b.recv(absolute(parent(r), root, size), 0, all, &[]);
@@ -241,12 +241,7 @@ fn binomial(b: &mut Builder, p: &Params) {
 }
 
 fn straight(b: &mut Builder, p: &Params) {
-    let all = Region {
-        buf: BufId::Recv,
-        offset: 0,
-        count: p.count,
-        ty: TypeSlot::Recv,
-    };
+    let all = whole(p);
     if p.team.rank != p.root {
         b.recv(p.root, 0, all, &[]);
         return;
@@ -279,12 +274,7 @@ fn packed(
         return;
     }
     let bytes = p.ty.bytes(p.count);
-    let typed = Region {
-        buf: BufId::Recv,
-        offset: 0,
-        count: p.count,
-        ty: TypeSlot::Recv,
-    };
+    let typed = whole(p);
     let buf = b.temp_bytes(bytes);
     let flat = Region::bytes(buf, 0, bytes);
     if p.team.rank == p.root {

@@ -211,7 +211,7 @@ impl Graph {
         &self.next[a as usize..b as usize]
     }
 
-    /// Whether receivers are to copy what it sends from where it lies, where they can.
+    /// Whether receivers are to copy what is [long](crate::straight::LENT_MIN) from where it lies, where they can, also of what is sent again and again.
     #[inline]
     pub fn lends(&self) -> bool {
         self.lends

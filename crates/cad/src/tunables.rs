@@ -23,11 +23,6 @@ pub const TUNABLES: [Tunable; 34] = [
         "measured with three to seven ranks of which one computes, or none",
     ),
     bytes(
-        "cad.bcast.lent_min",
-        bcast::LENT_MIN,
-        "measured with three ranks of which one computes",
-    ),
-    bytes(
         "cad.bcast.segment",
         bcast::SEGMENT,
         "stays in a level-2 cache between receive and send",
@@ -81,12 +76,17 @@ pub const TUNABLES: [Tunable; 34] = [
     bytes(
         "cad.straight.combined_max",
         straight::COMBINED_MAX,
-        "measured with three to eight ranks on two processors that wait at once",
+        "non-blocking allreduces and scans: measured with three to eight ranks on two processors that wait at once",
     ),
     bytes(
         "cad.straight.combined_by_one_max",
         straight::COMBINED_BY_ONE_MAX,
-        "measured with three to eight ranks on two processors that wait at once",
+        "non-blocking reduces: measured with three to eight ranks on two processors that wait at once",
+    ),
+    bytes(
+        "cad.straight.lent_min",
+        straight::LENT_MIN,
+        "non-blocking collectives: measured with three to eight ranks that wait at once, or of which one computes",
     ),
     bytes(
         "cad.gather.binomial_max",

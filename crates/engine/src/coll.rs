@@ -10,8 +10,8 @@
 use std::rc::Rc;
 
 use boundary::{AlignedBuf, UserBuf};
-use cad::bcast::LENT_MIN;
 use cad::chosen::Moves;
+use cad::straight::LENT_MIN;
 use cad::{BufId, Graph, NodeId, Region, Run, Team, TypeSlot};
 use layout::{Data, transfer};
 use mtmi::{Completion, Context, Endpoint, Outcome, SendMode, Source, Submit, TagSel};
@@ -69,6 +69,8 @@ pub(crate) struct Call {
     pub tags: Tags,
     /// What it moves, if it only does that and all ranks know it alike.
     pub moves: Option<Moves>,
+    /// Whether receivers copy what is long from where this process has it, as they may compute: it is one that isn't persistent, of few processes that share memory.
+    pub lends: bool,
     /// Memory of ours that stands for the receive buffer, and what to do with it at the end.
     pub own: Option<(AlignedBuf, Option<Then>)>,
 }
@@ -82,6 +84,11 @@ impl Call {
             TypeSlot::SendOf(i) => self.types.as_ref().map(|(s, _)| &s[i as usize]),
             TypeSlot::RecvOf(i) => self.types.as_ref().map(|(_, r)| &r[i as usize]),
         }
+    }
+
+    /// Whether receivers copy a message of so many bytes from where it lies, whatever they have measured.
+    fn is_lent(&self, bytes: u64) -> bool {
+        bytes >= LENT_MIN && (self.lends || self.graph.lends())
     }
 
     /// Where a buffer begins; `temp` says where temporary ones do.
@@ -128,6 +135,7 @@ impl Planned {
             types: None,
             op: self.op,
             tags: Tags::Next,
+            lends: false,
             own: None,
         }
     }
@@ -280,7 +288,7 @@ impl Running {
 
     /// How a node sends.
     fn mode(&self, node: &cad::Node) -> SendMode {
-        match self.call.graph.lends() && self.data(&node.src).len() >= LENT_MIN {
+        match self.call.is_lent(self.data(&node.src).len()) {
             true => SendMode::Lent,
             false => SendMode::Standard,
         }

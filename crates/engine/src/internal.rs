@@ -39,6 +39,7 @@ impl Engine {
             op: None,
             tags: Tags::Next,
             moves: None,
+            lends: false,
             own: Some((own, then)),
         }
     }

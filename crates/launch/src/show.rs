@@ -292,6 +292,10 @@ fn check_effects(args: &Args) -> Result<(), String> {
             straight::RANKS_MAX
         ));
     }
+    let elsewhere = !matches!(args.spread, None | Some(Spread::Together | Spread::Lending));
+    if args.straight && elsewhere {
+        return Err("--straight: it is ranks that share memory that go straight".to_owned());
+    }
     Ok(())
 }
 
@@ -392,8 +396,17 @@ mod tests {
             assert!(straight.contains("SEND") || straight.contains("RECV"));
             assert_ne!(rounds, straight, "{collective:?}");
             args.ranks = straight::RANKS_MAX + 1;
-            assert!(show(&args).unwrap_err().starts_with("--straight: "));
+            assert!(show(&args).unwrap_err().starts_with("--straight: it is 3"));
         }
+        let mut bcast = args(Collective::Bcast, Format::Dot);
+        (bcast.straight, bcast.spread) = (true, Some(Spread::Lending));
+        assert!(show(&bcast).is_ok());
+        bcast.spread = Some(Spread::Apart);
+        assert!(
+            show(&bcast)
+                .unwrap_err()
+                .starts_with("--straight: it is ranks")
+        );
     }
 
     #[test]

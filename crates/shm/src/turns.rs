@@ -6,8 +6,9 @@
 //! with that.
 //!
 //! Who waits comes first. A rank that has nothing else to do looks again [soon](SOON) and says in the word that the turn is *wanted*; who reads then leaves the next turn to others
-//! for [a while](GIVEN_WAY). A rank that computes looks seldom, so it never says so. (Who reads takes the next turn sooner than others can look: a rank that computes and found 1 MiB
-//! first used to read all of it between two of its products, while another waited.)
+//! for [a while](GIVEN_WAY). A rank that computes looks seldom, and hardly ever says so. (Who reads takes the next turn sooner than others can look: a rank that computes and found 1 MiB
+//! first used to read all of it between two of its products, while another waited.) A rank that computes and gives way reads on when it looks next: one that looks as seldom as each few
+//! milliseconds does so once in a message, as it has waited for [long enough](Waiting::has_waited) then.
 //!
 //! A turn is a hint. Nobody relies on being alone, so no order of memory accesses is asked for; and nobody waits for ever, whatever a peer that died, was stopped or writes
 //! nonsense leaves in the word: for a turn that does not end for [`STUCK`] cycles, and for one message as many cycles as it has bytes, which is longer than reading it takes.

@@ -155,15 +155,18 @@ pub(crate) fn check_root(comm: &Comm, root: i32) -> Result<u32> {
 impl Engine {
     /// The team of a communicator's processes, for a collective that goes on while they compute or for one that they wait for.
     pub(super) fn team_of(&self, comm: &Comm, handed: bool) -> Team {
-        // Chains of the kernel pass on by themselves. (A thread of ours does too, when it gets a processor.)
-        let straight = handed
-            && straight::serves(comm.size())
-            && self.spread(comm) == Spread::Together
-            && !self.kernel.is_insisted_on();
         Team {
-            straight,
+            straight: handed && self.goes_straight(comm),
             ..team(comm)
         }
+    }
+
+    /// Whether few processes, all of which share memory, do without others that pass on.
+    pub(crate) fn goes_straight(&self, comm: &Comm) -> bool {
+        // Chains of the kernel pass on by themselves. (A thread of ours does too, when it gets a processor.)
+        straight::serves(comm.size())
+            && self.spread(comm) == Spread::Together
+            && !self.kernel.is_insisted_on()
     }
 }
 
@@ -181,6 +184,7 @@ pub(super) fn call(comm: &Rc<Comm>, graph: impl Into<Rc<Graph>>, send: Side, rec
         op: None,
         tags: Tags::Next,
         moves: None,
+        lends: false,
         own: None,
     }
 }

@@ -78,6 +78,7 @@ impl Reduction {
             op: Some(self.op),
             tags: Tags::Next,
             moves: None,
+            lends: false,
             own: None,
         }
     }

@@ -9,7 +9,6 @@
 //! Who calls it: `start_collective`, so not persistent ones, which have made all that before.
 
 use cad::Node;
-use cad::bcast::LENT_MIN;
 use mtmi::{Context, Endpoint, Transport};
 
 use super::{Call, Tags};
@@ -58,7 +57,7 @@ impl Engine {
             if nodes.len() > 1 && t.send_to_all(to.clone(), context, tag, &data) {
                 return nodes.len();
             }
-            if call.graph.lends() && data.len() >= LENT_MIN {
+            if call.is_lent(data.len()) {
                 return 0;
             }
             let stays = |to| !t.send_at_once(to, context, tag, data.clone());

@@ -335,7 +335,7 @@ impl Engine {
             false => None,
         };
         let Some(channel) = channel else {
-            let handle = self.start_collective(call)?;
+            let handle = self.start_in_calls(call)?;
             self.leave_to_thread(handle);
             return Ok(handle);
         };
@@ -353,6 +353,17 @@ impl Engine {
             return Err(why);
         }
         Ok(handle)
+    }
+
+    /// Starts a collective behind which its processes may compute in calls; gives its request.
+    pub(super) fn start_in_calls(&self, mut call: Call) -> Result<Handle> {
+        // Into memory with gaps the kernel copies nothing at once, and others have their receives alike; and of a persistent one slots take what is long.
+        let received = call.recv_type.as_ref();
+        call.lends = call.types.is_none()
+            && received.is_none_or(|ty| ty.is_dense())
+            && self.goes_straight(&call.comm)
+            && self.lends();
+        self.start_collective(call)
     }
 
     /// Makes the inactive request of a persistent collective, as [`Engine::keep_collective`] does, for the kernel where that

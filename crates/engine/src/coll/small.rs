@@ -290,7 +290,7 @@ impl Engine {
         let (Some(lane), Some(work)) = (lane, Work::of(&call, shape)) else {
             self.softirq.count_other();
             self.kernel.count_in_calls();
-            return self.start_collective(call);
+            return self.start_in_calls(call);
         };
         let comm = call.comm.clone();
         let running = Box::new(Running::new(call, &self.spare)?);
