@@ -143,7 +143,7 @@ mod tests {
         assert!(one.may_read(&word, 3, LONG, 1005));
     }
 
-    /// Rank 3 reads, rank 0 looks at times `looks`, and rank 3 ends its turn at 1000 with more to read.
+    /// Rank 3 reads, rank 0 looks at times `looks`, and behind them rank 3 ends its turn with more to read.
     fn after_a_turn(word: &AtomicU64, looks: [u64; 2]) -> (Waiting, Waiting) {
         let (mut one, mut other) = (Waiting::default(), Waiting::default());
         assert!(one.may_read(word, 3, LONG, 1));
