@@ -26,15 +26,16 @@ impl Run {
         run
     }
 
-    /// Starts over, with the same or another graph, keeping the allocation.
+    /// Starts over, with the same or another graph, keeping the allocation where that has as many nodes.
     pub fn reset(&mut self, graph: &Graph) {
         let indegree = graph.indegree();
-        self.nodes = indegree.len() as u32;
+        let nodes = indegree.len();
+        self.nodes = nodes as u32;
         (self.head, self.tail, self.completed) = (0, 0, 0);
-        self.words.clear();
-        self.words.reserve_exact(2 * indegree.len());
-        self.words.extend_from_slice(indegree);
-        self.words.resize(2 * indegree.len(), 0);
+        if self.words.len() != 2 * nodes {
+            self.words = vec![0; 2 * nodes];
+        }
+        self.words[..nodes].copy_from_slice(indegree);
         for (node, &n) in indegree.iter().enumerate() {
             if n == 0 {
                 self.push(node as NodeId);

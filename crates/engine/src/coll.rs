@@ -28,6 +28,7 @@ use crate::typeobj::TypeObj;
 use crate::wait::Waiting;
 
 mod at_once;
+mod ended;
 mod handed;
 mod joined;
 mod small;
@@ -35,6 +36,7 @@ mod streams;
 mod tags;
 mod temporaries;
 
+pub(crate) use ended::EndedInCalls;
 pub use handed::Handed;
 pub(crate) use handed::Spent;
 pub use small::Small;
@@ -43,9 +45,6 @@ use streams::Streams;
 pub(crate) use tags::Tags;
 pub(crate) use temporaries::Spare;
 use temporaries::Temporaries;
-
-/// Largest alignment of a basic type, to which temporary elements are placed.
-const ALIGN: i64 = 16;
 
 /// What runs when a collective has completed, with its first temporary or own buffer.
 pub(crate) type Then = Box<dyn FnOnce(&Engine, &mut AlignedBuf)>;
@@ -89,6 +88,14 @@ impl Call {
     /// Whether receivers copy a message of so many bytes from where it lies, whatever they have measured.
     fn is_lent(&self, bytes: u64) -> bool {
         bytes >= LENT_MIN && (self.lends || self.graph.lends())
+    }
+
+    /// How a message of so many bytes is sent.
+    fn mode(&self, bytes: u64) -> SendMode {
+        match self.is_lent(bytes) {
+            true => SendMode::Lent,
+            false => SendMode::Standard,
+        }
     }
 
     /// Where a buffer begins; `temp` says where temporary ones do.
@@ -169,15 +176,13 @@ enum Way {
 /// What the next ready node asks for, resolved to addresses.
 enum Step {
     Send {
-        to: Endpoint,
-        tag: i32,
-        data: Data,
+        stream: Stream,
         mode: SendMode,
+        data: Data,
         way: Way,
     },
     Recv {
-        from: Endpoint,
-        tag: i32,
+        stream: Stream,
         data: Data,
         way: Way,
     },
@@ -236,28 +241,6 @@ impl Running {
         self.run.reset(&self.call.graph);
     }
 
-    /// Makes the graph's temporaries.
-    fn allocate(&mut self) -> Result<()> {
-        let graph = self.call.graph.clone();
-        self.temps.reserve(graph.temps().len());
-        for temp in graph.temps() {
-            let lowest = match temp.ty {
-                TypeSlot::Bytes => 0,
-                _ => temp.low + self.type_of(temp.ty).map_or(0, |ty| ty.datatype.true_lb()),
-            };
-            let origin = |start: UserBuf| {
-                let origin = start.offset(-lowest);
-                let slack = (-(origin.addr() as i64)).rem_euclid(ALIGN);
-                origin.offset(slack)
-            };
-            usize::try_from(temp.bytes)
-                .ok()
-                .and_then(|bytes| self.temps.add(bytes + ALIGN as usize, origin))
-                .ok_or_else(|| no_memory(graph.temps().iter().map(|t| t.bytes).sum()))?;
-        }
-        Ok(())
-    }
-
     fn type_of(&self, slot: TypeSlot) -> Option<&Rc<TypeObj>> {
         self.call.type_of(slot)
     }
@@ -276,9 +259,13 @@ impl Running {
     fn skip(&mut self, nodes: usize) {
         for _ in 0..nodes {
             if let Some(id) = self.run.next_ready() {
-                self.run.complete(&self.call.graph, id);
+                self.complete(id);
             }
         }
+    }
+
+    fn complete(&mut self, node: NodeId) {
+        self.run.complete(&self.call.graph, node);
     }
 
     fn next(&mut self) -> Option<(NodeId, Step)> {
@@ -286,34 +273,30 @@ impl Running {
         Some((id, self.step(id)))
     }
 
-    /// How a node sends.
-    fn mode(&self, node: &cad::Node) -> SendMode {
-        match self.call.is_lent(self.data(&node.src).len()) {
-            true => SendMode::Lent,
-            false => SendMode::Standard,
-        }
-    }
-
     /// What a node asks for.
     fn step(&self, id: NodeId) -> Step {
-        let node = *self.call.graph.node(id);
-        let peer = || Endpoint(self.call.group.endpoint(node.peer));
-        let tag = self.tag | node.tag as i32 & self.node_tag;
-        let settled = self.streams.as_ref().and_then(|s| s.settled(id));
-        let way = settled.map_or(Way::Ordinary, |settled| Way::Stream { settled });
+        let node = self.call.graph.node(id);
+        let stream = || Stream {
+            peer: Endpoint(self.call.group.endpoint(node.peer)),
+            context: Context(self.call.comm.context() + 1),
+            tag: self.tag | node.tag as i32 & self.node_tag,
+        };
+        let settled = || self.streams.as_ref().and_then(|s| s.settled(id));
+        let way = || settled().map_or(Way::Ordinary, |settled| Way::Stream { settled });
         match node.kind {
-            cad::Kind::Send => Step::Send {
-                to: peer(),
-                tag,
-                data: self.data(&node.src),
-                mode: self.mode(&node),
-                way,
-            },
+            cad::Kind::Send => {
+                let data = self.data(&node.src);
+                Step::Send {
+                    stream: stream(),
+                    mode: self.call.mode(data.len()),
+                    data,
+                    way: way(),
+                }
+            }
             cad::Kind::Recv => Step::Recv {
-                from: peer(),
-                tag,
+                stream: stream(),
                 data: self.data(&node.dst),
-                way,
+                way: way(),
             },
             cad::Kind::Copy if self.joined(id).is_some() => Step::Joined,
             cad::Kind::Copy => Step::Copy {
@@ -347,10 +330,10 @@ impl Engine {
             return self.done_request();
         }
         let comm = call.comm.clone();
-        let mut running = Running::new(call, &self.spare)?;
+        let mut running = self.running_for(call)?;
         running.skip(sent);
         let (handle, request) = self.new_request(Kind::Collective, 1, Some(comm))?;
-        request.body.replace(Body::Collective(Box::new(running)));
+        request.body.replace(Body::Collective(running));
         self.advance(handle, request);
         Ok(handle)
     }
@@ -481,38 +464,48 @@ impl Engine {
 
     fn complete_node(&self, request: &Request, node: NodeId) {
         if let Body::Collective(running) = &mut *request.body.borrow_mut() {
-            let graph = running.call.graph.clone();
-            running.run.complete(&graph, node);
+            running.complete(node);
         }
     }
 
     /// Starts everything that is ready; at the graph's end the request is complete.
     fn advance(&self, handle: Handle, request: &Request) {
+        let mut over = None;
         loop {
-            let next = match &mut *request.body.borrow_mut() {
-                Body::Collective(running) => running.next(),
+            let (node, step, stopped) = match &mut *request.body.borrow_mut() {
+                Body::Collective(running) => {
+                    over.take()
+                        .into_iter()
+                        .for_each(|node| running.complete(node));
+                    match running.next() {
+                        Some((node, step)) => (node, step, running.failed),
+                        None if running.run.is_done() => break,
+                        None => return,
+                    }
+                }
                 _ => return,
             };
-            let Some((node, step)) = next else { break };
-            if self.has_stopped(request) {
+            if stopped {
                 // Nobody wants what it would move.
-            } else if self.is_left_to_rank(handle, request, node, &step) {
-                continue;
-            } else if let Some(done) = self.start_step(handle, request, node, step) {
-                self.note_outcome(request, &done);
-                if done.outcome == Outcome::PeerFailed {
-                    self.stop_collective(handle, request);
-                }
-            } else if self.is_pending(request, node) {
+                over = Some(node);
                 continue;
             }
-            self.complete_node(request, node);
+            if self.is_left_to_rank(handle, request, node, &step) {
+                continue;
+            }
+            match self.start_step(handle, node, step) {
+                Some(Submit::Pending) => continue,
+                Some(Submit::Complete(done)) => {
+                    self.note_outcome(request, &done);
+                    if done.outcome == Outcome::PeerFailed {
+                        self.stop_collective(handle, request);
+                    }
+                }
+                None => {}
+            }
+            over = Some(node);
         }
-        let ended = match &*request.body.borrow() {
-            Body::Collective(running) => running.run.is_done(),
-            _ => false,
-        };
-        if ended && !request.is_done() {
+        if !request.is_done() {
             self.end_collective(handle, request);
         }
     }
@@ -548,7 +541,7 @@ impl Engine {
             _ => return,
         };
         if !self.has_stopped(request) {
-            self.start_step(handle, request, node, step);
+            self.start_step(handle, node, step);
         }
         self.complete_node(request, node);
         self.advance(handle, request);
@@ -570,44 +563,18 @@ impl Engine {
         matches!(&*request.body.borrow(), Body::Collective(running) if running.failed)
     }
 
-    /// Whether the node's transfer is under way: it was submitted and did not complete at once.
-    fn is_pending(&self, request: &Request, node: NodeId) -> bool {
-        match &*request.body.borrow() {
-            Body::Collective(running) => {
-                let kind = running.call.graph.node(node).kind;
-                matches!(kind, cad::Kind::Send | cad::Kind::Recv)
-            }
-            _ => false,
-        }
-    }
-
-    /// Does what the node asks for. A transfer that is over at once gives its completion.
-    fn start_step(
-        &self,
-        handle: Handle,
-        request: &Request,
-        node: NodeId,
-        step: Step,
-    ) -> Option<Completion> {
-        let context = match &*request.comm.borrow() {
-            Some(comm) => Context(comm.context() + 1),
-            None => return None,
-        };
+    /// Does what the node asks for: how its transfer began, if it is one.
+    fn start_step(&self, handle: Handle, node: NodeId, step: Step) -> Option<Submit> {
         let cookie = cookie(handle, node);
         let submit = match step {
             Step::Send {
-                to,
-                tag,
-                data,
+                stream,
                 mode,
+                data,
                 way,
             } => {
                 let out = Outgoing {
-                    stream: Stream {
-                        peer: to,
-                        context,
-                        tag,
-                    },
+                    stream,
                     mode,
                     data,
                     cookie,
@@ -617,16 +584,11 @@ impl Engine {
                     Way::Stream { settled } => self.start_collective_send(out, settled),
                 }
             }
-            Step::Recv {
-                from,
-                tag,
-                data,
-                way,
-            } => {
+            Step::Recv { stream, data, way } => {
                 let receive = Incoming {
-                    from: Source::From(from),
-                    context,
-                    tag: TagSel::Exact(tag),
+                    from: Source::From(stream.peer),
+                    context: stream.context,
+                    tag: TagSel::Exact(stream.tag),
                     data,
                     cookie,
                 };
@@ -662,10 +624,7 @@ impl Engine {
             }
         };
         self.wake_waiters();
-        match submit {
-            Submit::Complete(done) => Some(done),
-            Submit::Pending => None,
-        }
+        Some(submit)
     }
 
     fn end_collective(&self, handle: Handle, request: &Request) {
@@ -679,10 +638,11 @@ impl Engine {
             request.post.set_parts(0);
             return;
         }
-        if let Body::Collective(mut running) = request.body.take()
-            && let Some((mut memory, Some(then))) = running.call.own.take()
-        {
-            then(self, &mut memory);
+        if let Body::Collective(mut running) = request.body.take() {
+            if let Some((mut memory, Some(then))) = running.call.own.take() {
+                then(self, &mut memory);
+            }
+            self.ran(running);
         }
         self.part_done(handle, request);
     }

@@ -131,6 +131,8 @@ pub struct Engine {
     pub(crate) places: Rc<crate::together::Places>,
     /// Memory that was temporary buffers of collectives.
     pub(crate) spare: Rc<crate::coll::Spare>,
+    /// Collectives that ran in calls and are over, for the next like them.
+    pub(crate) ended: crate::coll::EndedInCalls,
 }
 
 static ENGINE: OnceLock<BigLock<Engine>> = OnceLock::new();
@@ -225,6 +227,7 @@ impl Engine {
             tools: crate::api::tool::Tools::default(),
             places: Rc::default(),
             spare: Rc::default(),
+            ended: crate::coll::EndedInCalls::default(),
         }
     }
 

@@ -218,6 +218,7 @@ impl Engine {
         }
         self.report_in_calls(world.rank);
         self.stop_progress_thread(world.rank);
+        self.ended.clear();
         self.stop_kernel();
         self.stop_softirq(world.rank);
         self.report_bound(world.rank);

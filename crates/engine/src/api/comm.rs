@@ -295,6 +295,7 @@ pub fn comm_free(e: &Engine, comm: &mut Handle) -> Result<()> {
     e.keep_comm(&object);
     e.know_none();
     e.kernel.spent.forget(&object);
+    e.ended.forget(&object);
     e.comms.remove(comm.0);
     object.handle.set(consts::COMM_NULL);
     *comm = consts::COMM_NULL;

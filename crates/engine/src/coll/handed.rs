@@ -8,7 +8,6 @@
 //! Invariant: calculations are told apart from all memory by a byte that only they name, so every edge at
 //! one means that all of the one node comes before all of the other.
 
-use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
@@ -18,8 +17,8 @@ use cad_run::{Descriptor, Refused};
 use layout::{Data, transfer};
 use types::{Handle, Result, Status, consts, fault};
 
+use super::ended::{Ended, Keep};
 use super::{Call, Running, Tags, no_memory, small};
-use crate::comm::Comm;
 use crate::info::OP_ASYNC_SAFE;
 use crate::kernel::{Channel, Ready};
 use crate::ops::Op;
@@ -39,78 +38,34 @@ pub struct Handed {
 }
 
 impl Handed {
-    /// Whether it does what this call asks for. Its types and its operation are alive as long as it is, so none that was made
-    /// after them can be taken for them.
+    /// Whether it does what this call asks for.
     fn serves(&self, call: &Call, channel: u32) -> bool {
-        fn same<T>(a: Option<&Rc<T>>, b: Option<&Rc<T>>) -> bool {
-            a.map(Rc::as_ptr) == b.map(Rc::as_ptr)
-        }
         let own = &self.running.call;
         self.ready.channel() == channel
             && self.vouched == vouched(call)
-            && Rc::ptr_eq(&own.graph, &call.graph)
+            && own.is_like(call)
             && own.send.addr() == call.send.addr()
             && own.recv.addr() == call.recv.addr()
-            && same(own.send_type.as_ref(), call.send_type.as_ref())
-            && same(own.recv_type.as_ref(), call.recv_type.as_ref())
             && match (&own.op, &call.op) {
                 (Some(a), Some(b)) => a.is(b),
                 (a, b) => a.is_none() && b.is_none(),
             }
-            && own.types.is_none()
-            && call.types.is_none()
+    }
+}
+
+impl Keep for Handed {
+    fn call(&self) -> &Call {
+        &self.running.call
     }
 
-    /// Bytes of memory of ours that it needs.
     fn bytes(&self) -> usize {
         let staged: usize = self.staging.iter().map(AlignedBuf::len).sum();
         self.running.temps.bytes() + staged
     }
 }
 
-/// What collectives that have ended used: a call like an earlier one, as programs make in a loop, needs no new plan.
-#[derive(Default)]
-pub(crate) struct Spent(RefCell<VecDeque<Box<Handed>>>);
-
-impl Spent {
-    fn take(&self, call: &Call, channel: u32) -> Option<Box<Handed>> {
-        let mut all = self.0.borrow_mut();
-        let found = all.iter().position(|handed| handed.serves(call, channel))?;
-        all.remove(found)
-    }
-
-    fn keep(&self, handed: Box<Handed>) {
-        // Where nobody else has the graph no later call has the same.
-        let known = Rc::strong_count(&handed.running.call.graph) > 1;
-        if !known || handed.bytes() > SPENT_BYTES {
-            return;
-        }
-        let mut all = self.0.borrow_mut();
-        all.push_back(handed);
-        let oldest = (all.len() > SPENT).then(|| all.pop_front());
-        drop((all, oldest));
-    }
-
-    /// Drops what was used on a communicator.
-    pub(crate) fn forget(&self, comm: &Comm) {
-        let all = self.0.take();
-        let (gone, kept) = all
-            .into_iter()
-            .partition(|handed| std::ptr::eq(&*handed.running.call.comm, comm));
-        self.0.replace(kept);
-        drop::<VecDeque<_>>(gone);
-    }
-
-    /// Drops all.
-    pub(crate) fn clear(&self) {
-        drop(self.0.take());
-    }
-}
-
-/// Ended collectives whose plans are kept: more than a program has different ones in a loop.
-const SPENT: usize = 32;
-/// Bytes of temporary buffers and packed data up to which one is kept.
-const SPENT_BYTES: usize = 64 << 10;
+/// Those that are over: a call like an earlier one, as programs make in a loop, needs no new plan.
+pub(crate) type Spent = Ended<Handed, 32, { 64 << 10 }>;
 
 /// A plan being made.
 struct Maker<'a> {
@@ -341,7 +296,11 @@ impl Engine {
         };
         self.check_whole(&call.comm, &call.group)?;
         let comm = call.comm.clone();
-        let handed = match self.kernel.spent.take(&call, channel) {
+        let handed = match self
+            .kernel
+            .spent
+            .take(|handed| handed.serves(&call, channel))
+        {
             Some(handed) => handed,
             None => Box::new(self.hand(call, channel, None)?),
         };
@@ -419,11 +378,6 @@ impl Engine {
         let ended_well = request.status().error == consts::SUCCESS;
         if let Body::Handed(handed) = request.body.take()
             && ended_well
-            && request
-                .comm
-                .borrow()
-                .as_ref()
-                .is_some_and(|c| c.handle.get() != consts::COMM_NULL)
         {
             self.kernel.spent.keep(handed);
         }

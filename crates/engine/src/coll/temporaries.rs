@@ -11,7 +11,13 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use boundary::{AlignedBuf, UserBuf};
+use cad::TypeSlot;
+use types::Result;
 
+use super::{Running, no_memory};
+
+/// Largest alignment of a basic type, to which temporary elements are placed.
+const ALIGN: i64 = 16;
 /// Bytes that are kept at the most: a process has them while no collective uses them.
 const KEPT: usize = 8 << 20;
 /// Pieces that are kept at the most: all are looked through.
@@ -100,6 +106,30 @@ impl Drop for Temporaries {
         for (memory, _) in self.all.drain(..) {
             self.spare.give(memory);
         }
+    }
+}
+
+impl Running {
+    /// Makes the graph's temporaries.
+    pub(super) fn allocate(&mut self) -> Result<()> {
+        let graph = self.call.graph.clone();
+        self.temps.reserve(graph.temps().len());
+        for temp in graph.temps() {
+            let lowest = match temp.ty {
+                TypeSlot::Bytes => 0,
+                _ => temp.low + self.type_of(temp.ty).map_or(0, |ty| ty.datatype.true_lb()),
+            };
+            let origin = |start: UserBuf| {
+                let origin = start.offset(-lowest);
+                let slack = (-(origin.addr() as i64)).rem_euclid(ALIGN);
+                origin.offset(slack)
+            };
+            usize::try_from(temp.bytes)
+                .ok()
+                .and_then(|bytes| self.temps.add(bytes + ALIGN as usize, origin))
+                .ok_or_else(|| no_memory(graph.temps().iter().map(|t| t.bytes).sum()))?;
+        }
+        Ok(())
     }
 }
 
