@@ -16,7 +16,12 @@ pub struct Run {
     head: u32,
     tail: u32,
     completed: u32,
+    /// So many of the queue have completed, from its head on: how far [`Run::oldest`] has come.
+    past: u32,
 }
+
+/// Stands in the place of the predecessors of a node that has completed.
+const COMPLETED: u32 = u32::MAX;
 
 impl Run {
     /// A run of `graph` at its start.
@@ -31,7 +36,7 @@ impl Run {
         let indegree = graph.indegree();
         let nodes = indegree.len();
         self.nodes = nodes as u32;
-        (self.head, self.tail, self.completed) = (0, 0, 0);
+        (self.head, self.tail, self.completed, self.past) = (0, 0, 0, 0);
         if self.words.len() != 2 * nodes {
             self.words = vec![0; 2 * nodes];
         }
@@ -61,6 +66,7 @@ impl Run {
     /// A node that [`Run::next_ready`] handed out has finished; its successors may become ready.
     pub fn complete(&mut self, graph: &Graph, node: NodeId) {
         self.completed += 1;
+        self.words[node as usize] = COMPLETED;
         for &s in graph.successors(node) {
             let left = &mut self.words[s as usize];
             *left -= 1;
@@ -75,8 +81,56 @@ impl Run {
         self.completed == self.nodes
     }
 
+    /// The node that was handed out first of those that have not completed and that `fits`. To ask again and again costs
+    /// no more than what completes in between.
+    pub fn oldest(&mut self, fits: impl Fn(NodeId) -> bool) -> Option<NodeId> {
+        let queue = &self.words[self.nodes as usize..][..self.head as usize];
+        let pending = |node: &NodeId| self.words[*node as usize] != COMPLETED;
+        let over = queue[self.past as usize..]
+            .iter()
+            .take_while(|node| !pending(node));
+        let past = self.past as usize + over.count();
+        let mut rest = queue[past..].iter().copied();
+        let found = rest.find(|node| pending(node) && fits(*node));
+        self.past = past as u32;
+        found
+    }
+
     /// Nodes handed out and not completed yet.
     pub fn in_flight(&self) -> u32 {
         self.head - self.completed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BufId, Builder, Region, Team};
+
+    #[test]
+    fn the_oldest_is_the_first_that_has_not_completed() {
+        let mut builder = Builder::new(Team::new(0, 4));
+        let data = |at| Region::bytes(BufId::Recv, at, 1);
+        let first = builder.recv(1, 0, data(0), &[]);
+        let second = builder.recv(2, 0, data(1), &[]);
+        let behind = builder.send(3, 0, data(0), &[first]);
+        let graph = builder.finish();
+        let mut run = Run::new(&graph);
+        assert_eq!(run.oldest(|_| true), None, "nothing has begun");
+        while run.next_ready().is_some() {}
+        assert_eq!(run.oldest(|_| true), Some(first));
+        assert_eq!(run.oldest(|node| node != first), Some(second));
+        run.complete(&graph, second);
+        assert_eq!(run.oldest(|_| true), Some(first));
+        run.complete(&graph, first);
+        assert_eq!(run.oldest(|_| true), None, "what is ready has not begun");
+        assert_eq!(run.next_ready(), Some(behind));
+        assert_eq!(run.oldest(|_| true), Some(behind));
+        run.complete(&graph, behind);
+        assert!(run.is_done());
+        assert_eq!(run.oldest(|_| true), None);
+        run.reset(&graph);
+        run.next_ready();
+        assert_eq!(run.oldest(|_| true), Some(first));
     }
 }

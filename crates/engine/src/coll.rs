@@ -9,18 +9,14 @@
 
 use std::rc::Rc;
 
-use boundary::{AlignedBuf, UserBuf};
-use cad::chosen::Moves;
-use cad::straight::LENT_MIN;
-use cad::{BufId, Graph, NodeId, Region, Run, Team, TypeSlot};
+use boundary::UserBuf;
+use cad::{NodeId, Region, Run, Team, TypeSlot};
 use layout::{Data, transfer};
 use mtmi::{Completion, Context, Endpoint, Outcome, SendMode, Source, Submit, TagSel};
 use types::{Handle, Result, Status, consts, fault};
 
 use crate::bound::{Incoming, Outgoing, Stream};
 use crate::comm::Comm;
-use crate::graphs::Plan;
-use crate::group::Group;
 use crate::ops::Op;
 use crate::request::{Body, Kind, Persistent, Request, cookie};
 use crate::state::Engine;
@@ -28,14 +24,18 @@ use crate::typeobj::TypeObj;
 use crate::wait::Waiting;
 
 mod at_once;
+mod awaited;
+mod call;
 mod ended;
 mod handed;
 mod joined;
+pub(crate) mod names;
 mod small;
 mod streams;
 mod tags;
 mod temporaries;
 
+pub(crate) use call::{Call, Planned, Then};
 pub(crate) use ended::EndedInCalls;
 pub use handed::Handed;
 pub(crate) use handed::Spent;
@@ -45,108 +45,6 @@ use streams::Streams;
 pub(crate) use tags::Tags;
 pub(crate) use temporaries::Spare;
 use temporaries::Temporaries;
-
-/// What runs when a collective has completed, with its first temporary or own buffer.
-pub(crate) type Then = Box<dyn FnOnce(&Engine, &mut AlignedBuf)>;
-
-/// Types per peer, of what is sent and of what is received.
-pub(crate) type PeerTypes = (Vec<Rc<TypeObj>>, Vec<Rc<TypeObj>>);
-
-/// The buffers and types of one collective call.
-pub(crate) struct Call {
-    pub graph: Rc<Graph>,
-    pub comm: Rc<Comm>,
-    /// Processes by the graph's ranks: the communicator's group, or part of it.
-    pub group: Rc<Group>,
-    pub send: UserBuf,
-    pub recv: UserBuf,
-    pub send_type: Option<Rc<TypeObj>>,
-    pub recv_type: Option<Rc<TypeObj>>,
-    /// Alltoallw: the types per peer.
-    pub types: Option<PeerTypes>,
-    pub op: Option<Rc<Op>>,
-    pub tags: Tags,
-    /// What it moves, if it only does that and all ranks know it alike.
-    pub moves: Option<Moves>,
-    /// Whether receivers copy what is long from where this process has it, as they may compute: it is one that isn't persistent, of few processes that share memory.
-    pub lends: bool,
-    /// Memory of ours that stands for the receive buffer, and what to do with it at the end.
-    pub own: Option<(AlignedBuf, Option<Then>)>,
-}
-
-impl Call {
-    fn type_of(&self, slot: TypeSlot) -> Option<&Rc<TypeObj>> {
-        match slot {
-            TypeSlot::Bytes => None,
-            TypeSlot::Send => self.send_type.as_ref(),
-            TypeSlot::Recv => self.recv_type.as_ref(),
-            TypeSlot::SendOf(i) => self.types.as_ref().map(|(s, _)| &s[i as usize]),
-            TypeSlot::RecvOf(i) => self.types.as_ref().map(|(_, r)| &r[i as usize]),
-        }
-    }
-
-    /// Whether receivers copy a message of so many bytes from where it lies, whatever they have measured.
-    fn is_lent(&self, bytes: u64) -> bool {
-        bytes >= LENT_MIN && (self.lends || self.graph.lends())
-    }
-
-    /// How a message of so many bytes is sent.
-    fn mode(&self, bytes: u64) -> SendMode {
-        match self.is_lent(bytes) {
-            true => SendMode::Lent,
-            false => SendMode::Standard,
-        }
-    }
-
-    /// Where a buffer begins; `temp` says where temporary ones do.
-    fn base_of(&self, buf: BufId, temp: impl FnOnce(usize) -> UserBuf) -> UserBuf {
-        match buf {
-            BufId::Send => self.send,
-            BufId::Recv => self.recv,
-            BufId::Temp(k) => temp(k as usize),
-        }
-    }
-
-    /// A region's data, which begin at `buf`.
-    fn data_at(&self, buf: UserBuf, region: &Region) -> Data {
-        match self.type_of(region.ty) {
-            None => Data::bytes(buf, region.count),
-            Some(t) => t.data(buf, region.count),
-        }
-    }
-}
-
-/// A collective call whose arguments are checked, and what its graph follows from.
-pub(crate) struct Planned {
-    pub plan: Plan,
-    pub comm: Rc<Comm>,
-    pub send: UserBuf,
-    pub recv: UserBuf,
-    pub send_type: Option<Rc<TypeObj>>,
-    pub recv_type: Option<Rc<TypeObj>>,
-    pub op: Option<Rc<Op>>,
-}
-
-impl Planned {
-    /// The call with its graph.
-    pub fn call(self, e: &Engine) -> Call {
-        Call {
-            moves: self.plan.moves(),
-            graph: e.graph(self.plan),
-            group: self.comm.group.clone(),
-            comm: self.comm,
-            send: self.send,
-            recv: self.recv,
-            send_type: self.send_type,
-            recv_type: self.recv_type,
-            types: None,
-            op: self.op,
-            tags: Tags::Next,
-            lends: false,
-            own: None,
-        }
-    }
-}
 
 /// A collective under way, or a persistent one.
 pub struct Running {
@@ -373,15 +271,12 @@ impl Engine {
     }
 
     /// Runs a collective to its end.
-    pub(crate) fn run_collective(&self, name: &'static str, call: Call) -> Result<()> {
-        let context = call.comm.context();
+    pub(crate) fn run_collective(&self, call: Call) -> Result<()> {
+        let (name, context) = (call.names.blocking, call.comm.context());
         let mut handle = self.start_collective(call)?;
         self.wait_request(handle, || Waiting {
-            call: name,
-            peer: consts::UNDEFINED,
-            tag: consts::UNDEFINED,
-            bytes: 0,
-            context,
+            peer: self.awaited_in(handle),
+            ..Waiting::new(name, context)
         })?;
         self.retire(&mut handle).map(drop)
     }

@@ -167,7 +167,7 @@ impl Engine {
         mut look: impl FnMut(&mut Fabric) -> Option<R>,
     ) -> Option<R> {
         let mut turns = 0;
-        let mut told = false;
+        let mut told = None;
         let found = loop {
             let found = self.transport(&mut look);
             if found.is_some() {
@@ -185,14 +185,12 @@ impl Engine {
                 self.transport(Slots::give_way);
                 continue;
             }
-            if !std::mem::replace(&mut told, true) {
-                self.report_waiting(&what());
-            }
+            self.report_waiting(&what(), &mut told);
             if let Some(found) = self.sleep_beside(deadline, &mut look) {
                 break Some(found);
             }
         };
-        if told {
+        if told.is_some() {
             self.report_running();
         }
         found

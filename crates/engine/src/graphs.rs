@@ -11,6 +11,7 @@ use std::rc::Rc;
 use cad::chosen::Moves;
 use cad::{Graph, Team};
 
+use crate::coll::names::{self, Names};
 use crate::state::Engine;
 
 /// What a cached graph was built from.
@@ -71,6 +72,22 @@ impl Plan {
 }
 
 impl Plan {
+    /// What it is called.
+    pub fn names(&self) -> &'static Names {
+        match self {
+            Plan::Barrier(_) => &names::BARRIER,
+            Plan::Bcast(_) => &names::BCAST,
+            Plan::Gather(_) => &names::GATHER,
+            Plan::Scatter(_) => &names::SCATTER,
+            Plan::Allgather(_) => &names::ALLGATHER,
+            Plan::Alltoall(_) => &names::ALLTOALL,
+            Plan::Reduce(_) => &names::REDUCE,
+            Plan::Allreduce(_) => &names::ALLREDUCE,
+            Plan::Scan(_) => &names::SCAN,
+            Plan::Exscan(_) => &names::EXSCAN,
+        }
+    }
+
     /// What it moves, if it only does that; the same on all ranks.
     pub fn moves(&self) -> Option<Moves> {
         // Of three the root of a broadcast sends to both; long blocks of the others go straight.

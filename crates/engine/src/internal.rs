@@ -6,6 +6,7 @@ use boundary::{AlignedBuf, UserBuf};
 use cad::{Block, Graph, Shape, Team};
 use types::{Handle, Result, consts, fault};
 
+use crate::coll::names::Names;
 use crate::coll::{Call, Tags, Then, team};
 use crate::comm::Comm;
 use crate::group::Group;
@@ -13,12 +14,15 @@ use crate::state::Engine;
 use crate::wait::Waiting;
 
 /// What the hang report says of a process that waits here for the others.
-const MAKING: &str = "communicator construction";
+static MAKING: Names = Names::only("communicator construction");
+/// The same of one that waits for them to agree on a number.
+static NUMBERING: Names = Names::only("initialisation of a persistent collective");
 
 impl Engine {
     /// A collective over bytes in memory of ours, for the engine's own use.
     fn own_call(
         &self,
+        names: &'static Names,
         comm: &Rc<Comm>,
         group: Rc<Group>,
         graph: Graph,
@@ -28,19 +32,11 @@ impl Engine {
         let mut own = own;
         let recv = own.buf();
         Call {
-            graph: Rc::new(graph),
-            comm: comm.clone(),
             group,
             send: recv,
             recv,
-            send_type: None,
-            recv_type: None,
-            types: None,
-            op: None,
-            tags: Tags::Next,
-            moves: None,
-            lends: false,
             own: Some((own, then)),
+            ..Call::new(names, comm.clone(), Rc::new(graph))
         }
     }
 
@@ -51,21 +47,21 @@ impl Engine {
         mine: &[u8],
         out: &mut [u8],
     ) -> Result<()> {
-        self.internal_allgather_in(MAKING, comm, mine, out)
+        self.internal_allgather_in(&MAKING, comm, mine, out)
     }
 
-    /// The same in the call `name`, as the hang report shows it.
+    /// The same in a call of these names, as the hang report shows it.
     pub(crate) fn internal_allgather_in(
         &self,
-        name: &'static str,
+        names: &'static Names,
         comm: &Rc<Comm>,
         mine: &[u8],
         out: &mut [u8],
     ) -> Result<()> {
         let (graph, mut memory) = gathered(comm, mine)?;
         let recv = memory.buf();
-        let call = self.own_call(comm, comm.group.clone(), graph, memory, None);
-        self.finish_own(name, call, recv, out)
+        let call = self.own_call(names, comm, comm.group.clone(), graph, memory, None);
+        self.finish_own(call, recv, out)
     }
 
     /// One byte of each rank, to all of them: a collective that has its number from now on, and begins when it is
@@ -77,7 +73,7 @@ impl Engine {
     ) -> Result<(Handle, UserBuf)> {
         let (graph, mut memory) = gathered(comm, &[0])?;
         let mine = memory.buf().offset(i64::from(comm.rank));
-        let call = self.own_call(comm, comm.group.clone(), graph, memory, Some(then));
+        let call = self.own_call(&MAKING, comm, comm.group.clone(), graph, memory, Some(then));
         Ok((self.prepare_collective(call)?, mine))
     }
 
@@ -103,7 +99,14 @@ impl Engine {
             recv_ty: Shape::BYTE,
             in_place: true,
         });
-        self.start_collective(self.own_call(comm, comm.group.clone(), graph, memory, Some(then)))
+        self.start_collective(self.own_call(
+            &MAKING,
+            comm,
+            comm.group.clone(),
+            graph,
+            memory,
+            Some(then),
+        ))
     }
 
     /// Nobody waits for this collective of the engine's own.
@@ -118,13 +121,7 @@ impl Engine {
 
     /// What waits for the members of a communicator that is made.
     pub(crate) fn making(comm: &Comm) -> Waiting {
-        Waiting {
-            call: MAKING,
-            peer: consts::UNDEFINED,
-            tag: consts::UNDEFINED,
-            bytes: 0,
-            context: comm.context(),
-        }
+        Waiting::new(MAKING.blocking, comm.context())
     }
 
     /// `data` of rank `root` to all ranks.
@@ -133,8 +130,8 @@ impl Engine {
         memory.buf().write(data);
         let graph = byte_bcast(team(comm), root, data.len() as u64);
         let recv = memory.buf();
-        let call = self.own_call(comm, comm.group.clone(), graph, memory, None);
-        self.finish_own(MAKING, call, recv, data)
+        let call = self.own_call(&MAKING, comm, comm.group.clone(), graph, memory, None);
+        self.finish_own(call, recv, data)
     }
 
     /// `data` of `group`'s rank 0 to all of `group`, which is part of the communicator's; only its
@@ -158,9 +155,9 @@ impl Engine {
         let graph = byte_bcast(Team::new(rank, group.size()), 0, data.len() as u64);
         let recv = memory.buf();
         let members = Rc::new(Group::new(group.members().to_vec()));
-        let mut call = self.own_call(comm, members, graph, memory, None);
+        let mut call = self.own_call(&MAKING, comm, members, graph, memory, None);
         call.tags = Tags::Lone(tag);
-        self.finish_own(MAKING, call, recv, data)
+        self.finish_own(call, recv, data)
     }
 
     /// As [`Engine::internal_bcast`], without waiting; `then` sees the data at the end.
@@ -173,7 +170,14 @@ impl Engine {
         then: Then,
     ) -> Result<Handle> {
         let graph = byte_bcast(team(comm), root, bytes);
-        self.start_collective(self.own_call(comm, comm.group.clone(), graph, memory, Some(then)))
+        self.start_collective(self.own_call(
+            &MAKING,
+            comm,
+            comm.group.clone(),
+            graph,
+            memory,
+            Some(then),
+        ))
     }
 
     /// Sends `parts[r]` to each rank `r`; gives what arrives, in order of rank.
@@ -213,9 +217,9 @@ impl Engine {
         let recv = memory.buf();
         let from = recv.offset(out.len() as i64);
         from.write(send);
-        let mut call = self.own_call(comm, comm.group.clone(), graph, memory, None);
+        let mut call = self.own_call(&MAKING, comm, comm.group.clone(), graph, memory, None);
         call.send = from;
-        self.finish_own(MAKING, call, recv, out)
+        self.finish_own(call, recv, out)
     }
 
     /// The bits that are set in `bits` of any rank, all of equal length, into `bits`.
@@ -231,25 +235,14 @@ impl Engine {
             together: false,
         });
         let recv = memory.buf();
-        let mut call = self.own_call(comm, comm.group.clone(), graph, memory, None);
+        let mut call = self.own_call(&NUMBERING, comm, comm.group.clone(), graph, memory, None);
         call.recv_type = Some(self.type_of(consts::BYTE)?);
         call.op = Some(self.op(consts::BOR)?);
-        self.finish_own(
-            "initialisation of a persistent collective",
-            call,
-            recv,
-            bits,
-        )
+        self.finish_own(call, recv, bits)
     }
 
     /// Runs a collective whose receive buffer is memory of ours and copies that out.
-    fn finish_own(
-        &self,
-        name: &'static str,
-        mut call: Call,
-        recv: UserBuf,
-        out: &mut [u8],
-    ) -> Result<()> {
+    fn finish_own(&self, mut call: Call, recv: UserBuf, out: &mut [u8]) -> Result<()> {
         // The memory outlives the run: it is taken back out of the call by the closing step, which
         // keeps it in `kept` until the bytes are copied.
         let kept: Rc<std::cell::RefCell<Option<AlignedBuf>>> = Rc::default();
@@ -259,7 +252,7 @@ impl Engine {
                 keep.replace(Some(std::mem::take(memory)));
             }));
         }
-        self.run_collective(name, call)?;
+        self.run_collective(call)?;
         if kept.borrow().is_some() {
             recv.read(out);
         }

@@ -1,12 +1,13 @@
 //! Progress: letting MTMI move data and recording what completed.
 
 use mtmi::{Completion, Cookie, Sleeper, Transport};
-use types::{Handle, Result, consts};
+use types::{Handle, Result};
 
 use crate::beside::BINDS;
 use crate::extension::EXTENSION_COOKIE;
 use crate::request::{Kind, cookie};
 use crate::state::{Engine, lock};
+use crate::wait::Waiting;
 use crate::world::Fabric;
 
 /// [Cycles](sys::clock::cycles) for which a test goes on while data move, a tenth of a millisecond; and passes, where they are short. Whoever sends goes on
@@ -105,13 +106,7 @@ impl Engine {
 
     /// Waits until nothing this process sent is still in its hands.
     pub(crate) fn drain(&self, call: &'static str) {
-        let what = move || crate::wait::Waiting {
-            call,
-            peer: consts::UNDEFINED,
-            tag: consts::UNDEFINED,
-            bytes: 0,
-            context: 0,
-        };
+        let what = move || Waiting::new(call, 0);
         self.wait_until(what, |e| {
             e.is_flushed_beside() && e.transport(|m| m.flushed())
         });

@@ -120,27 +120,22 @@ pub(crate) struct Together {
 
 impl Engine {
     /// Runs a collective to its end: here if it fits, else by its graph.
-    pub(crate) fn run_planned(&self, name: &'static str, planned: Planned) -> Result<()> {
-        if let Some(way) = self.way_of(name, &planned)? {
+    pub(crate) fn run_planned(&self, planned: Planned) -> Result<()> {
+        if let Some(way) = self.way_of(&planned)? {
             self.check_whole(&planned.comm, &planned.comm.group)?;
             way.check_sound()?;
             return way.run(&planned.plan);
         }
-        self.run_collective(name, planned.call(self))
+        self.run_collective(planned.call(self))
     }
 
     /// How a collective goes here, if it does.
-    fn way_of<'a>(
-        &'a self,
-        name: &'static str,
-        planned: &'a Planned,
-    ) -> Result<Option<rounds::Way<'a>>> {
-        let Some(place) = self.meeting(name, &planned.comm)? else {
+    fn way_of<'a>(&'a self, planned: &'a Planned) -> Result<Option<rounds::Way<'a>>> {
+        let Some(place) = self.meeting(planned)? else {
             return Ok(None);
         };
         let way = rounds::Way {
             engine: self,
-            name,
             call: planned,
             place,
             kernel: reductions::kernel(planned),

@@ -46,6 +46,8 @@ const TURN_MAX: u64 = 1_000_000;
 pub struct Waiting {
     /// The MPI call.
     pub call: &'static str,
+    /// What was called before to have the request that it waits for, where that is known.
+    pub operation: Option<&'static str>,
     /// Rank of the peer, or a sentinel.
     pub peer: i32,
     /// Tag, or a sentinel.
@@ -54,6 +56,20 @@ pub struct Waiting {
     pub bytes: u64,
     /// Context of the communicator.
     pub context: u32,
+}
+
+impl Waiting {
+    /// A call on the communicator of a context (0 if there is none), of which no more is known.
+    pub const fn new(call: &'static str, context: u32) -> Waiting {
+        Waiting {
+            call,
+            operation: None,
+            peer: consts::UNDEFINED,
+            tag: consts::UNDEFINED,
+            bytes: 0,
+            context,
+        }
+    }
 }
 
 impl Engine {
@@ -74,6 +90,7 @@ impl Engine {
         mut done: impl FnMut(&Engine) -> bool,
     ) {
         let (mut passes, mut most) = (0, PASSES);
+        let mut told = None;
         while !done(self) {
             if self.progress() {
                 lock().relax();
@@ -88,15 +105,13 @@ impl Engine {
                 lock().relax();
                 continue;
             }
-            if passes == most {
-                self.report_waiting(&what());
-            }
+            self.report_waiting(&what(), &mut told);
             if done(self) {
                 break;
             }
             self.sleep();
         }
-        if passes >= most {
+        if told.is_some() {
             self.report_running();
         }
     }
@@ -229,9 +244,19 @@ impl Engine {
         back
     }
 
+    /// Tells the hang report of a wait, and again where it is for another peer than was `told`: a collective waits for one after the other,
+    /// and who comes late is not who never comes.
+    pub(crate) fn report_waiting(&self, w: &Waiting, told: &mut Option<i32>) {
+        if *told != Some(w.peer) {
+            if told.replace(w.peer).is_none() {
+                self.begin_wait();
+            }
+            self.write_report(w);
+        }
+    }
+
     #[cold]
-    pub(crate) fn report_waiting(&self, w: &Waiting) {
-        self.begin_wait();
+    fn write_report(&self, w: &Waiting) {
         if let Some(page) = self.world.borrow().as_ref().and_then(|w| w.report.as_ref()) {
             let known = |v| {
                 if v == consts::UNDEFINED {
@@ -240,7 +265,8 @@ impl Engine {
                     v
                 }
             };
-            page.waiting_in(w.context, w.call, known(w.peer), known(w.tag), w.bytes);
+            let names = (w.call, w.operation);
+            page.waiting_in(w.context, names, known(w.peer), known(w.tag), w.bytes);
         }
     }
 

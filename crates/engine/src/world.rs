@@ -12,7 +12,10 @@ use types::{Fault, Result, consts, fault};
 use wireup::Job;
 
 use crate::attr;
+use crate::coll::names::Names;
+use crate::coll::{Call, team};
 use crate::comm::{Comm, OF_END, OF_SELF, OF_WORLD, context};
+use crate::graphs::Plan;
 use crate::group::Group;
 use crate::kernel;
 use crate::mistakes;
@@ -29,6 +32,9 @@ pub struct World {
     pub(crate) fabric: Fabric,
     pub(crate) report: Option<ReportPage>,
 }
+
+/// The barrier at the end, in the hang report.
+static END: Names = Names::only("MPI_Finalize");
 
 /// How long finalize waits for messages to leave after all ranks have reached it. By then every
 /// receiver has taken what it wanted, so this only bounds a receiver that died.
@@ -206,7 +212,8 @@ impl Engine {
         let (all, fatal) = (world.group.clone(), self.errors_are_fatal.clone());
         let end = Rc::new(Comm::new(context(0, OF_END), None, all, world.rank, fatal));
         end.handle.set(consts::COMM_WORLD);
-        match self.barrier_on("MPI_Finalize", &end) {
+        let last = Call::new(&END, end.clone(), self.graph(Plan::Barrier(team(&end))));
+        match self.run_collective(last) {
             // Who is left ends without those who are gone, also where only somebody else has found them so and has ended.
             Err(why) if self.has_lost_any() || why.class == consts::ERR_PROC_ABORTED => {}
             end => end?,

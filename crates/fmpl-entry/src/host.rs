@@ -57,11 +57,10 @@ fn not_ready(engine: &Engine) -> i32 {
 fn report(what: Waiting) -> engine::Waiting {
     let known = |v: i32| if v < 0 { consts::UNDEFINED } else { v };
     engine::Waiting {
-        call: what.call,
         peer: known(what.peer),
         tag: known(what.index),
         bytes: what.bytes,
-        context: 0,
+        ..engine::Waiting::new(what.call, 0)
     }
 }
 

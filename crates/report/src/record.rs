@@ -127,7 +127,7 @@ impl ReportPage {
         }
     }
 
-    fn write(&self, phase: Phase, call: &str, rest: impl FnOnce(&[AtomicU64])) {
+    fn write(&self, phase: Phase, call: &[u8], rest: impl FnOnce(&[AtomicU64])) {
         if let Some(own) = self.own {
             let marks = match self.bereft.load(Ordering::Relaxed) {
                 true => BEREFT,
@@ -140,12 +140,21 @@ impl ReportPage {
     /// The call named `call` starts to wait for `bytes` bytes from or to `peer` with `tag` (either
     /// may be [`NONE`], or a wildcard).
     pub fn waiting(&self, call: &'static str, peer: i32, tag: i32, bytes: u64) {
-        self.waiting_in(0, call, peer, tag, bytes);
+        self.waiting_in(0, (call, None), peer, tag, bytes);
     }
 
-    /// Like [`waiting`](ReportPage::waiting), naming the communicator's context as well.
-    pub fn waiting_in(&self, context: u32, call: &'static str, peer: i32, tag: i32, bytes: u64) {
-        self.write(Phase::Waiting, call, |words| {
+    /// Like [`waiting`](ReportPage::waiting), naming the communicator's context as well, and the operation whose request the
+    /// call waits for, if that is known.
+    pub fn waiting_in(
+        &self,
+        context: u32,
+        (call, operation): (&'static str, Option<&'static str>),
+        peer: i32,
+        tag: i32,
+        bytes: u64,
+    ) {
+        let (name, length) = joined(call, operation);
+        self.write(Phase::Waiting, &name[..length], |words| {
             put_envelope(words, peer, tag, bytes, context);
         });
     }
@@ -157,8 +166,23 @@ impl ReportPage {
 
     /// The rank enters `phase`.
     pub fn phase(&self, phase: Phase) {
-        self.write(phase, "", |_| {});
+        self.write(phase, &[], |_| {});
     }
+}
+
+/// "MPI_Wait for MPI_Ibcast", as much of it as a record takes; how long that is.
+fn joined(call: &str, operation: Option<&str>) -> ([u8; NAME_MAX], usize) {
+    let parts = match operation {
+        Some(operation) => [call, " for ", operation],
+        None => [call, "", ""],
+    };
+    let mut name = [0; NAME_MAX];
+    let mut length = 0;
+    for (to, from) in name.iter_mut().zip(parts.iter().flat_map(|p| p.bytes())) {
+        *to = from;
+        length += 1;
+    }
+    (name, length)
 }
 
 fn is_marked(bits: &[AtomicU64], rank: u32) -> bool {
@@ -172,7 +196,7 @@ fn write(
     words: &[AtomicU64],
     (pid, marks): (u32, u64),
     phase: Phase,
-    name: &str,
+    name: &[u8],
     since_ns: u64,
     rest: impl FnOnce(&[AtomicU64]),
 ) {
@@ -182,7 +206,7 @@ fn write(
     let length = name.len().min(NAME_MAX);
     let who = u64::from(pid) | (phase as u64) << 32 | (length as u64) << 40 | marks;
     words[WHO].store(who, Ordering::Relaxed);
-    put_text(&words[NAME..], &name.as_bytes()[..length]);
+    put_text(&words[NAME..], &name[..length]);
     words[SINCE].store(since_ns, Ordering::Relaxed);
     rest(words);
     words[SEQUENCE].store(odd.wrapping_add(1), Ordering::Release);
@@ -221,7 +245,7 @@ pub struct Record {
     pub pid: u32,
     /// What the rank is doing.
     pub phase: Phase,
-    /// Name of the call that waits: printable ASCII, empty if none.
+    /// Name of the call that waits, and of the operation that it waits for: printable ASCII, empty if none.
     pub call: String,
     /// The other rank, [`NONE`], or a wildcard of the standard ABI.
     pub peer: i32,
@@ -248,7 +272,7 @@ impl Record {
             words,
             (self.pid, bereft | stopped),
             self.phase,
-            &self.call,
+            self.call.as_bytes(),
             self.since_ns,
             |words| {
                 put_envelope(words, self.peer, self.tag, self.bytes, self.context);
@@ -306,7 +330,7 @@ impl Record {
 }
 
 /// A participle, fit for "rank 1 is ..." and "it was ...": "waiting in MPI_Recv, peer 1, tag 7,
-/// 8 bytes, for 2.0 s".
+/// 8 bytes, for 2.0 s", "waiting in MPI_Wait for MPI_Ibcast, peer 3, context 5, for 2.0 s".
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.phase {
@@ -364,7 +388,7 @@ mod tests {
         assert_eq!(book.read(3), None);
         let page = writer(&fd, 1);
         assert!(page.is_present());
-        page.waiting_in(5, "MPI_Recv", consts::ANY_SOURCE, -7, 1 << 40);
+        page.waiting_in(5, ("MPI_Recv", None), consts::ANY_SOURCE, -7, 1 << 40);
         let record = Book::open(&fd).unwrap().read(1).unwrap();
         assert_eq!(
             (record.pid, record.phase, record.call.as_str()),
@@ -383,11 +407,29 @@ mod tests {
             text.starts_with("waiting in communicator construction, 8 bytes, for 0."),
             "{text}"
         );
+        page.waiting_in(5, ("MPI_Wait", Some("MPI_Ibcast")), 3, NONE, 0);
+        let text = book.read(1).unwrap().to_string();
+        let begin = "waiting in MPI_Wait for MPI_Ibcast, peer 3, context 5, for 0.";
+        assert!(text.starts_with(begin), "{text}");
         page.waiting("MPI_\u{1b}[7m\n", NONE, NONE, 8);
         assert_eq!(book.read(1).unwrap().call, "MPI_?[7m?");
         page.running();
         assert_eq!(book.read(1).unwrap().to_string(), "not waiting in MPI");
         assert_eq!(book.read(0).unwrap().phase, Phase::NotStarted);
+    }
+
+    #[test]
+    fn the_longest_names_fit() {
+        let (fd, book) = Book::create(1).unwrap();
+        let page = writer(&fd, 0);
+        let call = "MPI_Request_get_status_some";
+        let operation = "MPI_Neighbor_allgatherv_init";
+        page.waiting_in(0, (call, Some(operation)), NONE, NONE, 0);
+        let whole = format!("{call} for {operation}");
+        assert_eq!(book.read(0).unwrap().call, whole);
+        let long: &'static str = "M".repeat(NAME_MAX - 7).leak();
+        page.waiting_in(0, (long, Some(operation)), NONE, NONE, 0);
+        assert_eq!(book.read(0).unwrap().call, format!("{long} for MP"));
     }
 
     #[test]
@@ -444,7 +486,7 @@ mod tests {
     #[test]
     fn records_of_other_hosts() {
         let (fd, book) = Book::create(3).unwrap();
-        writer(&fd, 1).waiting_in(5, "MPI_Recv", 2, 7, 40);
+        writer(&fd, 1).waiting_in(5, ("MPI_Recv", None), 2, 7, 40);
         let (copy, record) = (Book::create(3).unwrap().1, book.read(1).unwrap());
         copy.store(1, &record);
         copy.store(3, &record);

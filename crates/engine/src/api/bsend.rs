@@ -148,11 +148,8 @@ impl Engine {
     fn flush(&self, call: &'static str, key: PoolKey) {
         let bytes = self.bsend.borrow().used(key);
         let what = move || Waiting {
-            call,
-            peer: consts::UNDEFINED,
-            tag: consts::UNDEFINED,
             bytes,
-            context: key.unwrap_or(0),
+            ..Waiting::new(call, key.unwrap_or(0))
         };
         self.wait_until(what, |e| e.bsend.borrow().used(key) == 0);
     }

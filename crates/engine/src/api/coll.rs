@@ -10,7 +10,7 @@ use crate::state::Engine;
 
 /// `MPI_Barrier`.
 pub fn barrier(e: &Engine, comm: Handle) -> Result<()> {
-    e.run_planned("MPI_Barrier", prepare_barrier(e, comm)?)
+    e.run_planned(prepare_barrier(e, comm)?)
 }
 
 /// `MPI_Ibarrier`.
@@ -28,10 +28,7 @@ pub fn bcast(
     root: i32,
     comm: Handle,
 ) -> Result<()> {
-    e.run_planned(
-        "MPI_Bcast",
-        prepare_bcast(e, buffer, count, datatype, root, comm)?,
-    )
+    e.run_planned(prepare_bcast(e, buffer, count, datatype, root, comm)?)
 }
 
 /// `MPI_Ibcast`.
@@ -64,12 +61,9 @@ pub fn gather(
     root: i32,
     comm: Handle,
 ) -> Result<()> {
-    e.run_planned(
-        "MPI_Gather",
-        prepare_gather(
-            e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
-        )?,
-    )
+    e.run_planned(prepare_gather(
+        e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
+    )?)
 }
 
 /// `MPI_Igather`.
@@ -109,12 +103,9 @@ pub fn gatherv(
     root: i32,
     comm: Handle,
 ) -> Result<()> {
-    e.run_collective(
-        "MPI_Gatherv",
-        prepare_gatherv(
-            e, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm,
-        )?,
-    )
+    e.run_collective(prepare_gatherv(
+        e, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm,
+    )?)
 }
 
 /// `MPI_Igatherv`.
@@ -151,12 +142,9 @@ pub fn scatter(
     root: i32,
     comm: Handle,
 ) -> Result<()> {
-    e.run_planned(
-        "MPI_Scatter",
-        prepare_scatter(
-            e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
-        )?,
-    )
+    e.run_planned(prepare_scatter(
+        e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
+    )?)
 }
 
 /// `MPI_Iscatter`.
@@ -196,12 +184,9 @@ pub fn scatterv(
     root: i32,
     comm: Handle,
 ) -> Result<()> {
-    e.run_collective(
-        "MPI_Scatterv",
-        prepare_scatterv(
-            e, sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm,
-        )?,
-    )
+    e.run_collective(prepare_scatterv(
+        e, sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm,
+    )?)
 }
 
 /// `MPI_Iscatterv`.
@@ -237,12 +222,9 @@ pub fn allgather(
     recvtype: Handle,
     comm: Handle,
 ) -> Result<()> {
-    e.run_planned(
-        "MPI_Allgather",
-        prepare_allgather(
-            e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
-        )?,
-    )
+    e.run_planned(prepare_allgather(
+        e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
+    )?)
 }
 
 /// `MPI_Iallgather`.
@@ -280,12 +262,9 @@ pub fn allgatherv(
     recvtype: Handle,
     comm: Handle,
 ) -> Result<()> {
-    e.run_collective(
-        "MPI_Allgatherv",
-        prepare_allgatherv(
-            e, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, false,
-        )?,
-    )
+    e.run_collective(prepare_allgatherv(
+        e, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, false,
+    )?)
 }
 
 /// `MPI_Iallgatherv`.
@@ -320,12 +299,9 @@ pub fn alltoall(
     recvtype: Handle,
     comm: Handle,
 ) -> Result<()> {
-    e.run_planned(
-        "MPI_Alltoall",
-        prepare_alltoall(
-            e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
-        )?,
-    )
+    e.run_planned(prepare_alltoall(
+        e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
+    )?)
 }
 
 /// `MPI_Ialltoall`.
@@ -364,12 +340,9 @@ pub fn alltoallv(
     recvtype: Handle,
     comm: Handle,
 ) -> Result<()> {
-    e.run_collective(
-        "MPI_Alltoallv",
-        prepare_alltoallv(
-            e, sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm,
-        )?,
-    )
+    e.run_collective(prepare_alltoallv(
+        e, sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm,
+    )?)
 }
 
 /// `MPI_Ialltoallv`.
@@ -407,13 +380,9 @@ pub fn alltoallw(
     recvtypes: Handles,
     comm: Handle,
 ) -> Result<()> {
-    e.run_collective(
-        "MPI_Alltoallw",
-        prepare_alltoallw(
-            e, sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes,
-            comm,
-        )?,
-    )
+    e.run_collective(prepare_alltoallw(
+        e, sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm,
+    )?)
 }
 
 /// `MPI_Ialltoallw`.

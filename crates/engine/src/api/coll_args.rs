@@ -15,7 +15,8 @@ use cad::{
 use types::{Handle, Result, consts, fault};
 
 use super::p2p::check_buffer;
-use crate::coll::{Call, Planned, Tags, team};
+use crate::coll::names::{self, Names};
+use crate::coll::{Call, Planned, team};
 use crate::comm::{Comm, counted};
 use crate::graphs::Plan;
 use crate::state::Engine;
@@ -171,21 +172,19 @@ impl Engine {
 }
 
 /// A call of all of `comm`.
-pub(super) fn call(comm: &Rc<Comm>, graph: impl Into<Rc<Graph>>, send: Side, recv: Side) -> Call {
+pub(super) fn call(
+    names: &'static Names,
+    comm: Rc<Comm>,
+    graph: Graph,
+    send: Side,
+    recv: Side,
+) -> Call {
     Call {
-        graph: graph.into(),
-        comm: comm.clone(),
-        group: comm.group.clone(),
         send: send.buf,
         recv: recv.buf,
         send_type: send.datatype,
         recv_type: recv.datatype,
-        types: None,
-        op: None,
-        tags: Tags::Next,
-        moves: None,
-        lends: false,
-        own: None,
+        ..Call::new(names, comm, Rc::new(graph))
     }
 }
 
@@ -199,21 +198,6 @@ fn planned(comm: Rc<Comm>, plan: Plan, send: Side, recv: Side) -> Planned {
         send_type: send.datatype,
         recv_type: recv.datatype,
         op: None,
-    }
-}
-
-impl Engine {
-    /// A barrier on `comm`.
-    pub(crate) fn barrier_on(&self, name: &'static str, comm: &Rc<Comm>) -> Result<()> {
-        self.run_collective(
-            name,
-            call(
-                comm,
-                self.graph(Plan::Barrier(team(comm))),
-                NOWHERE,
-                NOWHERE,
-            ),
-        )
     }
 }
 
@@ -356,7 +340,8 @@ pub(crate) fn prepare_gatherv(
         recv_ty: recv.part.ty,
         in_place,
     };
-    Ok(call(&comm, gather_graphs::graph_v(&params), send, recv))
+    let graph = gather_graphs::graph_v(&params);
+    Ok(call(&names::GATHERV, comm, graph, send, recv))
 }
 
 #[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
@@ -442,7 +427,8 @@ pub(crate) fn prepare_scatterv(
         recv: recv.part,
         in_place,
     };
-    Ok(call(&comm, scatter_graphs::graph_v(&params), send, recv))
+    let graph = scatter_graphs::graph_v(&params);
+    Ok(call(&names::SCATTERV, comm, graph, send, recv))
 }
 
 #[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
@@ -511,7 +497,8 @@ pub(crate) fn prepare_allgatherv(
         recv_ty: recv.part.ty,
         in_place,
     };
-    Ok(call(&comm, allgather::graph_v(&params), send, recv))
+    let graph = allgather::graph_v(&params);
+    Ok(call(&names::ALLGATHERV, comm, graph, send, recv))
 }
 
 #[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
@@ -588,7 +575,8 @@ pub(crate) fn prepare_alltoallv(
         recv_ty: recv.part.ty,
         in_place,
     };
-    Ok(call(&comm, alltoall_graphs::graph_v(&params), send, recv))
+    let graph = alltoall_graphs::graph_v(&params);
+    Ok(call(&names::ALLTOALLV, comm, graph, send, recv))
 }
 
 /// Reads one side of an alltoallw: `n` blocks, each with its type.
@@ -678,8 +666,11 @@ pub(crate) fn prepare_alltoallw(
         recv: &theirs,
         in_place,
     };
-    let mut made = call(&comm, alltoall_graphs::graph_w(&params), NOWHERE, NOWHERE);
-    (made.send, made.recv) = (sendbuf, recvbuf);
-    made.types = Some((send_types, recv_types));
-    Ok(made)
+    let graph = Rc::new(alltoall_graphs::graph_w(&params));
+    Ok(Call {
+        send: sendbuf,
+        recv: recvbuf,
+        types: Some((send_types, recv_types)),
+        ..Call::new(&names::ALLTOALLW, comm, graph)
+    })
 }

@@ -16,7 +16,8 @@ use types::{Handle, Result, consts, fault};
 
 use super::coll_args::{check_distinct, check_root, shape};
 use super::p2p::check_buffer;
-use crate::coll::{Call, Planned, SmallCall, Tags, team};
+use crate::coll::names::{self, Names};
+use crate::coll::{Call, Planned, SmallCall, team};
 use crate::comm::Comm;
 use crate::graphs::Plan;
 use crate::ops::Op;
@@ -65,21 +66,13 @@ impl Reduction {
         }
     }
 
-    fn call(self, graph: impl Into<Rc<Graph>>, sendbuf: UserBuf, recvbuf: UserBuf) -> Call {
+    fn call(self, names: &'static Names, graph: Graph, sendbuf: UserBuf, recvbuf: UserBuf) -> Call {
         Call {
-            graph: graph.into(),
-            group: self.comm.group.clone(),
-            comm: self.comm,
             send: sendbuf,
             recv: recvbuf,
-            send_type: None,
             recv_type: Some(self.datatype),
-            types: None,
             op: Some(self.op),
-            tags: Tags::Next,
-            moves: None,
-            lends: false,
-            own: None,
+            ..Call::new(names, self.comm, Rc::new(graph))
         }
     }
 }
@@ -182,7 +175,8 @@ pub(crate) fn prepare_reduce_scatter_block(
         commutative: r.op.is_commutative(),
         in_place: sendbuf.is_in_place(),
     };
-    Ok(r.call(scatter_graphs::graph(&params), sendbuf, recvbuf))
+    let graph = scatter_graphs::graph(&params);
+    Ok(r.call(&names::REDUCE_SCATTER_BLOCK, graph, sendbuf, recvbuf))
 }
 
 #[expect(
@@ -233,7 +227,8 @@ pub(crate) fn prepare_reduce_scatter(
         commutative: r.op.is_commutative(),
         in_place: sendbuf.is_in_place(),
     };
-    Ok(r.call(scatter_graphs::graph(&params), sendbuf, recvbuf))
+    let graph = scatter_graphs::graph(&params);
+    Ok(r.call(&names::REDUCE_SCATTER, graph, sendbuf, recvbuf))
 }
 
 #[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
@@ -301,10 +296,9 @@ pub fn reduce(
     root: i32,
     comm: Handle,
 ) -> Result<()> {
-    e.run_planned(
-        "MPI_Reduce",
-        prepare_reduce(e, sendbuf, recvbuf, count, datatype, op, root, comm)?,
-    )
+    e.run_planned(prepare_reduce(
+        e, sendbuf, recvbuf, count, datatype, op, root, comm,
+    )?)
 }
 
 /// `MPI_Ireduce`.
@@ -337,10 +331,9 @@ pub fn allreduce(
     op: Handle,
     comm: Handle,
 ) -> Result<()> {
-    e.run_planned(
-        "MPI_Allreduce",
-        prepare_allreduce(e, sendbuf, recvbuf, count, datatype, op, comm)?,
-    )
+    e.run_planned(prepare_allreduce(
+        e, sendbuf, recvbuf, count, datatype, op, comm,
+    )?)
 }
 
 /// `MPI_Iallreduce`.
@@ -371,10 +364,9 @@ pub fn reduce_scatter_block(
     op: Handle,
     comm: Handle,
 ) -> Result<()> {
-    e.run_collective(
-        "MPI_Reduce_scatter_block",
-        prepare_reduce_scatter_block(e, sendbuf, recvbuf, recvcount, datatype, op, comm, false)?,
-    )
+    e.run_collective(prepare_reduce_scatter_block(
+        e, sendbuf, recvbuf, recvcount, datatype, op, comm, false,
+    )?)
 }
 
 /// `MPI_Ireduce_scatter_block`.
@@ -405,10 +397,9 @@ pub fn reduce_scatter(
     op: Handle,
     comm: Handle,
 ) -> Result<()> {
-    e.run_collective(
-        "MPI_Reduce_scatter",
-        prepare_reduce_scatter(e, sendbuf, recvbuf, recvcounts, datatype, op, comm, false)?,
-    )
+    e.run_collective(prepare_reduce_scatter(
+        e, sendbuf, recvbuf, recvcounts, datatype, op, comm, false,
+    )?)
 }
 
 /// `MPI_Ireduce_scatter`.
@@ -439,10 +430,9 @@ pub fn scan(
     op: Handle,
     comm: Handle,
 ) -> Result<()> {
-    e.run_planned(
-        "MPI_Scan",
-        prepare_scan(e, sendbuf, recvbuf, count, datatype, op, comm)?,
-    )
+    e.run_planned(prepare_scan(
+        e, sendbuf, recvbuf, count, datatype, op, comm,
+    )?)
 }
 
 /// `MPI_Iscan`.
@@ -473,10 +463,9 @@ pub fn exscan(
     op: Handle,
     comm: Handle,
 ) -> Result<()> {
-    e.run_planned(
-        "MPI_Exscan",
-        prepare_exscan(e, sendbuf, recvbuf, count, datatype, op, comm)?,
-    )
+    e.run_planned(prepare_exscan(
+        e, sendbuf, recvbuf, count, datatype, op, comm,
+    )?)
 }
 
 /// `MPI_Iexscan`.

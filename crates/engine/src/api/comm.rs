@@ -305,13 +305,7 @@ pub fn comm_free(e: &Engine, comm: &mut Handle) -> Result<()> {
 /// `MPI_Comm_disconnect`: as `MPI_Comm_free`, once no operation on the communicator is pending.
 pub fn comm_disconnect(e: &Engine, comm: &mut Handle) -> Result<()> {
     let object = e.comm(*comm)?;
-    let what = || Waiting {
-        call: "MPI_Comm_disconnect",
-        peer: consts::UNDEFINED,
-        tag: consts::UNDEFINED,
-        bytes: 0,
-        context: object.context(),
-    };
+    let what = || Waiting::new("MPI_Comm_disconnect", object.context());
     if !comm.is_predefined() {
         e.keep_comm(&object);
         e.wait_until(what, |e| !has_pending(e, &object));

@@ -16,23 +16,24 @@ fn put(out: Option<&mut Status>, status: &Status) {
     }
 }
 
-/// What to say of a wait for any of several requests.
-fn waiting(call: &'static str) -> impl Fn() -> Waiting {
-    move || Waiting {
-        call,
-        peer: consts::UNDEFINED,
-        tag: consts::UNDEFINED,
-        bytes: 0,
-        context: 0,
+/// What to say of a wait for any of several requests: of which, if there is but one.
+fn waiting_for_any(e: &Engine, call: &'static str, n: usize, requests: Handles) -> Waiting {
+    let mut live = (0..n).filter(|&i| at(e, requests, i).is_ok_and(is_live));
+    match (live.next(), live.next()) {
+        (Some(one), None) => waiting_for(e, call, requests.get(one)),
+        _ => Waiting::new(call, 0),
     }
 }
 
 /// What to say of a wait for one request.
 pub(crate) fn waiting_for(e: &Engine, call: &'static str, handle: Handle) -> Waiting {
-    let mut w = waiting(call)();
+    let mut w = Waiting::new(call, 0);
     if let Ok(request) = e.request(handle) {
         (w.peer, w.tag) = request.awaited();
         w.context = request.context();
+        if let Some((name, peer)) = request.operation() {
+            (w.operation, w.peer) = (Some(name), peer);
+        }
     }
     w
 }
@@ -241,7 +242,8 @@ pub fn waitany(
         return Ok(());
     }
     let mut found = None;
-    e.wait_until(waiting("MPI_Waitany"), |e| {
+    let what = || waiting_for_any(e, "MPI_Waitany", n, requests);
+    e.wait_until(what, |e| {
         end_forsaken(e, n, requests);
         found = find_done(e, n, requests);
         found.is_some()
@@ -336,7 +338,8 @@ pub fn waitsome(
     if !any_live(e, n, requests) {
         return Ok(());
     }
-    e.wait_until(waiting("MPI_Waitsome"), |e| {
+    let what = || waiting_for_any(e, "MPI_Waitsome", n, requests);
+    e.wait_until(what, |e| {
         end_forsaken(e, n, requests);
         find_done(e, n, requests).is_some()
     });

@@ -19,12 +19,9 @@ pub fn neighbor_allgather(
     recvtype: Handle,
     comm: Handle,
 ) -> Result<()> {
-    e.run_collective(
-        "MPI_Neighbor_allgather",
-        prepare_neighbor_allgather(
-            e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
-        )?,
-    )
+    e.run_collective(prepare_neighbor_allgather(
+        e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
+    )?)
 }
 
 /// `MPI_Ineighbor_allgather`.
@@ -83,12 +80,9 @@ pub fn neighbor_allgatherv(
     recvtype: Handle,
     comm: Handle,
 ) -> Result<()> {
-    e.run_collective(
-        "MPI_Neighbor_allgatherv",
-        prepare_neighbor_allgatherv(
-            e, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm,
-        )?,
-    )
+    e.run_collective(prepare_neighbor_allgatherv(
+        e, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm,
+    )?)
 }
 
 /// `MPI_Ineighbor_allgatherv`.
@@ -148,12 +142,9 @@ pub fn neighbor_alltoall(
     recvtype: Handle,
     comm: Handle,
 ) -> Result<()> {
-    e.run_collective(
-        "MPI_Neighbor_alltoall",
-        prepare_neighbor_alltoall(
-            e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
-        )?,
-    )
+    e.run_collective(prepare_neighbor_alltoall(
+        e, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
+    )?)
 }
 
 /// `MPI_Ineighbor_alltoall`.
@@ -213,12 +204,9 @@ pub fn neighbor_alltoallv(
     recvtype: Handle,
     comm: Handle,
 ) -> Result<()> {
-    e.run_collective(
-        "MPI_Neighbor_alltoallv",
-        prepare_neighbor_alltoallv(
-            e, sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm,
-        )?,
-    )
+    e.run_collective(prepare_neighbor_alltoallv(
+        e, sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm,
+    )?)
 }
 
 /// `MPI_Ineighbor_alltoallv`.
@@ -282,13 +270,9 @@ pub fn neighbor_alltoallw(
     recvtypes: Handles,
     comm: Handle,
 ) -> Result<()> {
-    e.run_collective(
-        "MPI_Neighbor_alltoallw",
-        prepare_neighbor_alltoallw(
-            e, sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes,
-            comm,
-        )?,
-    )
+    e.run_collective(prepare_neighbor_alltoallw(
+        e, sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm,
+    )?)
 }
 
 /// `MPI_Ineighbor_alltoallw`.

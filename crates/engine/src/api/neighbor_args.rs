@@ -7,6 +7,7 @@ use cad::neighbor::{Blocks, Params, graph};
 use types::{Handle, Result, consts, fault};
 
 use super::coll_args::{NOWHERE, Side, blocks, call, check_sides, side, typed_blocks};
+use crate::coll::names::{self, Names};
 use crate::coll::{Call, team};
 use crate::comm::Comm;
 use crate::state::Engine;
@@ -38,7 +39,12 @@ impl Place {
         self.topology.destinations.len()
     }
 
-    fn call(&self, send: Side, send_blocks: Blocks, recv: Side, recv_blocks: Blocks) -> Call {
+    fn call(
+        &self,
+        names: &'static Names,
+        (send, send_blocks): (Side, Blocks),
+        (recv, recv_blocks): (Side, Blocks),
+    ) -> Call {
         let made = graph(&Params {
             team: team(&self.comm),
             destinations: &self.topology.destinations,
@@ -46,7 +52,7 @@ impl Place {
             sources: &self.topology.sources,
             recv: recv_blocks,
         });
-        call(&self.comm, made, send, recv)
+        call(names, self.comm.clone(), made, send, recv)
     }
 }
 
@@ -78,7 +84,7 @@ pub(crate) fn prepare_neighbor_allgather(
     let recv = blocks_for(e, place.sources(), recvbuf, recvcount, recvtype)?;
     check_sides(&send, &recv)?;
     let (out, inn) = (Blocks::Same(send.part), Blocks::Equal(recv.part));
-    Ok(place.call(send, out, recv, inn))
+    Ok(place.call(&names::NEIGHBOR_ALLGATHER, (send, out), (recv, inn)))
 }
 
 #[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
@@ -97,7 +103,8 @@ pub(crate) fn prepare_neighbor_allgatherv(
     let send = blocks_for(e, place.destinations(), sendbuf, sendcount, sendtype)?;
     let (recv, list) = blocks(e, place.sources(), recvbuf, recvcounts, displs, recvtype)?;
     let (out, ty) = (Blocks::Same(send.part), recv.part.ty);
-    Ok(place.call(send, out, recv, Blocks::Each(&list, ty)))
+    let inn = Blocks::Each(&list, ty);
+    Ok(place.call(&names::NEIGHBOR_ALLGATHERV, (send, out), (recv, inn)))
 }
 
 #[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
@@ -116,7 +123,7 @@ pub(crate) fn prepare_neighbor_alltoall(
     let recv = blocks_for(e, place.sources(), recvbuf, recvcount, recvtype)?;
     check_sides(&send, &recv)?;
     let (out, inn) = (Blocks::Equal(send.part), Blocks::Equal(recv.part));
-    Ok(place.call(send, out, recv, inn))
+    Ok(place.call(&names::NEIGHBOR_ALLTOALL, (send, out), (recv, inn)))
 }
 
 #[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
@@ -138,7 +145,7 @@ pub(crate) fn prepare_neighbor_alltoallv(
     let (recv, theirs) = blocks(e, ins, recvbuf, recvcounts, rdispls, recvtype)?;
     let out = Blocks::Each(&mine, send.part.ty);
     let inn = Blocks::Each(&theirs, recv.part.ty);
-    Ok(place.call(send, out, recv, inn))
+    Ok(place.call(&names::NEIGHBOR_ALLTOALLV, (send, out), (recv, inn)))
 }
 
 #[expect(clippy::too_many_arguments, reason = "the standard's parameter list")]
@@ -159,7 +166,7 @@ pub(crate) fn prepare_neighbor_alltoallw(
     let (mine, send_types) = typed_blocks(e, outs, sendbuf, sendcounts, sdispls, sendtypes)?;
     let (theirs, recv_types) = typed_blocks(e, ins, recvbuf, recvcounts, rdispls, recvtypes)?;
     let (out, inn) = (Blocks::Typed(&mine), Blocks::Typed(&theirs));
-    let mut made = place.call(NOWHERE, out, NOWHERE, inn);
+    let mut made = place.call(&names::NEIGHBOR_ALLTOALLW, (NOWHERE, out), (NOWHERE, inn));
     (made.send, made.recv) = (sendbuf, recvbuf);
     made.types = Some((send_types, recv_types));
     Ok(made)

@@ -39,11 +39,10 @@ impl Transfer {
     /// What to say of it in a hang report.
     pub fn waiting(&self, call: &'static str) -> Waiting {
         Waiting {
-            call,
             peer: self.peer,
             tag: self.tag,
             bytes: self.bytes(),
-            context: self.comm.context(),
+            ..Waiting::new(call, self.comm.context())
         }
     }
 
@@ -302,12 +301,12 @@ impl Engine {
     /// What to say in a hang report of a `call` that receives with this request.
     fn received_by(&self, handle: Handle, call: &'static str, m: &Args) -> Waiting {
         let size = self.committed_type(m.datatype).map_or(0, |t| t.size());
+        let context = self.request(handle).map_or(0, Request::context);
         Waiting {
-            call,
             peer: m.peer,
             tag: m.tag,
             bytes: size * m.count as u64,
-            context: self.request(handle).map_or(0, Request::context),
+            ..Waiting::new(call, context)
         }
     }
 

@@ -32,11 +32,9 @@ struct Probe {
 impl Probe {
     fn waiting(&self, call: &'static str) -> Waiting {
         Waiting {
-            call,
             peer: self.peer,
             tag: self.tag,
-            bytes: 0,
-            context: self.comm.context(),
+            ..Waiting::new(call, self.comm.context())
         }
     }
 
@@ -278,11 +276,8 @@ pub fn mrecv(
     }
     let (bytes, context) = (taken.bytes, taken.comm.context());
     e.wait_request(handle, || Waiting {
-        call: "MPI_Mrecv",
-        peer: consts::UNDEFINED,
-        tag: consts::UNDEFINED,
         bytes,
-        context,
+        ..Waiting::new("MPI_Mrecv", context)
     })?;
     put(status, request.status());
     e.retire(&mut handle).map(drop)

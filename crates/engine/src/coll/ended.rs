@@ -137,7 +137,7 @@ mod tests {
     use cad::{BufId, Builder, Graph, Region, Team};
     use types::Handle;
 
-    use crate::coll::Tags;
+    use crate::coll::names;
     use crate::errhandler::Errhandler;
     use crate::group::Group;
 
@@ -174,21 +174,7 @@ mod tests {
     }
 
     fn call(comm: &Rc<Comm>, graph: &Rc<Graph>) -> Call {
-        Call {
-            graph: graph.clone(),
-            comm: comm.clone(),
-            group: comm.group.clone(),
-            send: boundary::UserBuf::NULL,
-            recv: boundary::UserBuf::NULL,
-            send_type: None,
-            recv_type: None,
-            types: None,
-            op: None,
-            tags: Tags::Next,
-            moves: None,
-            lends: false,
-            own: None,
-        }
+        Call::new(&names::BCAST, comm.clone(), graph.clone())
     }
 
     /// Keeps one of these, with a number.

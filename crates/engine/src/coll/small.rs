@@ -95,6 +95,12 @@ pub struct Small {
     lane: Option<Rc<Lane>>,
 }
 
+impl Small {
+    pub(super) fn call(&self) -> &Call {
+        &self.running.call
+    }
+}
+
 /// The type that elements are there.
 fn type_of(elem: Elem) -> Option<packet::Type> {
     Some(match elem {

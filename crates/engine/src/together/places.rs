@@ -21,6 +21,8 @@ use types::Result;
 use super::bodies::Hands;
 use super::lines::{self, Lines};
 use super::{PLACE, PLACES, READ, Together};
+use crate::coll::Planned;
+use crate::coll::names::Names;
 use crate::comm::Comm;
 use crate::internal::own_memory;
 use crate::state::Engine;
@@ -196,21 +198,17 @@ fn agreed(offers: &[Offer]) -> Option<(u32, u64)> {
 }
 
 impl Engine {
-    /// The place of a communicator, for a blocking collective `name` that all its members call.
+    /// The place of the communicator of a blocking collective that all its members call.
     #[inline]
-    pub(super) fn meeting<'a>(
-        &self,
-        name: &'static str,
-        comm: &'a Rc<Comm>,
-    ) -> Result<Option<&'a Together>> {
-        match comm.meeting.place.get() {
+    pub(super) fn meeting<'a>(&self, planned: &'a Planned) -> Result<Option<&'a Together>> {
+        match planned.comm.meeting.place.get() {
             Some(place) => Ok(Some(place)),
-            None => self.meet(name, comm),
+            None => self.meet(planned.plan.names(), &planned.comm),
         }
     }
 
     #[cold]
-    fn meet<'a>(&self, name: &'static str, comm: &'a Rc<Comm>) -> Result<Option<&'a Together>> {
+    fn meet<'a>(&self, names: &'static Names, comm: &'a Rc<Comm>) -> Result<Option<&'a Together>> {
         let meeting = &comm.meeting;
         let left = meeting.left.get();
         if left == NEVER {
@@ -225,7 +223,7 @@ impl Engine {
             return Ok(None);
         }
         meeting.left.set(CALLS_BETWEEN);
-        let Some(place) = self.agree(name, comm)? else {
+        let Some(place) = self.agree(names, comm)? else {
             return Ok(None);
         };
         Ok(Some(meeting.place.get_or_init(|| place)))
@@ -253,19 +251,24 @@ impl Engine {
         members.map(process).collect()
     }
 
-    fn agree(&self, name: &'static str, comm: &Rc<Comm>) -> Result<Option<Together>> {
+    fn agree(&self, names: &'static Names, comm: &Rc<Comm>) -> Result<Option<Together>> {
         let places = self.places.clone();
         // Two agreements at a time might choose the same: to the second nothing is free.
         let alone = !places.agreeing.replace(true);
         let free = if alone { places.free() } else { 0 };
-        let agreed = self.agree_on(name, comm, free);
+        let agreed = self.agree_on(names, comm, free);
         if alone {
             places.agreeing.set(false);
         }
         agreed
     }
 
-    fn agree_on(&self, name: &'static str, comm: &Rc<Comm>, free: u64) -> Result<Option<Together>> {
+    fn agree_on(
+        &self,
+        names: &'static Names,
+        comm: &Rc<Comm>,
+        free: u64,
+    ) -> Result<Option<Together>> {
         let places = self.places.clone();
         let mut memory = own_memory(8)?;
         let token = sys::clock::cycles() ^ u64::from(std::process::id()) << 32;
@@ -278,7 +281,7 @@ impl Engine {
             token,
         };
         let mut bytes = vec![0; comm.size() as usize * Offer::BYTES];
-        self.internal_allgather_in(name, comm, &mine.to_bytes(), &mut bytes)?;
+        self.internal_allgather_in(names, comm, &mine.to_bytes(), &mut bytes)?;
         let offers: Vec<Offer> = bytes
             .chunks_exact(Offer::BYTES)
             .map(Offer::from_bytes)
@@ -297,7 +300,7 @@ impl Engine {
         };
         let mut all = vec![0; comm.size() as usize];
         let mine = said(processes.is_some(), READABLE) | said(lines::asks(), ASKS);
-        self.internal_allgather_in(name, comm, &[mine], &mut all)?;
+        self.internal_allgather_in(names, comm, &[mine], &mut all)?;
         let of_all = |what| all.iter().all(|said| said & what != 0);
         let foreign = processes.filter(|_| of_all(READABLE));
         let members = comm.group.members().iter();

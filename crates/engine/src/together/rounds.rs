@@ -1,5 +1,7 @@
 //! Rounds: publishing, waiting for what others publish, and saying what was read.
 
+use std::cell::Cell;
+
 use boundary::UserBuf;
 use fabrics::Stretch;
 use layout::Data;
@@ -131,7 +133,6 @@ enum Vain {
 #[derive(Clone, Copy)]
 pub(super) struct Way<'a> {
     pub engine: &'a Engine,
-    pub name: &'static str,
     pub call: &'a Planned,
     pub place: &'a Together,
     /// What combines elements, of a reduction with one of the standard's operations or with byte code.
@@ -271,11 +272,9 @@ impl Theirs<'_> {
 impl<'a> Way<'a> {
     fn waiting(&self, rank: Option<usize>, bytes: usize) -> Waiting {
         Waiting {
-            call: self.name,
             peer: rank.map_or(consts::UNDEFINED, |rank| rank as i32),
-            tag: consts::UNDEFINED,
             bytes: bytes as u64,
-            context: self.call.comm.context(),
+            ..Waiting::new(self.call.plan.names().blocking, self.call.comm.context())
         }
     }
 
@@ -300,12 +299,17 @@ impl<'a> Way<'a> {
         let Some(rank) = missing() else {
             return Ok(());
         };
+        // Who comes late is not who never comes.
+        let awaited = Cell::new(rank);
         let over = engine.wait_on(
-            || self.waiting(Some(rank), bytes),
+            || self.waiting(Some(awaited.get()), bytes),
             None,
             |_| match missing() {
                 None => Some(None),
-                Some(rank) => self.in_vain(rank, &mut missing).map(Some),
+                Some(rank) => {
+                    awaited.set(rank);
+                    self.in_vain(rank, &mut missing).map(Some)
+                }
             },
         );
         match over.flatten() {
