@@ -28,18 +28,13 @@ impl Engine {
 
     /// Moves what can move and records what completed. Says whether anything moved.
     pub(crate) fn progress(&self) -> bool {
-        // Taken out while it is used: a collective's completion may run the program's reduction
-        // function, which may call MPI and come here again.
-        let mut done: Vec<Completion> = self.completions.take();
+        let mut done = self.completions.borrow_mut();
         let mut moved = self.transport(|m| m.progress(&mut done));
-        for completion in done.drain(..) {
-            if completion.cookie.0 & EXTENSION_COOKIE == 0 {
-                self.on_completion(&completion);
-            } else if let Some(extension) = self.extension.get() {
-                extension.completed(&completion);
-            }
+        let any = !done.is_empty();
+        drop(done);
+        if any {
+            self.record_completions();
         }
-        self.completions.replace(done);
         if self.beside.get() {
             moved = self.progress_beside(moved);
         }
@@ -51,6 +46,20 @@ impl Engine {
             self.hear_of_deaths();
         }
         moved
+    }
+
+    fn record_completions(&self) {
+        // Taken out while it is used: a collective's completion may run the program's reduction
+        // function, which may call MPI and make progress.
+        let mut done: Vec<Completion> = self.completions.take();
+        for completion in done.drain(..) {
+            if completion.cookie.0 & EXTENSION_COOKIE == 0 {
+                self.on_completion(&completion);
+            } else if let Some(extension) = self.extension.get() {
+                extension.completed(&completion);
+            }
+        }
+        self.completions.replace(done);
     }
 
     /// What a test does that has found nothing over: moves what can move, as long as something does. Other threads get in between.

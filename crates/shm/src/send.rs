@@ -55,11 +55,7 @@ impl Shm {
             return Submit::Complete(completion);
         }
         if mode != SendMode::Synchronous && total <= EAGER as u64 {
-            if total <= INLINE as u64
-                && let Some((buf, _)) = data.contiguous()
-                && let Some(port) = self.ports.all().get(to.index())
-                && port.send(context, tag, buf, total as usize)
-            {
+            if self.send_short(to.0, (context, tag), &data) {
                 return Submit::Complete(completion);
             }
             let queue = self.peers.get(to.index()).map(|p| &p.queue);
@@ -114,11 +110,17 @@ impl Shm {
         port.has_sheet_for(len) && port.send_sheet(address, buf, len, || true).is_some()
     }
 
-    /// Sends a message in a cell, if it has no gaps and there is a cell.
-    fn send_cell(&self, to: u32, (context, tag): (Context, i32), data: &Data) -> bool {
+    /// Sends a message of up to [`EAGER`] bytes in a cell, with lines of its own if it is longer, if it has no gaps and there is room. Where others
+    /// wait for room the port is shut.
+    #[inline]
+    fn send_short(&self, to: u32, (context, tag): (Context, i32), data: &Data) -> bool {
         let len = data.len() as usize;
         match (data.contiguous(), self.ports.all().get(to as usize)) {
-            (Some((buf, _)), Some(port)) => port.send(context, tag, buf, len),
+            (Some((buf, _)), Some(port)) if len <= INLINE => port.send(context, tag, buf, len),
+            (Some((buf, _)), Some(port)) => {
+                let sent = port.send_lines((context, tag), buf, len, || true);
+                sent.is_some()
+            }
             _ => false,
         }
     }
@@ -134,12 +136,15 @@ impl Shm {
             return false;
         }
         if total <= INLINE as u64 {
-            return self.send_cell(to, address, &message.data);
+            return self.send_short(to, address, &message.data);
         }
         if self.send_sheet(to, address, &message.data) {
             return true;
         }
         if total <= EAGER as u64 {
+            if self.send_short(to, address, &message.data) {
+                return true;
+            }
             let room = self.room(to, total as usize);
             if room {
                 self.push_data(to, (Kind::Eager, address.0, address.1), &[], &message.data);
