@@ -4,6 +4,8 @@
 //! [`Run::complete`] when one has finished; the graph itself is only read, so one cached graph can
 //! serve many runs. Invariant: a node is handed out once, after all nodes before it have completed.
 
+use std::cell::Cell;
+
 use crate::graph::{Graph, NodeId};
 
 /// One execution of one graph. Two arrays in one allocation, reused by [`Run::reset`].
@@ -16,8 +18,8 @@ pub struct Run {
     head: u32,
     tail: u32,
     completed: u32,
-    /// So many of the queue have completed, from its head on: how far [`Run::oldest`] has come.
-    past: u32,
+    /// So many of the queue have completed, from its first place on: how far [`Run::oldest`] has come.
+    past: Cell<u32>,
 }
 
 /// Stands in the place of the predecessors of a node that has completed.
@@ -36,7 +38,8 @@ impl Run {
         let indegree = graph.indegree();
         let nodes = indegree.len();
         self.nodes = nodes as u32;
-        (self.head, self.tail, self.completed, self.past) = (0, 0, 0, 0);
+        (self.head, self.tail, self.completed) = (0, 0, 0);
+        self.past.set(0);
         if self.words.len() != 2 * nodes {
             self.words = vec![0; 2 * nodes];
         }
@@ -65,6 +68,7 @@ impl Run {
 
     /// A node that [`Run::next_ready`] handed out has finished; its successors may become ready.
     pub fn complete(&mut self, graph: &Graph, node: NodeId) {
+        debug_assert_ne!(self.words[node as usize], COMPLETED, "once");
         self.completed += 1;
         self.words[node as usize] = COMPLETED;
         for &s in graph.successors(node) {
@@ -82,18 +86,17 @@ impl Run {
     }
 
     /// The node that was handed out first of those that have not completed and that `fits`. To ask again and again costs
-    /// no more than what completes in between.
-    pub fn oldest(&mut self, fits: impl Fn(NodeId) -> bool) -> Option<NodeId> {
+    /// no more than what completes in between, and those behind the first that has not completed if that does not fit.
+    pub fn oldest(&self, fits: impl Fn(NodeId) -> bool) -> Option<NodeId> {
         let queue = &self.words[self.nodes as usize..][..self.head as usize];
         let pending = |node: &NodeId| self.words[*node as usize] != COMPLETED;
-        let over = queue[self.past as usize..]
+        let over = queue[self.past.get() as usize..]
             .iter()
             .take_while(|node| !pending(node));
-        let past = self.past as usize + over.count();
+        let past = self.past.get() as usize + over.count();
         let mut rest = queue[past..].iter().copied();
-        let found = rest.find(|node| pending(node) && fits(*node));
-        self.past = past as u32;
-        found
+        self.past.set(past as u32);
+        rest.find(|node| pending(node) && fits(*node))
     }
 
     /// Nodes handed out and not completed yet.

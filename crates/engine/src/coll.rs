@@ -369,9 +369,9 @@ impl Engine {
         loop {
             let (node, step, stopped) = match &mut *request.body.borrow_mut() {
                 Body::Collective(running) => {
-                    over.take()
-                        .into_iter()
-                        .for_each(|node| running.complete(node));
+                    if let Some(node) = over.take() {
+                        running.complete(node);
+                    }
                     match running.next() {
                         Some((node, step)) => (node, step, running.failed),
                         None if running.run.is_done() => break,
@@ -537,7 +537,9 @@ impl Engine {
             if let Some((mut memory, Some(then))) = running.call.own.take() {
                 then(self, &mut memory);
             }
-            self.ran(running);
+            if request.status().error == consts::SUCCESS {
+                self.ended.keep(running);
+            }
         }
         self.part_done(handle, request);
     }

@@ -185,7 +185,7 @@ impl Engine {
                 self.transport(Slots::give_way);
                 continue;
             }
-            self.report_waiting(&what(), &mut told);
+            self.report_waiting(&what, &mut told);
             if let Some(found) = self.sleep_beside(deadline, &mut look) {
                 break Some(found);
             }

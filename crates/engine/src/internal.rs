@@ -14,7 +14,10 @@ use crate::state::Engine;
 use crate::wait::Waiting;
 
 /// What the hang report says of a process that waits here for the others.
-static MAKING: Names = Names::only("communicator construction");
+static MAKING: Names = Names {
+    nonblocking: "MPI_Comm_idup",
+    ..Names::only("communicator construction")
+};
 /// The same of one that waits for them to agree on a number.
 static NUMBERING: Names = Names::only("initialisation of a persistent collective");
 
@@ -99,14 +102,7 @@ impl Engine {
             recv_ty: Shape::BYTE,
             in_place: true,
         });
-        self.start_collective(self.own_call(
-            &MAKING,
-            comm,
-            comm.group.clone(),
-            graph,
-            memory,
-            Some(then),
-        ))
+        self.start_own(comm, graph, memory, then)
     }
 
     /// Nobody waits for this collective of the engine's own.
@@ -170,14 +166,7 @@ impl Engine {
         then: Then,
     ) -> Result<Handle> {
         let graph = byte_bcast(team(comm), root, bytes);
-        self.start_collective(self.own_call(
-            &MAKING,
-            comm,
-            comm.group.clone(),
-            graph,
-            memory,
-            Some(then),
-        ))
+        self.start_own(comm, graph, memory, then)
     }
 
     /// Sends `parts[r]` to each rank `r`; gives what arrives, in order of rank.
@@ -239,6 +228,18 @@ impl Engine {
         call.recv_type = Some(self.type_of(consts::BYTE)?);
         call.op = Some(self.op(consts::BOR)?);
         self.finish_own(call, recv, bits)
+    }
+
+    /// Starts a collective of all of `comm`.
+    fn start_own(
+        &self,
+        comm: &Rc<Comm>,
+        graph: Graph,
+        memory: AlignedBuf,
+        then: Then,
+    ) -> Result<Handle> {
+        let group = comm.group.clone();
+        self.start_collective(self.own_call(&MAKING, comm, group, graph, memory, Some(then)))
     }
 
     /// Runs a collective whose receive buffer is memory of ours and copies that out.

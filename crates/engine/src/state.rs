@@ -131,6 +131,8 @@ pub struct Engine {
     pub(crate) places: Rc<crate::together::Places>,
     /// Memory that was temporary buffers of collectives.
     pub(crate) spare: Rc<crate::coll::Spare>,
+    /// Waits that the hang report was told of and that are over.
+    pub(crate) waits_over: Cell<u64>,
     /// Collectives that ran in calls and are over, for the next like them.
     pub(crate) ended: crate::coll::EndedInCalls,
 }
@@ -227,6 +229,7 @@ impl Engine {
             tools: crate::api::tool::Tools::default(),
             places: Rc::default(),
             spare: Rc::default(),
+            waits_over: Cell::new(0),
             ended: crate::coll::EndedInCalls::default(),
         }
     }

@@ -58,6 +58,14 @@ pub struct Waiting {
     pub context: u32,
 }
 
+/// What the hang report has been told of a wait.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    peer: i32,
+    /// How many waits it had been told of that were over by then.
+    over: u64,
+}
+
 impl Waiting {
     /// A call on the communicator of a context (0 if there is none), of which no more is known.
     pub const fn new(call: &'static str, context: u32) -> Waiting {
@@ -105,7 +113,7 @@ impl Engine {
                 lock().relax();
                 continue;
             }
-            self.report_waiting(&what(), &mut told);
+            self.report_waiting(&what, &mut told);
             if done(self) {
                 break;
             }
@@ -244,15 +252,27 @@ impl Engine {
         back
     }
 
-    /// Tells the hang report of a wait, and again where it is for another peer than was `told`: a collective waits for one after the other,
-    /// and who comes late is not who never comes.
-    pub(crate) fn report_waiting(&self, w: &Waiting, told: &mut Option<i32>) {
-        if *told != Some(w.peer) {
-            if told.replace(w.peer).is_none() {
-                self.begin_wait();
-            }
-            self.write_report(w);
+    /// Tells the hang report of a wait; and again where it is for another peer than was `told`, as a collective waits for one after the other, and
+    /// who comes late is not who never comes, or where another wait has ended since: of another thread, or in a function of the program's.
+    pub(crate) fn report_waiting(&self, what: impl FnOnce() -> Waiting, told: &mut Option<Told>) {
+        if told.is_none() {
+            self.begin_wait();
         }
+        let mut now = Told::default();
+        if self.is_reported() {
+            let what = what();
+            (now.peer, now.over) = (what.peer, self.waits_over.get());
+            if *told != Some(now) {
+                self.write_report(&what);
+            }
+        }
+        *told = Some(now);
+    }
+
+    /// Whether anybody reads what this process waits for.
+    fn is_reported(&self) -> bool {
+        let world = self.world.borrow();
+        world.as_ref().is_some_and(|w| w.report.is_some())
     }
 
     #[cold]
@@ -273,6 +293,7 @@ impl Engine {
     #[cold]
     pub(crate) fn report_running(&self) {
         self.end_wait();
+        self.waits_over.set(self.waits_over.get() + 1);
         if let Some(page) = self.world.borrow().as_ref().and_then(|w| w.report.as_ref()) {
             page.running();
         }

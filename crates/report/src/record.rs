@@ -255,7 +255,7 @@ pub struct Record {
     pub bytes: u64,
     /// Context of the communicator, 0 if not told.
     pub context: u32,
-    /// When the phase began: `CLOCK_MONOTONIC`, nanoseconds.
+    /// When the phase began, or the wait for this peer: `CLOCK_MONOTONIC`, nanoseconds.
     pub since_ns: u64,
     /// Whether the rank knows that another is dead or out of reach.
     pub bereft: bool,
@@ -323,7 +323,7 @@ impl Record {
         }
     }
 
-    /// Seconds that the phase has lasted.
+    /// Seconds that the phase has lasted, or the wait for this peer.
     pub fn seconds(&self) -> f64 {
         now_ns().saturating_sub(self.since_ns) as f64 / 1e9
     }

@@ -135,9 +135,6 @@ impl Shm {
         if total > WINDOW as u64 || !peer.queue.is_empty() {
             return false;
         }
-        if total <= INLINE as u64 {
-            return self.send_short(to, address, &message.data);
-        }
         if self.send_sheet(to, address, &message.data) {
             return true;
         }

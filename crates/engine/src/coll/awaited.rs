@@ -12,7 +12,7 @@ use crate::state::Engine;
 impl Running {
     /// The rank, in the communicator, of the process to or from which it has had a message under way for longest. Others may be under way too;
     /// graphs have their messages in the order of their rounds, so the first is what the others depend on, here or elsewhere.
-    fn awaited(&mut self) -> Option<u32> {
+    fn awaited(&self) -> Option<u32> {
         let graph = &self.call.graph;
         let is_message = |node| matches!(graph.node(node).kind, cad::Kind::Send | cad::Kind::Recv);
         let node = self.run.oldest(is_message)?;
@@ -38,7 +38,7 @@ impl Request {
         let persistent = self.is_persistent();
         // For whom these wait, the kernel knows.
         let by_kernel = |call: &Call| Some((call.name(persistent), consts::UNDEFINED));
-        match &mut *self.body.borrow_mut() {
+        match &*self.body.borrow() {
             Body::Collective(running) => {
                 let peer = running.awaited();
                 let peer = peer.map_or(consts::UNDEFINED, |rank| rank as i32);

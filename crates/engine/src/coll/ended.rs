@@ -4,7 +4,8 @@
 //! run and its temporary buffers, and into dropping them. For one that the [kernel](super::handed) ran it is the plan too.
 //!
 //! Invariants: each has ended well, is nobody's any more, and was of a communicator that has not been freed. Its types and its operation are alive as
-//! long as it is, so none that was made after them can be taken for them. Who calls it: collectives when they start, if they are not persistent, and when they end.
+//! long as it is, so none that was made after them can be taken for them. Who calls it: collectives that are not persistent, when they start in calls or in chains of
+//! the kernel, and when they end.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -28,7 +29,7 @@ pub(crate) trait Keep {
 pub(crate) struct Ended<T, const MOST: usize, const BYTES: usize>(RefCell<VecDeque<Box<T>>>);
 
 /// Those that ran in calls. More than a program has different ones in a loop; longer temporary buffers may serve [others](super::Spare).
-pub(crate) type EndedInCalls = Ended<Running, 8, { 4 << 10 }>;
+pub(crate) type EndedInCalls = Ended<Running, 8, { 32 << 10 }>;
 
 impl<T, const MOST: usize, const BYTES: usize> Default for Ended<T, MOST, BYTES> {
     fn default() -> Self {
@@ -117,13 +118,6 @@ impl Engine {
                 Ok(running)
             }
             None => Running::new(call, &self.spare).map(Box::new),
-        }
-    }
-
-    /// Keeps what a call ran with.
-    pub(super) fn ran(&self, running: Box<Running>) {
-        if !running.failed {
-            self.ended.keep(running);
         }
     }
 }

@@ -13,7 +13,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Of what the engine does for itself, or for a call that is not a collective of these.
+    /// The name of what the engine does for itself, or for a call that is not a collective of these.
     pub const fn only(name: &'static str) -> Names {
         Names {
             blocking: name,
