@@ -58,6 +58,9 @@ pub struct Waiting {
     pub context: u32,
 }
 
+/// Communicators among which that of a wait is searched for at the most: the time of it adds to the wait.
+const COMMS_SEARCHED: usize = 64;
+
 /// What the hang report has been told of a wait.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Told {
@@ -286,8 +289,19 @@ impl Engine {
                 }
             };
             let names = (w.call, w.operation);
-            page.waiting_in(w.context, names, known(w.peer), known(w.tag), w.bytes);
+            let peer = (known(w.peer), self.peer_in_job(w));
+            page.waiting_in(w.context, names, peer, known(w.tag), w.bytes);
         }
+    }
+
+    /// The rank in the job of the peer, where its communicator numbers otherwise and is still there.
+    fn peer_in_job(&self, w: &Waiting) -> Option<u32> {
+        let peer = u32::try_from(w.peer).ok().filter(|_| w.context > 0)?;
+        let all = self.comms.handles().take(COMMS_SEARCHED);
+        let mut all = all.filter_map(|c| self.comms.get(c));
+        let comm = all.find(|comm| comm.context() == w.context)?;
+        let process = (peer < comm.size()).then(|| comm.group.endpoint(peer))?;
+        (process != peer).then_some(process)
     }
 
     #[cold]

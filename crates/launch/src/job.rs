@@ -193,6 +193,8 @@ impl Job {
         if !self.verdict.note(rank, known) {
             return;
         }
+        // Who aborts means all, also where the others were to go on without a rank that fails.
+        self.cleanup |= matches!(failure, Failure::Abort(..));
         if self.cleanup {
             self.course.failed(now, is_cause);
         } else {

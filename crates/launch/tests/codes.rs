@@ -262,6 +262,19 @@ fn without_cleanup_the_others_go_on() {
 }
 
 #[test]
+fn who_aborts_ends_all_also_without_cleanup() {
+    let begun = std::time::Instant::now();
+    let outcome = run("-disable-auto-cleanup -timeout 30 -n 3 PROBE abort 42");
+    assert_eq!(outcome.code, Some(42), "{outcome:?}");
+    assert!(
+        outcome
+            .stderr
+            .contains("aborted the job with code 42: a test")
+    );
+    assert!(begun.elapsed().as_secs() < 20);
+}
+
+#[test]
 fn processors() {
     let own = std::thread::available_parallelism().unwrap().get();
     let count = |line: &str| run(line).sorted();

@@ -15,7 +15,7 @@ const SEQUENCE: usize = 0;
 const WHO: usize = 1; // pid | phase << 32 | length of the name << 40 | bereft << 48 | stopped << 49
 const ENVELOPE: usize = 2; // peer | tag << 32
 const BYTES: usize = 3;
-const CONTEXT: usize = 4;
+const CONTEXT: usize = 4; // context | peer's rank in the job, plus 1 if it is told << 32
 const SINCE: usize = 5;
 const NAME: usize = 6;
 const NAME_MAX: usize = (WORDS - NAME) * 8;
@@ -140,22 +140,22 @@ impl ReportPage {
     /// The call named `call` starts to wait for `bytes` bytes from or to `peer` with `tag` (either
     /// may be [`NONE`], or a wildcard).
     pub fn waiting(&self, call: &'static str, peer: i32, tag: i32, bytes: u64) {
-        self.waiting_in(0, (call, None), peer, tag, bytes);
+        self.waiting_in(0, (call, None), (peer, None), tag, bytes);
     }
 
-    /// Like [`waiting`](ReportPage::waiting), naming the communicator's context as well, and the operation whose request the
-    /// call waits for, if that is known.
+    /// Like [`waiting`](ReportPage::waiting), naming the communicator's context as well, the operation whose request the
+    /// call waits for, and the peer's rank in the job beside that in the communicator, if these are known.
     pub fn waiting_in(
         &self,
         context: u32,
         (call, operation): (&'static str, Option<&'static str>),
-        peer: i32,
+        (peer, in_job): (i32, Option<u32>),
         tag: i32,
         bytes: u64,
     ) {
         let (name, length) = joined(call, operation);
         self.write(Phase::Waiting, &name[..length], |words| {
-            put_envelope(words, peer, tag, bytes, context);
+            put_envelope(words, (peer, in_job), tag, bytes, context);
         });
     }
 
@@ -212,11 +212,18 @@ fn write(
     words[SEQUENCE].store(odd.wrapping_add(1), Ordering::Release);
 }
 
-fn put_envelope(words: &[AtomicU64], peer: i32, tag: i32, bytes: u64, context: u32) {
+fn put_envelope(
+    words: &[AtomicU64],
+    (peer, in_job): (i32, Option<u32>),
+    tag: i32,
+    bytes: u64,
+    context: u32,
+) {
     let envelope = u64::from(peer.cast_unsigned()) | u64::from(tag.cast_unsigned()) << 32;
     words[ENVELOPE].store(envelope, Ordering::Relaxed);
     words[BYTES].store(bytes, Ordering::Relaxed);
-    words[CONTEXT].store(u64::from(context), Ordering::Relaxed);
+    let in_job = in_job.map_or(0, |rank| u64::from(rank.saturating_add(1)));
+    words[CONTEXT].store(u64::from(context) | in_job << 32, Ordering::Relaxed);
 }
 
 /// Writes text into words, eight bytes each.
@@ -249,6 +256,8 @@ pub struct Record {
     pub call: String,
     /// The other rank, [`NONE`], or a wildcard of the standard ABI.
     pub peer: i32,
+    /// The peer's rank in the job, where `peer` is one in a communicator that numbers otherwise.
+    pub in_job: Option<u32>,
     /// The tag, [`NONE`], or a wildcard of the standard ABI.
     pub tag: i32,
     /// Bytes of the operation.
@@ -275,7 +284,13 @@ impl Record {
             self.call.as_bytes(),
             self.since_ns,
             |words| {
-                put_envelope(words, self.peer, self.tag, self.bytes, self.context);
+                put_envelope(
+                    words,
+                    (self.peer, self.in_job),
+                    self.tag,
+                    self.bytes,
+                    self.context,
+                );
             },
         );
     }
@@ -316,6 +331,7 @@ impl Record {
             peer: low(envelope).cast_signed(),
             tag: low(envelope >> 32).cast_signed(),
             bytes: word(BYTES),
+            in_job: low(word(CONTEXT) >> 32).checked_sub(1),
             context: low(word(CONTEXT)),
             since_ns: word(SINCE),
             bereft: who & BEREFT != 0,
@@ -330,7 +346,7 @@ impl Record {
 }
 
 /// A participle, fit for "rank 1 is ..." and "it was ...": "waiting in MPI_Recv, peer 1, tag 7,
-/// 8 bytes, for 2.0 s", "waiting in MPI_Wait for MPI_Ibcast, peer 3, context 5, for 2.0 s".
+/// 8 bytes, for 2.0 s", "waiting in MPI_Wait for MPI_Ibcast, peer 3 (rank 7 of the job), context 5, for 2.0 s".
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.phase {
@@ -344,6 +360,9 @@ impl fmt::Display for Record {
             NONE => {}
             consts::ANY_SOURCE => f.write_str(", any source")?,
             peer => write!(f, ", peer {peer}")?,
+        }
+        if let Some(rank) = self.in_job {
+            write!(f, " (rank {rank} of the job)")?;
         }
         match self.tag {
             NONE => {}
@@ -388,7 +407,13 @@ mod tests {
         assert_eq!(book.read(3), None);
         let page = writer(&fd, 1);
         assert!(page.is_present());
-        page.waiting_in(5, ("MPI_Recv", None), consts::ANY_SOURCE, -7, 1 << 40);
+        page.waiting_in(
+            5,
+            ("MPI_Recv", None),
+            (consts::ANY_SOURCE, None),
+            -7,
+            1 << 40,
+        );
         let record = Book::open(&fd).unwrap().read(1).unwrap();
         assert_eq!(
             (record.pid, record.phase, record.call.as_str()),
@@ -407,9 +432,10 @@ mod tests {
             text.starts_with("waiting in communicator construction, 8 bytes, for 0."),
             "{text}"
         );
-        page.waiting_in(5, ("MPI_Wait", Some("MPI_Ibcast")), 3, NONE, 0);
+        page.waiting_in(5, ("MPI_Wait", Some("MPI_Ibcast")), (3, Some(0)), NONE, 0);
         let text = book.read(1).unwrap().to_string();
-        let begin = "waiting in MPI_Wait for MPI_Ibcast, peer 3, context 5, for 0.";
+        let begin =
+            "waiting in MPI_Wait for MPI_Ibcast, peer 3 (rank 0 of the job), context 5, for 0.";
         assert!(text.starts_with(begin), "{text}");
         page.waiting("MPI_\u{1b}[7m\n", NONE, NONE, 8);
         assert_eq!(book.read(1).unwrap().call, "MPI_?[7m?");
@@ -424,11 +450,11 @@ mod tests {
         let page = writer(&fd, 0);
         let call = "MPI_Request_get_status_some";
         let operation = "MPI_Neighbor_allgatherv_init";
-        page.waiting_in(0, (call, Some(operation)), NONE, NONE, 0);
+        page.waiting_in(0, (call, Some(operation)), (NONE, None), NONE, 0);
         let whole = format!("{call} for {operation}");
         assert_eq!(book.read(0).unwrap().call, whole);
         let long: &'static str = "M".repeat(NAME_MAX - 7).leak();
-        page.waiting_in(0, (long, Some(operation)), NONE, NONE, 0);
+        page.waiting_in(0, (long, Some(operation)), (NONE, None), NONE, 0);
         assert_eq!(book.read(0).unwrap().call, format!("{long} for MP"));
     }
 
@@ -486,7 +512,7 @@ mod tests {
     #[test]
     fn records_of_other_hosts() {
         let (fd, book) = Book::create(3).unwrap();
-        writer(&fd, 1).waiting_in(5, ("MPI_Recv", None), 2, 7, 40);
+        writer(&fd, 1).waiting_in(5, ("MPI_Recv", None), (2, Some(9)), 7, 40);
         let (copy, record) = (Book::create(3).unwrap().1, book.read(1).unwrap());
         copy.store(1, &record);
         copy.store(3, &record);
