@@ -136,6 +136,7 @@ impl Engine {
         let nodes = |g: &Rc<Graph>| g.nodes().len();
         if known.values().map(nodes).sum::<usize>() + nodes(&graph) > NODES {
             known.clear();
+            // They have graphs that no later call finds.
             self.ended.clear();
         }
         known.insert(plan, graph.clone());

@@ -80,6 +80,7 @@ struct Job {
     sinks_open: [bool; 2],
     course: Course,
     verdict: Verdict,
+    /// Whether a failure ends all ranks, or only who fails.
     cleanup: bool,
     /// When the time allowed is over, and what says so.
     deadline: Option<(Instant, &'static str)>,
