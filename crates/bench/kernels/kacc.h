@@ -83,12 +83,23 @@ static double products(long count) {
     return bench_now() - start;
 }
 
+/* So many that they last `PRODUCTS_LEAST`: the shorter of two times, lest what happens only at first, or a moment without a processor, make them too few. */
+BENCH_FUNCTION long enough(double (*run)(long count)) {
+    double once, again;
+    long count;
+    for (count = 1; count < BENCH_MOST_ROUNDS; count *= 2) {
+        once = run(count);
+        again = run(count);
+        if (once >= PRODUCTS_LEAST && again >= PRODUCTS_LEAST)
+            break;
+    }
+    return count;
+}
+
 /* Seconds of a product alone. */
 BENCH_FUNCTION double product_alone(void) {
     double batches[BENCH_BATCHES];
-    long count = 1;
-    while (products(count) < PRODUCTS_LEAST && count < BENCH_MOST_ROUNDS)
-        count *= 2;
+    long count = enough(products);
     for (int b = 0; b < BENCH_BATCHES; b++)
         batches[b] = products(count) / (double)count;
     return bench_median(batches, BENCH_BATCHES);

@@ -27,9 +27,7 @@ static double tests(long count) {
 
 static double median_test(void) {
     double batches[BENCH_BATCHES];
-    long count = 1;
-    while (tests(count) < PRODUCTS_LEAST && count < BENCH_MOST_ROUNDS)
-        count *= 2;
+    long count = enough(tests);
     for (int b = 0; b < BENCH_BATCHES; b++)
         batches[b] = tests(count) / (double)count;
     return bench_median(batches, BENCH_BATCHES);
