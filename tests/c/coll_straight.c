@@ -12,6 +12,9 @@
 #include <unistd.h>
 
 enum { MOST = 8, SHORT = 5, LONG = 2000, LONGER = 3000, TESTS = 5 };
+/* Bytes of broadcasts that go in pieces, and seconds for which a rank may copy one. */
+static const size_t LONG_ONES[] = {128 << 10, 300001, 1 << 20, (5 << 20) + 3};
+static const double COPIES_FOR = 10;
 
 /* How many ranks have come to a point so far, in all. */
 static atomic_long *come;
@@ -45,22 +48,30 @@ static void meet(void)
     }
 }
 
-/* What was started is over, and was before any other rank called MPI. */
-static void over(MPI_Request *request, const char *what)
+/* What was started is over, and was before any other rank called MPI, or any but those that looked before: by a few tests, or for so many seconds. One rank looks last. */
+static void over_within(MPI_Request *request, const char *what, double seconds, int last)
 {
     int flag = 0;
+    double end;
     if (!counts) {
         OK(MPI_Wait(request, MPI_STATUS_IGNORE));
         return;
     }
     meet();
-    for (int rank = 0; rank < t_size; rank++) {
-        for (int i = 0; rank == t_rank && i < TESTS && !flag; i++)
+    for (int i = 1; i <= t_size; i++) {
+        int rank = (last + i) % t_size;
+        end = t_seconds() + seconds;
+        for (int n = 0; rank == t_rank && (n < TESTS || t_seconds() < end) && !flag; n++)
             OK(MPI_Test(request, &flag, MPI_STATUS_IGNORE));
         if (!flag && rank == t_rank)
             t_fail(__FILE__, __LINE__, "%s is not done, though all have started it", what);
         meet();
     }
+}
+
+static void over(MPI_Request *request, const char *what)
+{
+    over_within(request, what, 0, t_size - 1);
 }
 
 static int *in, *out;
@@ -202,6 +213,93 @@ static void persistent(int n)
     free(gathered);
 }
 
+/* Byte i of a long broadcast. */
+static unsigned char byte_of(size_t i, int number)
+{
+    return (unsigned char)(i * 7 + i / 4096 + (size_t)number);
+}
+
+/* Broadcasts a block of bytes, which the root has in pairs with gaps between them if it is `sparse`, as the request says, or anew. */
+static void long_one(size_t bytes, int root, int number, int sparse, MPI_Request *kept, unsigned char *data)
+{
+    MPI_Request r = MPI_REQUEST_NULL, *request = kept != NULL ? kept : &r;
+    int gaps = sparse && t_rank == root;
+    for (size_t i = 0; i < bytes; i++)
+        data[gaps ? i / 2 * 3 + i % 2 : i] = t_rank == root ? byte_of(i, number) : 0xee;
+    if (kept != NULL) {
+        OK(MPI_Start(kept));
+    } else {
+        MPI_Datatype pairs;
+        OK(MPI_Type_vector((int)(bytes / 2), 2, 3, MPI_BYTE, &pairs));
+        OK(MPI_Type_commit(&pairs));
+        OK(MPI_Ibcast(data, gaps ? 1 : (int)bytes, gaps ? pairs : MPI_BYTE, root, MPI_COMM_WORLD, &r));
+        OK(MPI_Type_free(&pairs));
+    }
+    /* The root may have to keep what is long until all have read it, and of two it gives it as it calls. */
+    if (t_size > 2)
+        over_within(request, "a long broadcast", COPIES_FOR, root);
+    else
+        OK(MPI_Wait(request, MPI_STATUS_IGNORE));
+    for (size_t i = 0; i < bytes; i++)
+        SAME(data[gaps ? i / 2 * 3 + i % 2 : i], byte_of(i, number));
+}
+
+/* Such as don't fit where all read them, some at once, and some with one rank far behind: only the results count. */
+static void crowded_ones(int root)
+{
+    enum { AT_ONCE = 3, ROUNDS = 6 };
+    static const size_t lengths[] = {(128 << 10) + 1, 12 << 20};
+    for (int k = 0; k < 2; k++) {
+        size_t bytes = lengths[k];
+        MPI_Request requests[AT_ONCE];
+        unsigned char *data = t_alloc(bytes * AT_ONCE);
+        for (int one = 0; one < AT_ONCE; one++) {
+            for (size_t i = 0; i < bytes; i++)
+                data[bytes * one + i] = t_rank == root ? byte_of(i, one) : 0xee;
+            OK(MPI_Ibcast(data + bytes * one, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD, &requests[one]));
+        }
+        OK(MPI_Waitall(AT_ONCE, requests, MPI_STATUSES_IGNORE));
+        for (int one = 0; one < AT_ONCE; one++)
+            for (size_t i = 0; i < bytes; i++)
+                SAME(data[bytes * one + i], byte_of(i, one));
+
+        OK(MPI_Bcast_init(data, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD, MPI_INFO_NULL, requests));
+        for (int round = 0; round < ROUNDS; round++) {
+            for (size_t i = 0; i < bytes; i++)
+                data[i] = t_rank == root ? byte_of(i, round) : 0xee;
+            if (t_rank == (root + 1) % t_size)
+                usleep(3000);
+            OK(MPI_Start(requests));
+            OK(MPI_Wait(requests, MPI_STATUS_IGNORE));
+            for (size_t i = 0; i < bytes; i++)
+                SAME(data[i], byte_of(i, round));
+        }
+        OK(MPI_Request_free(requests));
+        free(data);
+    }
+}
+
+static void long_ones(int root)
+{
+    int count = sizeof LONG_ONES / sizeof *LONG_ONES;
+    for (int k = 0; k < count; k++) {
+        size_t bytes = LONG_ONES[k];
+        MPI_Request kept;
+        unsigned char *data = t_alloc(bytes * 3 / 2 + 3);
+        /* With the first one processes find out how they may copy from each other. */
+        OK(MPI_Bcast(data, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD));
+        OK(MPI_Ibcast(data, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD, &kept));
+        OK(MPI_Wait(&kept, MPI_STATUS_IGNORE));
+        long_one(bytes, root, k, 0, NULL, data);
+        long_one(bytes / 2 * 2, root, k + 1, 1, NULL, data);
+        OK(MPI_Bcast_init(data, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD, MPI_INFO_NULL, &kept));
+        for (int round = 0; round < 3; round++)
+            long_one(bytes, root, round, 0, &kept, data);
+        OK(MPI_Request_free(&kept));
+        free(data);
+    }
+}
+
 int main(int argc, char **argv)
 {
     t_init(&argc, &argv);
@@ -228,6 +326,9 @@ int main(int argc, char **argv)
         reductions(LONG, root, 0);
         reductions(LONG, root, 1);
     }
+    long_ones(0);
+    long_ones(t_size - 1);
+    crowded_ones(t_size / 2);
     persistent(SHORT);
     persistent(LONG);
     free(in);

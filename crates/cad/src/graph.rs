@@ -135,6 +135,8 @@ pub struct Graph {
     types: u32,
     /// Whether receivers copy what it sends from where it lies.
     lends: bool,
+    /// Whether several get the same at once.
+    shares: bool,
     /// Whether all nodes are sends of what the buffers hold, and wait for nothing.
     only_sends: bool,
     send: Limit,
@@ -215,6 +217,12 @@ impl Graph {
     #[inline]
     pub fn lends(&self) -> bool {
         self.lends
+    }
+
+    /// Whether what several get the same of is to lie once for all of them, where the transport has a way for that: sends of it follow on one another.
+    #[inline]
+    pub fn shares(&self) -> bool {
+        self.shares
     }
 
     /// Whether all it does is to send, out of the program's buffers, and no node waits for another.
@@ -383,6 +391,7 @@ impl Builder {
                 temps: Vec::new(),
                 types: team.size,
                 lends: false,
+                shares: false,
                 only_sends: false,
                 send: Limit::NONE,
                 recv: Limit::NONE,
@@ -394,6 +403,11 @@ impl Builder {
     /// Receivers are to copy what it sends from where it lies, where they can.
     pub fn lend(&mut self) {
         self.graph.lends = true;
+    }
+
+    /// What several get the same of is to lie once for all of them.
+    pub fn share(&mut self) {
+        self.graph.shares = true;
     }
 
     /// There are so many types for [`TypeSlot::SendOf`] and [`TypeSlot::RecvOf`], if not one for each process.

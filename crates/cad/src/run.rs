@@ -66,6 +66,11 @@ impl Run {
         Some(node)
     }
 
+    /// What [`Run::next_ready`] would hand out if nothing completed in between.
+    pub fn ready(&self) -> &[NodeId] {
+        &self.words[self.nodes as usize..][self.head as usize..self.tail as usize]
+    }
+
     /// A node that [`Run::next_ready`] handed out has finished; its successors may become ready.
     pub fn complete(&mut self, graph: &Graph, node: NodeId) {
         debug_assert_ne!(self.words[node as usize], COMPLETED, "once");

@@ -11,7 +11,7 @@ use crate::{
 const PAPER: &str = "Thakur, Rabenseifner and Gropp, 2005";
 
 /// The tunables of this crate that choose an algorithm.
-pub const TUNABLES: [Tunable; 34] = [
+pub const TUNABLES: [Tunable; 36] = [
     bytes(
         "cad.bcast.whole_message_max",
         bcast::WHOLE_MESSAGE_MAX,
@@ -21,6 +21,16 @@ pub const TUNABLES: [Tunable; 34] = [
         "cad.bcast.flat_min",
         bcast::FLAT_MIN,
         "measured with three to seven ranks of which one computes, or none",
+    ),
+    bytes(
+        "cad.bcast.shared_segment",
+        bcast::SHARED_SEGMENT,
+        "measured with three to eight ranks of which one computes, or none",
+    ),
+    bytes(
+        "cad.bcast.shared_max",
+        bcast::SHARED_MAX,
+        "measured with three to eight ranks of which one computes, or none",
     ),
     bytes(
         "cad.bcast.segment",

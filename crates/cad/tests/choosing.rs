@@ -200,7 +200,7 @@ fn nobody_passes_on_where_all_goes_straight() {
 
 #[test]
 fn long_data_go_along_a_chain() {
-    use bcast::Algorithm::{Binomial, Chain, Flat, ScatterRing, SegmentedBinomial};
+    use bcast::Algorithm::{Binomial, Chain, Flat, ScatterRing, SegmentedBinomial, Shared};
     use bcast::Relay::{Kernel, Process};
     use bcast::Spread::{Apart, Blocks, Lending, Mixed, Together};
     let choose = |size, bytes, spread| {
@@ -275,6 +275,32 @@ fn long_data_go_along_a_chain() {
     ] {
         assert_eq!(choose(size, bytes, Lending), expected, "{size} {bytes}");
     }
+    // Few that share memory and may compute get what is long from the root, which puts each segment where all read it.
+    let straight = |size, bytes, spread| {
+        let team = Team {
+            straight: true,
+            ..Team::new(0, size)
+        };
+        bcast::choose(&bcast::Params {
+            team,
+            root: 0,
+            count: bytes,
+            ty: Shape::BYTE,
+            spread,
+        })
+    };
+    for (size, bytes, expected) in [
+        (3, (128 << 10) - 1, Flat),
+        (3, 128 << 10, Shared { segment: 128 << 10 }),
+        (8, 4 << 20, Shared { segment: 128 << 10 }),
+        (5, (4 << 20) + 1, Shared { segment: 132 << 10 }),
+        (5, 8 << 20, Shared { segment: 256 << 10 }),
+        (8, 16 << 20, Shared { segment: 256 << 10 }),
+        (8, (16 << 20) + 1, chain(64)),
+    ] {
+        assert_eq!(straight(size, bytes, Together), expected, "{size} {bytes}");
+    }
+    assert_eq!(straight(3, 1 << 20, Lending), Flat);
     // Two have one link, and a few bytes go whole, wherever they are.
     for (size, bytes) in [(2, 1 << 20), (3, 1 << 10)] {
         assert_eq!(choose(size, bytes, Apart(Process)), Binomial);

@@ -89,6 +89,7 @@ fn bcast_gives_all_the_roots_data() {
         Binomial,
         Flat,
         Straight,
+        Shared { segment: 100 },
         ScatterRing,
         Chain { segment: 100 },
         SegmentedBinomial { segment: 64 },

@@ -81,7 +81,8 @@ fn broadcasts_and_barriers() {
     each_size(&[0, 1, 100, 300], |rng, size, count| {
         check(rng, size, "barrier", |team| barrier::graph(&team));
         let (chain, tree) = (Chain { segment: 200 }, SegmentedBinomial { segment: 200 });
-        for algorithm in [Binomial, Flat, ScatterRing, chain, tree] {
+        let shared = Shared { segment: 200 };
+        for algorithm in [Binomial, Flat, shared, ScatterRing, chain, tree] {
             for root in [0, size - 1] {
                 check(rng, size, &format!("bcast {algorithm:?}"), |team| {
                     let p = bcast::Params {

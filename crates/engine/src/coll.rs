@@ -153,7 +153,7 @@ impl Running {
         self.call.data_at(self.address(region), region)
     }
 
-    /// So many of the nodes, from the first on, which wait for nothing, are over before it has begun.
+    /// So many of the nodes that come next are over.
     fn skip(&mut self, nodes: usize) {
         for _ in 0..nodes {
             if let Some(id) = self.run.next_ready() {
@@ -371,6 +371,9 @@ impl Engine {
                 Body::Collective(running) => {
                     if let Some(node) = over.take() {
                         running.complete(node);
+                    }
+                    if running.call.graph.shares() && !running.failed {
+                        self.share_next(running);
                     }
                     match running.next() {
                         Some((node, step)) => (node, step, running.failed),

@@ -21,9 +21,10 @@ use sys::memfd::{Mapping, create_sealed, open_sealed};
 use crate::common::AREAS;
 use crate::lane::{self, COMMON_PIPE, Lane, PIPE, PLAY, drain, fill};
 use crate::sheets;
+use crate::shelf::{LONGEST, PLACES, READERS};
 
 /// "ymbkshm" and the layout's number.
-const MAGIC: u64 = u64::from_be_bytes(*b"ymbkshm\x0a");
+const MAGIC: u64 = u64::from_be_bytes(*b"ymbkshm\x0b");
 /// Bytes for the version's name.
 pub(crate) const VERSION: usize = 48;
 const HEADER: usize = 4096;
@@ -42,8 +43,8 @@ pub(crate) const MOST_RANKS: u32 = 4096;
 /// Bytes of each rank's board: flags, two faces and pieces of 64 KiB each for each of 64 communicators.
 pub(crate) const BOARD: usize = 64 * (PAGE + 3 * 65_536);
 
-/// Bytes of each rank's [shelf](crate::shelf): fifteen of the longest messages, each with what is left of its last page.
-pub(crate) const SHELF: usize = 1 << 20;
+/// Bytes of each rank's [shelf](crate::shelf), where there are ranks enough to have one: as many of the longest messages as it has places, each with what is left of its last page.
+pub(crate) const SHELF: usize = PLACES * (LONGEST as usize + PLAY);
 
 /// Bytes of each rank's common memory: see [`crate::Stretch`].
 pub(crate) const COMMON: usize = 42 << 20;
@@ -61,6 +62,8 @@ struct Map {
     boards: usize,
     common: usize,
     shelves: usize,
+    /// Of each shelf.
+    shelf_bytes: usize,
     total: usize,
 }
 
@@ -78,6 +81,8 @@ impl Map {
         let boards = (sheets + pairs * sheets::ALL).next_multiple_of(PAGE);
         let common = (boards + n * BOARD).next_multiple_of(PAGE);
         let shelves = common + n * COMMON;
+        // Of fewer ranks nobody could use one.
+        let shelf_bytes = if n > READERS { SHELF } else { 0 };
         Map {
             ranks: n,
             bells,
@@ -89,7 +94,8 @@ impl Map {
             boards,
             common,
             shelves,
-            total: shelves + n * SHELF,
+            shelf_bytes,
+            total: shelves + n * shelf_bytes,
         }
     }
 
@@ -114,7 +120,7 @@ impl Map {
     }
 
     fn shelf(&self, rank: u32) -> usize {
-        self.shelves + rank as usize * SHELF
+        self.shelves + rank as usize * self.shelf_bytes
     }
 
     fn sheets(&self, one: u32, other: u32) -> usize {
@@ -334,10 +340,16 @@ impl Segment {
         self.mapping.range(common + at, bytes)
     }
 
+    /// Bytes of a rank's shelf.
+    pub fn shelf_bytes(&self) -> usize {
+        self.map.shelf_bytes
+    }
+
     /// Address of a stretch of a rank's shelf.
     #[inline]
     fn shelf(&self, rank: u32, at: usize, bytes: usize) -> *mut u8 {
-        assert!((rank as usize) < self.map.ranks && at <= SHELF && bytes <= SHELF - at);
+        let room = self.shelf_bytes();
+        assert!((rank as usize) < self.map.ranks && at <= room && bytes <= room - at);
         let stretch = self.map.shelf(rank) + at;
         let stretch = self.mapping.range(stretch, bytes);
         stretch.expect("shelves are inside the segment")

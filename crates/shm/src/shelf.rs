@@ -6,6 +6,7 @@
 //!
 //! A shelf has [`PLACES`] places, which are as long as their messages and lie anywhere on it. A cell tells each reader of the place. Who has read it says so in a
 //! [word](turned::Turned) that its owner looks at when it wants a place. So no message goes back, and who reads late, was stopped or died holds up nobody: what finds no place goes the ordinary ways.
+//! But what nobody ever receives, as its communicator has failed, keeps its places for good.
 //!
 //! Invariants: a place is written when none of its readers that are alive has still to read it. A reader that says what is not so harms the messages to itself. What an owner says of a place
 //! is bounded before it is read; what it writes there meanwhile makes wrong data and nothing worse.
@@ -29,15 +30,14 @@ use crate::state::{Announced, Peer, Sink};
 use crate::wire::{Header, Kind, WORDS, Words};
 
 /// Places of a shelf: bits of a reader's word.
-const PLACES: usize = u32::BITS as usize;
+pub(crate) const PLACES: usize = u32::BITS as usize;
 /// Messages up to here don't go there, but in a sheet or in lines, which are where both sides have them at hand.
 const ABOVE: u64 = 12 << 10;
-/// Longest: a segment of a broadcast. A receiver that shares the root's processor has longer ones no sooner than by the kernel's copies (256 KiB, as above, after 24 to
-/// 39 us both ways), and where all three wait those take half as long. In pieces that readers copy while the next is written 64 KiB take all three 11 us in place of 13 if they wait, and
-/// in the case above a tenth longer.
-pub(crate) const LONGEST: u64 = 64 << 10;
+/// Longest: the longest segment of a broadcast. In pieces that readers copy while the next is written 64 KiB take all three 11 us in place of 13 if they wait, and
+/// a tenth longer where a receiver shares the root's processor and another computes.
+pub(crate) const LONGEST: u64 = 256 << 10;
 /// Readers of a message at least.
-const READERS: usize = 2;
+pub(crate) const READERS: usize = 2;
 
 /// A process's own shelf.
 pub(crate) struct Shelf {
@@ -61,9 +61,10 @@ pub(crate) struct Shelved {
 }
 
 impl Shelved {
-    /// What a sender says of it.
-    fn of([place, len, start, _]: Words) -> Result<Shelved, Hostile> {
-        if place >= PLACES as u64 || len > LONGEST || start > SHELF as u64 - len {
+    /// What a sender says of it, whose shelf has so many bytes.
+    fn of([place, len, start, _]: Words, shelf: usize) -> Result<Shelved, Hostile> {
+        let end = start.checked_add(len).filter(|&end| end <= shelf as u64);
+        if place >= PLACES as u64 || len > LONGEST || end.is_none() {
             return Err(Hostile);
         }
         Ok(Shelved {
@@ -185,7 +186,7 @@ impl Shm {
         header: &Header,
         words: Words,
     ) -> Result<(), Hostile> {
-        let shelved = Shelved::of(words)?;
+        let shelved = Shelved::of(words, self.segment.shelf_bytes())?;
         let (source, context) = (Endpoint(peer), Context(header.context));
         let total = shelved.len as u64;
         if let Some(receive) = queues.posted.take(source, context, header.tag) {

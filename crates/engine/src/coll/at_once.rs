@@ -1,4 +1,5 @@
-//! Collectives to which this rank only gives: those of a broadcast's root, and of who is not the root of a gather, or of a reduction that is not long.
+//! What leaves at once: collectives to which this rank only gives (a broadcast's root, and who is not the root of a gather, or of a reduction that is not long), and
+//! what it gives to several.
 //!
 //! Where the transport takes all of it within the call, there is nothing to wait for: no run, no memory and no request of its own is made, which takes
 //! longer than sending some KiB does. What it doesn't take is sent as in any other collective.
@@ -6,13 +7,50 @@
 //! Invariant: nodes are sent in the order of their numbers, and the first that does not leave is the first of the run. The request is the one that sends share which are
 //! over, so `MPI_Cancel`, which no program may call here, is an error only if something was left.
 //!
-//! Who calls it: `start_collective`, so not persistent ones, which have made all that before.
+//! Who calls it: `start_collective`, so not persistent ones, which have made all that before; and `advance`, where a graph [shares](cad::Graph::shares).
 
-use cad::Node;
+use cad::bcast::SHARED_BESIDE_LOANS;
+use cad::{Kind, Node, NodeId};
+use layout::Data;
 use mtmi::{Context, Endpoint, Transport};
 
-use super::{Call, Tags};
+use super::{Call, Running, Tags};
 use crate::state::Engine;
+use crate::world::Fabric;
+
+/// Whether two nodes send the same.
+fn is_same(one: &Node, other: &Node) -> bool {
+    one.kind == other.kind && one.src == other.src && one.tag == other.tag
+}
+
+/// Sends what nodes send alike to all their peers together, if there are several and the transport has a way for that and all of them.
+fn share(
+    t: &mut Fabric,
+    call: &Call,
+    nodes: &[Node],
+    (context, tag): (Context, i32),
+    data: &Data,
+) -> bool {
+    let to = nodes
+        .iter()
+        .map(|node| Endpoint(call.group.endpoint(node.peer)));
+    let rather_lent = data.len() > SHARED_BESIDE_LOANS && call.graph.lends() && t.fabric().lends();
+    nodes.len() > 1 && !rather_lent && t.send_to_all(to, context, tag, data)
+}
+
+impl Running {
+    /// Those of the next nodes that send the same to several.
+    fn next_alike(&self) -> Option<&[Node]> {
+        let (ready, nodes) = (self.run.ready(), self.call.graph.nodes());
+        let from = *ready.first()?;
+        let first = nodes.get(from as usize).filter(|n| n.kind == Kind::Send)?;
+        let alike = |&(id, &next): &(NodeId, &NodeId)| {
+            id == next && nodes.get(id as usize).is_some_and(|n| is_same(n, first))
+        };
+        let count = (from..).zip(ready).take_while(alike).count();
+        (count > 1).then(|| &nodes[from as usize..][..count])
+    }
+}
 
 impl Engine {
     /// Sends what a graph of nothing but sends has to send, from its first node on, as long as it leaves at once: how many nodes did. The collective
@@ -24,9 +62,8 @@ impl Engine {
         let (tag, mask) = call.tags.resolve(&call.comm);
         call.tags = Tags::Begun(tag, mask);
         let context = call.comm.context() + 1;
-        let same = |one: &Node, other: &Node| one.src == other.src && one.tag == other.tag;
         let mut sent = 0;
-        for nodes in call.graph.nodes().chunk_by(same) {
+        for nodes in call.graph.nodes().chunk_by(is_same) {
             let left = self.send_same_at_once(call, Context(context), (tag, mask), nodes);
             sent += left;
             if left < nodes.len() {
@@ -54,7 +91,7 @@ impl Engine {
             .iter()
             .map(|node| Endpoint(call.group.endpoint(node.peer)));
         self.transport(|t| {
-            if nodes.len() > 1 && t.send_to_all(to.clone(), context, tag, &data) {
+            if share(t, call, nodes, (context, tag), &data) {
                 return nodes.len();
             }
             if call.is_lent(data.len()) {
@@ -63,5 +100,21 @@ impl Engine {
             let stays = |to| !t.send_at_once(to, context, tag, data.clone());
             to.position(stays).unwrap_or(nodes.len())
         })
+    }
+
+    /// Sends what comes next in a run to several, as long as it is the same for them and leaves at once for all together.
+    pub(super) fn share_next(&self, running: &mut Running) {
+        let context = Context(running.call.comm.context() + 1);
+        while let Some(nodes) = running.next_alike() {
+            let tag = running.tag | nodes[0].tag as i32 & running.node_tag;
+            let data = running.data(&nodes[0].src);
+            let shared = self.transport(|t| share(t, &running.call, nodes, (context, tag), &data));
+            if !shared {
+                return;
+            }
+            let sent = nodes.len();
+            running.skip(sent);
+            self.wake_waiters();
+        }
     }
 }

@@ -53,7 +53,7 @@ impl Streams {
 impl Running {
     /// Those of its messages that are longer than `least` bytes and may be bound, if there are any. `me`: this process.
     pub(super) fn streams_of(&self, me: u32, least: u64) -> Option<Streams> {
-        if self.call.graph.lends() {
+        if self.call.graph.lends() || self.call.graph.shares() {
             return None;
         }
         let long = |node: &Node| match node.kind {

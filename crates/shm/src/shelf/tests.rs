@@ -297,7 +297,7 @@ fn what_is_not_on_the_shelf_is_not_read() {
         [0, u64::MAX, 0, 0],
         [u64::MAX, 100, 0, 0],
     ] {
-        let (mut ranks, spy) = job(2);
+        let (mut ranks, spy) = job(3);
         spy.senders(1)[0].fetch_or(1, Ordering::SeqCst);
         ranks[1].post(7, ROOM);
         tell(&mut spy.lane(0, 1), 1, words);
@@ -306,13 +306,15 @@ fn what_is_not_on_the_shelf_is_not_read() {
         assert_eq!(done.len(), 1, "{words:?}");
         assert_eq!(done[0].outcome, Outcome::PeerFailed, "{words:?}");
     }
-    // At its very end there is something.
-    let (mut ranks, spy) = job(2);
-    spy.senders(1)[0].fetch_or(1, Ordering::SeqCst);
-    ranks[1].post(7, ROOM);
-    tell(&mut spy.lane(0, 1), 1, [31, longest, shelf - longest, 0]);
-    ranks[1].t.progress(&mut Vec::new());
-    assert!(!ranks[1].t.fabric().peers[0].failed);
+    // At its very end there is something; but two ranks have none.
+    for (number, failed) in [(3, false), (2, true)] {
+        let (mut ranks, spy) = job(number);
+        spy.senders(1)[0].fetch_or(1, Ordering::SeqCst);
+        ranks[1].post(7, ROOM);
+        tell(&mut spy.lane(0, 1), 1, [31, longest, shelf - longest, 0]);
+        ranks[1].t.progress(&mut Vec::new());
+        assert_eq!(ranks[1].t.fabric().peers[0].failed, failed);
+    }
 }
 
 #[test]
