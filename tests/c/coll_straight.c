@@ -290,6 +290,8 @@ static void long_ones(int root)
         OK(MPI_Bcast(data, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD));
         OK(MPI_Ibcast(data, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD, &kept));
         OK(MPI_Wait(&kept, MPI_STATUS_IGNORE));
+        /* What one of them has still to read takes room that the next needs, or the root has to call again for it. */
+        OK(MPI_Barrier(MPI_COMM_WORLD));
         long_one(bytes, root, k, 0, NULL, data);
         long_one(bytes / 2 * 2, root, k + 1, 1, NULL, data);
         OK(MPI_Bcast_init(data, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD, MPI_INFO_NULL, &kept));
