@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 enum { MOST = 8, SHORT = 5, LONG = 2000, LONGER = 3000, TESTS = 5 };
+/* Bytes up to which what all get lies where they read it on each machine (cad.shared.beside_loans). */
+static const size_t BESIDE_LOANS = 64 << 10;
 /* Bytes of broadcasts that go in pieces, and seconds for which a rank may copy one. */
 static const size_t LONG_ONES[] = {128 << 10, 300001, 1 << 20, (5 << 20) + 3};
 static const double COPIES_FOR = 10;
@@ -302,6 +304,136 @@ static void long_ones(int root)
     }
 }
 
+/* Byte i of what `from` gives `to`; to all alike if that is -1. */
+static unsigned char byte_between(size_t i, int from, int to)
+{
+    return byte_of(i, from * 31 + to * 7);
+}
+
+/* A type of so many bytes in pairs with gaps between them; and where byte i of block k is, if blocks are such or bytes without gaps. */
+static MPI_Datatype pairs_of(int bytes)
+{
+    MPI_Datatype pairs, spaced;
+    OK(MPI_Type_vector(bytes / 2, 2, 3, MPI_BYTE, &pairs));
+    OK(MPI_Type_create_resized(pairs, 0, bytes / 2 * 3, &spaced));
+    OK(MPI_Type_commit(&spaced));
+    OK(MPI_Type_free(&pairs));
+    return spaced;
+}
+
+static size_t byte_at(int sparse, size_t bytes, int block, size_t i)
+{
+    return sparse ? bytes / 2 * 3 * (size_t)block + i / 2 * 3 + i % 2 : bytes * (size_t)block + i;
+}
+
+/* How each rank gives blocks to the others: who has gaps, whether what it gives lies where it gets, and whether all get the same. */
+struct exchange {
+    size_t bytes;
+    int sparse_from, sparse_to, in_place, alike;
+};
+
+static void fill_exchange(const struct exchange *x, unsigned char *from, unsigned char *to)
+{
+    memset(to, 0xee, x->bytes * 2 * (size_t)t_size);
+    for (int k = 0; k < t_size; k++)
+        for (size_t i = 0; i < x->bytes; i++) {
+            if (x->in_place && (!x->alike || k == t_rank))
+                to[byte_at(x->sparse_to, x->bytes, k, i)] = byte_between(i, t_rank, x->alike ? -1 : k);
+            else if (!x->in_place)
+                from[byte_at(x->sparse_from, x->bytes, x->alike ? 0 : k, i)] = byte_between(i, t_rank, x->alike ? -1 : k);
+        }
+}
+
+static void check_exchange(const struct exchange *x, const unsigned char *to)
+{
+    for (int k = 0; k < t_size; k++)
+        for (size_t i = 0; i < x->bytes; i++)
+            SAME(to[byte_at(x->sparse_to, x->bytes, k, i)], byte_between(i, k, x->alike ? -1 : t_rank));
+    if (x->sparse_to)
+        for (size_t i = 2; i < x->bytes / 2 * 3 * (size_t)t_size; i += 3)
+            SAME(to[i], 0xee);
+}
+
+/* Whether blocks of so many bytes are there without a call of who gives them: where receivers copy what is long from its sender, that has to hear of it. */
+static int needs_nobody(const struct exchange *x)
+{
+    const char *copy = getenv("YAMABIKO_COPY");
+    int shared = x->bytes <= BESIDE_LOANS && x->alike;
+    return t_size > 2 && (shared || (copy != NULL && strcmp(copy, "pipe") == 0));
+}
+
+/* One with its own counts, and places, for each rank if it is `v`, which are all the same here; then persistent ones. */
+static void one_exchange(const struct exchange *x, int v, unsigned char *from, unsigned char *to)
+{
+    int one = (int)x->bytes, counts_to[MOST], places_to[MOST], counts_from[MOST], places_from[MOST];
+    MPI_Datatype from_type = x->sparse_from ? pairs_of(one) : MPI_BYTE, to_type = x->sparse_to ? pairs_of(one) : MPI_BYTE;
+    int from_count = x->sparse_from ? 1 : one, to_count = x->sparse_to ? 1 : one;
+    void *given = x->in_place ? MPI_IN_PLACE : from;
+    for (int k = 0; k < t_size; k++) {
+        counts_from[k] = from_count, places_from[k] = k * from_count;
+        counts_to[k] = to_count, places_to[k] = k * to_count;
+    }
+    for (int round = 0; round < 2; round++) {
+        MPI_Request r;
+        int kept = round > 0;
+        fill_exchange(x, from, to);
+        /* What one of them has still to read takes room that the next needs. */
+        OK(MPI_Barrier(MPI_COMM_WORLD));
+        if (x->alike && v && kept)
+            OK(MPI_Allgatherv_init(given, from_count, from_type, to, counts_to, places_to, to_type, MPI_COMM_WORLD, MPI_INFO_NULL, &r));
+        else if (x->alike && v)
+            OK(MPI_Iallgatherv(given, from_count, from_type, to, counts_to, places_to, to_type, MPI_COMM_WORLD, &r));
+        else if (x->alike && kept)
+            OK(MPI_Allgather_init(given, from_count, from_type, to, to_count, to_type, MPI_COMM_WORLD, MPI_INFO_NULL, &r));
+        else if (x->alike)
+            OK(MPI_Iallgather(given, from_count, from_type, to, to_count, to_type, MPI_COMM_WORLD, &r));
+        else if (v && kept)
+            OK(MPI_Alltoallv_init(given, counts_from, places_from, from_type, to, counts_to, places_to, to_type, MPI_COMM_WORLD, MPI_INFO_NULL, &r));
+        else if (v)
+            OK(MPI_Ialltoallv(given, counts_from, places_from, from_type, to, counts_to, places_to, to_type, MPI_COMM_WORLD, &r));
+        else if (kept)
+            OK(MPI_Alltoall_init(given, from_count, from_type, to, to_count, to_type, MPI_COMM_WORLD, MPI_INFO_NULL, &r));
+        else
+            OK(MPI_Ialltoall(given, from_count, from_type, to, to_count, to_type, MPI_COMM_WORLD, &r));
+        for (int start = 0; start < (kept ? 2 : 1); start++) {
+            if (start > 0)
+                fill_exchange(x, from, to);
+            if (kept)
+                OK(MPI_Start(&r));
+            if (needs_nobody(x))
+                over_within(&r, x->alike ? "a long allgather" : "a long alltoall", COPIES_FOR, t_size - 1);
+            else
+                OK(MPI_Wait(&r, MPI_STATUS_IGNORE));
+            check_exchange(x, to);
+        }
+        if (kept)
+            OK(MPI_Request_free(&r));
+    }
+    if (x->sparse_from)
+        OK(MPI_Type_free(&from_type));
+    if (x->sparse_to)
+        OK(MPI_Type_free(&to_type));
+}
+
+static void exchanges(void)
+{
+    static const size_t lengths[] = {(12 << 10) + 2, 50000, 300002, 1 << 20};
+    int count = sizeof lengths / sizeof *lengths;
+    for (int n = 0; n < count; n++) {
+        unsigned char *from = t_alloc(lengths[n] * 2 * (size_t)t_size), *to = t_alloc(lengths[n] * 2 * (size_t)t_size);
+        for (int kind = 0; kind < 8; kind++) {
+            struct exchange x = {lengths[n], kind & 1, kind >> 1 & 1, kind >> 2 & 1, 1};
+            if (x.in_place && x.sparse_from)
+                continue;
+            one_exchange(&x, n % 2, from, to);
+            x.alike = 0;
+            one_exchange(&x, n % 2, from, to);
+        }
+        free(from);
+        free(to);
+    }
+}
+
 int main(int argc, char **argv)
 {
     t_init(&argc, &argv);
@@ -330,6 +462,7 @@ int main(int argc, char **argv)
     }
     long_ones(0);
     long_ones(t_size - 1);
+    exchanges();
     crowded_ones(t_size / 2);
     persistent(SHORT);
     persistent(LONG);

@@ -1,11 +1,12 @@
 //! Allreduce.
 //!
-//! All algorithms but the ring and halves combine operands in rank order, and all give every process the same
+//! All algorithms but the ring and halves combine operands in rank order (parts unless the operation commutes), and all give every process the same
 //! bits: each element is either combined in the same order everywhere, or at one place only.
 //! In place the data lie in the receive buffer.
 
 use crate::fold::{Accumulator, Range, Survivors, directions, elements, halve, split};
 use crate::graph::{BufId, Builder, Graph, MAX_TAG, START};
+use crate::parts::{self, Parts};
 use crate::shape::{Shape, Team};
 use crate::straight::{COMBINED_MAX, Operands, others, send_to};
 
@@ -30,6 +31,12 @@ impl Params {
     /// Whether two processes that share memory combine [halves](Algorithm::Halves).
     pub fn is_for_halves(&self) -> bool {
         self.team.size == 2 && self.commutative && self.ty.bytes(self.count) >= HALVES_MIN
+    }
+
+    /// Whether few processes combine [parts](Algorithm::Parts).
+    fn is_for_parts(&self) -> bool {
+        let fits = (PARTS_MIN..=PARTS_MAX).contains(&self.ty.bytes(self.count));
+        self.team.straight && !self.team.lends && fits && self.count >= self.team.size.into()
     }
 }
 
@@ -56,7 +63,20 @@ pub enum Algorithm {
     },
     /// Each process sends its vector to all others, and combines all in rank order.
     Straight,
+    /// Each process combines a part of all, and gives it to all others.
+    Parts {
+        /// Elements of a segment.
+        segment: u64,
+    },
 }
+
+/// Bytes from which few processes that share memory and may compute, and don't lend, combine [parts](Algorithm::Parts). On an EPYC of the fifth generation three ranks that wait on two processors have
+/// 32 KiB after 10 us in place of 7.6, 64 KiB after 14 in place of 15, 1 MiB after 121 in place of 168, four 1 MiB after 125 in place of 240, eight 64 KiB after 52 in place of 90 and 1 MiB after 446
+/// in place of 1065.
+pub const PARTS_MIN: u64 = 48 << 10;
+
+/// The longest vector of which that is known: three, four and eight have 32 MiB after 0.4, 0.4 and 0.7 times as long as by the ring.
+pub const PARTS_MAX: u64 = 32 << 20;
 
 /// Bytes up to which rounds count more than traffic: Thakur, Rabenseifner and Gropp (2005), 2 KiB.
 pub const DOUBLING_MAX: u64 = 2 << 10;
@@ -101,6 +121,10 @@ pub fn choose(p: &Params) -> Algorithm {
         }
     } else if p.team.straight && bytes <= COMBINED_MAX {
         Algorithm::Straight
+    } else if p.is_for_parts() {
+        Algorithm::Parts {
+            segment: parts::segment(p.team, &p.ty, p.count),
+        }
     } else if bytes <= DOUBLING_MAX || p.count < size || size <= 2 {
         Algorithm::RecursiveDoubling
     } else if p.commutative && long_chunks && large {
@@ -143,6 +167,7 @@ pub fn build(p: &Params, algorithm: Algorithm) -> Graph {
         Algorithm::Pair { segment } => pair(&mut b, p, own, segment),
         Algorithm::Halves { segment } => halves(&mut b, p, own, segment),
         Algorithm::Straight => straight(&mut b, p, own),
+        Algorithm::Parts { segment } => combine_parts(&mut b, p, own, segment),
     }
     b.finish()
 }
@@ -295,6 +320,20 @@ fn straight(b: &mut Builder, p: &Params, own: BufId) {
         sent: send_to(b, others(p.team), all, START),
     };
     operands.combine(b, p.team.size);
+}
+
+fn combine_parts(b: &mut Builder, p: &Params, own: BufId, segment: u64) {
+    let parts = Parts {
+        team: p.team,
+        ty: p.ty,
+        count: p.count,
+        segment,
+        own,
+        commutative: p.commutative,
+    };
+    let given = parts.give(b);
+    let combined = parts.combine(b);
+    parts.exchange(b, combined, given);
 }
 
 fn ring(b: &mut Builder, p: &Params, own: BufId) {

@@ -6,6 +6,7 @@
 
 use crate::graph::{BufId, Builder, Graph, MAX_TAG, NodeId, Region, START, TypeSlot};
 use crate::shape::{Shape, Team};
+use crate::shared::{self, Whole};
 use crate::straight::{others, send_to};
 use crate::tree::{absolute, downward, parent, relative, subtree};
 
@@ -92,20 +93,6 @@ pub const WHOLE_MESSAGE_MAX: u64 = 12 << 10;
 /// its bandwidth, and small enough to stay in a level-2 cache between receive and send.
 pub const SEGMENT: u64 = 64 << 10;
 
-/// The same that lies once for all, as the root [shares](Graph::shares) it, from [`FLAT_MIN`] on. Longer broadcasts are cut into [`SHARED_AT_ONCE`], up to [`SHARED_SEGMENT_MAX`].
-/// (On an EPYC of the fifth generation, if all wait: in segments of 64 KiB 4 MiB take up to twice as long, and in those of 256 KiB as long, but 8 MiB 0.7 to 0.8 times as long.)
-pub const SHARED_SEGMENT: u64 = 128 << 10;
-/// Longest such segment: as long as crate `shm` shares.
-const SHARED_SEGMENT_MAX: u64 = 256 << 10;
-/// As many as crate `shm` shares at once.
-const SHARED_AT_ONCE: u64 = 32;
-/// Segments are multiples of this, so that each lies in its pages as the first does.
-const SHARED_STEP: u64 = 4096;
-
-/// Longest message that lies once for several where a graph and processes [lend](Graph::lends). (Of three on two processors of a Xeon of the fifth generation, one that shares the root's has longer ones no sooner
-/// than by the kernel's copies, 256 KiB after 24 to 39 us both ways, and if all three wait those take half as long.)
-pub const SHARED_BESIDE_LOANS: u64 = 64 << 10;
-
 /// Longest broadcast of few that share memory of which each gets all from the root, which copies it once: none waits for another that computes and would pass it on, and who reads late
 /// keeps nobody waiting. The root is done when it has started one that finds room, which is half as long if nothing else is there.
 /// On an EPYC of the fifth generation 1 MiB takes 38 us in place of 42 along three ranks of which the middle one computes and tests each 16 us, 2 MiB 71 in place of 87, and where cores are far
@@ -189,9 +176,8 @@ pub fn choose(p: &Params) -> Algorithm {
         };
     }
     if p.team.straight && p.spread == Spread::Together && bytes <= SHARED_MAX {
-        let segment = bytes.div_ceil(SHARED_AT_ONCE).next_multiple_of(SHARED_STEP);
         return Algorithm::Shared {
-            segment: segment.clamp(SHARED_SEGMENT, SHARED_SEGMENT_MAX),
+            segment: shared::segment(bytes, 1),
         };
     }
     if size <= 2 || bytes <= WHOLE_MESSAGE_MAX {
@@ -247,9 +233,7 @@ pub fn build(p: &Params, algorithm: Algorithm) -> Graph {
             Algorithm::Binomial => binomial(&mut b, p),
             Algorithm::Flat => packed(&mut b, p, flat),
             Algorithm::Straight => straight(&mut b, p),
-            Algorithm::Shared { segment } => {
-                packed(&mut b, p, |b, p, wire| shared(b, p, wire, segment))
-            }
+            Algorithm::Shared { segment } => shared(&mut b, p, segment),
             Algorithm::ScatterRing => packed(&mut b, p, scatter_ring),
             Algorithm::Chain { segment } => {
                 packed(&mut b, p, |b, p, wire| segmented(b, p, wire, segment, true))
@@ -282,6 +266,15 @@ fn straight(b: &mut Builder, p: &Params) {
         return;
     }
     send_to(b, others(p.team), all, START);
+}
+
+fn shared(b: &mut Builder, p: &Params, segment: u64) {
+    let all = Whole::new(whole(p), &p.ty);
+    if p.team.rank == p.root {
+        shared::give(b, others(p.team), &all, segment, START);
+    } else {
+        shared::receive(b, p.root, &all, segment, START);
+    }
 }
 
 /// Where the packed bytes lie, and what has to complete before the root may send them.
@@ -332,26 +325,6 @@ fn flat(b: &mut Builder, p: &Params, wire: &Wire) -> Vec<NodeId> {
         b.send(rank, 0, all, &[wire.packed]);
     }
     Vec::new()
-}
-
-fn shared(b: &mut Builder, p: &Params, wire: &Wire, segment: u64) -> Vec<NodeId> {
-    let total = p.ty.bytes(p.count);
-    let mut received = Vec::new();
-    b.share();
-    for (number, at) in (0..total).step_by(segment as usize).enumerate() {
-        let (tag, part) = (
-            tag(number as u64),
-            Region::bytes(wire.buf, at, segment.min(total - at)),
-        );
-        if p.team.rank != p.root {
-            received.push(b.recv(p.root, tag, part, &[]));
-            continue;
-        }
-        for rank in others(p.team) {
-            b.send(rank, tag, part, &[wire.packed]);
-        }
-    }
-    received
 }
 
 fn scatter_ring(b: &mut Builder, p: &Params, wire: &Wire) -> Vec<NodeId> {

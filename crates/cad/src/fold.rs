@@ -32,6 +32,14 @@ impl Range {
         )
     }
 
+    /// As many elements, from the first on.
+    pub(crate) fn moved_to_start(self) -> Range {
+        Range {
+            start: 0,
+            end: self.end - self.start,
+        }
+    }
+
     /// This range of the elements of `buf`.
     pub(crate) fn of(self, buf: BufId, ty: &Shape) -> Region {
         elements(buf, ty, self.start, self.end - self.start)

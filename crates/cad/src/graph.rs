@@ -135,7 +135,7 @@ pub struct Graph {
     types: u32,
     /// Whether receivers copy what it sends from where it lies.
     lends: bool,
-    /// Whether several get the same at once.
+    /// Whether receivers read what it sends from where it lies once for all.
     shares: bool,
     /// Whether all nodes are sends of what the buffers hold, and wait for nothing.
     only_sends: bool,
@@ -219,7 +219,7 @@ impl Graph {
         self.lends
     }
 
-    /// Whether what several get the same of is to lie once for all of them, where the transport has a way for that: sends of it follow on one another.
+    /// Whether what is sent is to lie where its receivers read it, where the transport has a way for that, and once for those who get the same: sends of it follow on one another.
     #[inline]
     pub fn shares(&self) -> bool {
         self.shares
@@ -405,7 +405,7 @@ impl Builder {
         self.graph.lends = true;
     }
 
-    /// What several get the same of is to lie once for all of them.
+    /// What is sent is to lie where its receivers read it, once for those who get the same.
     pub fn share(&mut self) {
         self.graph.shares = true;
     }

@@ -14,6 +14,8 @@ pub struct Team {
     pub size: u32,
     /// Whether what is sent goes [straight](crate::straight) to whoever wants it, where else another process would pass it on. The same on every process.
     pub straight: bool,
+    /// Whether receivers copy what is long from where its sender has it: at most what all get and is not long is [shared](crate::shared) then. The same on every process.
+    pub lends: bool,
 }
 
 impl Team {
@@ -23,6 +25,7 @@ impl Team {
             rank,
             size,
             straight: false,
+            lends: false,
         }
     }
 

@@ -1,5 +1,5 @@
 //! Collectives in which nobody passes on what another wants: whoever has data sends them to all who want them, when it starts. But broadcasts of more
-//! than 16 MiB pass along a chain where the kernel doesn't copy them, and long vectors are combined in rounds.
+//! than 16 MiB pass along a chain where the kernel doesn't copy them, and long vectors are combined in [parts](crate::allreduce::Algorithm::Parts) or in rounds.
 //!
 //! For few processes that share memory and may compute between start and wait. In a tree or in rounds the data of one wait at the next until that calls again; here all is there
 //! when a process looks for the first time after the last one has started. The price is more messages, and for reductions that everybody combines.
@@ -50,7 +50,7 @@ pub(crate) fn send_to(
 }
 
 /// The others, first those above a process.
-pub(crate) fn others(team: Team) -> impl Iterator<Item = u32> {
+pub(crate) fn others(team: Team) -> impl Iterator<Item = u32> + Clone {
     (1..team.size).map(move |distance| team.right(distance))
 }
 

@@ -4,14 +4,14 @@
 use types::Tunable;
 
 use crate::{
-    allgather, allreduce, alltoall, bcast, chosen, gather, reduce, reduce_scatter, straight,
-    together,
+    allgather, allreduce, alltoall, bcast, chosen, gather, reduce, reduce_scatter, shared,
+    straight, together,
 };
 
 const PAPER: &str = "Thakur, Rabenseifner and Gropp, 2005";
 
 /// The tunables of this crate that choose an algorithm.
-pub const TUNABLES: [Tunable; 36] = [
+pub const TUNABLES: [Tunable; 39] = [
     bytes(
         "cad.bcast.whole_message_max",
         bcast::WHOLE_MESSAGE_MAX,
@@ -21,11 +21,6 @@ pub const TUNABLES: [Tunable; 36] = [
         "cad.bcast.flat_min",
         bcast::FLAT_MIN,
         "measured with three to seven ranks of which one computes, or none",
-    ),
-    bytes(
-        "cad.bcast.shared_segment",
-        bcast::SHARED_SEGMENT,
-        "measured with three to eight ranks of which one computes, or none",
     ),
     bytes(
         "cad.bcast.shared_max",
@@ -73,6 +68,26 @@ pub const TUNABLES: [Tunable; 36] = [
         "cad.reduce_scatter.pairwise_min",
         reduce_scatter::PAIRWISE_MIN,
         PAPER,
+    ),
+    bytes(
+        "cad.allreduce.parts_min",
+        allreduce::PARTS_MIN,
+        "measured with three to eight ranks that wait",
+    ),
+    bytes(
+        "cad.allreduce.parts_max",
+        allreduce::PARTS_MAX,
+        "chosen: the longest that was measured",
+    ),
+    bytes(
+        "cad.shared.segment",
+        shared::SEGMENT,
+        "measured with three to eight ranks of which one computes, or none",
+    ),
+    bytes(
+        "cad.shared.beside_loans",
+        shared::BESIDE_LOANS,
+        "measured with three ranks of which one computes, or none",
     ),
     bytes("cad.allgather.bruck_max", allgather::BRUCK_MAX, PAPER),
     bytes("cad.allgather.doubling_max", allgather::DOUBLING_MAX, PAPER),

@@ -307,6 +307,73 @@ fn long_data_go_along_a_chain() {
     }
 }
 
+#[test]
+fn few_that_may_compute_share_what_is_not_short() {
+    let team = |size, straight, lends| Team {
+        straight,
+        lends,
+        ..Team::new(0, size)
+    };
+    let part = |count| Part {
+        count,
+        ty: Shape::BYTE,
+    };
+    let gathered = |team, count| {
+        allgather::choose(&allgather::Params {
+            team,
+            send: part(count),
+            recv: part(count),
+            in_place: false,
+        })
+    };
+    let exchanged = |team, count| {
+        alltoall::choose(&alltoall::Params {
+            team,
+            send: part(count),
+            recv: part(count),
+            in_place: false,
+        })
+    };
+    const K: u64 = 1 << 10;
+    for (size, bytes, lends, segment) in [
+        (3, 12 * K, false, None),
+        (3, 12 * K + 1, false, Some(128 * K)),
+        (8, 8192 * K, false, Some(256 * K)),
+        (8, 8192 * K + 1, false, None),
+        (8, 64 * K, true, Some(128 * K)),
+        (8, 64 * K + 1, true, None),
+    ] {
+        let expected = segment.map_or(allgather::Algorithm::Straight, |segment| {
+            allgather::Algorithm::Shared { segment }
+        });
+        assert_eq!(gathered(team(size, true, lends), bytes), expected);
+        // Whoever waits has them sooner in rounds.
+        let waits = gathered(team(size, false, lends), bytes);
+        assert!(matches!(
+            waits,
+            allgather::Algorithm::Ring
+                | allgather::Algorithm::RecursiveDoubling
+                | allgather::Algorithm::Bruck
+        ));
+    }
+    for (size, bytes, lends, segment) in [
+        (3, 12 * K, false, None),
+        (3, 4096 * K, false, Some(256 * K)),
+        (3, 4096 * K + 1, false, None),
+        (8, 256 * K, false, Some(128 * K)),
+        (8, 1024 * K, false, Some(256 * K)),
+        (8, 1024 * K + 1, false, None),
+        (4, 2560 * K, false, Some(256 * K)),
+        (8, 256 * K, true, None),
+    ] {
+        let shared = match exchanged(team(size, true, lends), bytes) {
+            alltoall::Algorithm::Shared { segment } => Some(segment),
+            _ => None,
+        };
+        assert_eq!(shared, segment, "{size} {bytes}");
+    }
+}
+
 fn others(team: Team, ty: Shape, count: u64) {
     let (send, recv) = (Part { count, ty }, Part { count, ty: PLAIN });
     for in_place in [false, true] {
@@ -432,6 +499,44 @@ fn two_that_share_memory_combine_halves_of_what_is_long() {
         assert_eq!(of(bytes, true, false), Pair { segment });
         assert_eq!(of(bytes, false, true), Pair { segment });
         assert_eq!(of((256 << 10) - 8, true, true), Pair { segment });
+    }
+}
+
+#[test]
+fn few_that_may_compute_combine_parts_of_what_is_long() {
+    use allreduce::Algorithm::Parts;
+    let of = |size, bytes: u64, straight, lends| {
+        let team = Team {
+            straight,
+            lends,
+            ..Team::new(0, size)
+        };
+        let (ty, count) = (PLAIN, bytes / 8);
+        let (commutative, in_place, together) = (true, false, true);
+        allreduce::choose(&allreduce::Params {
+            team,
+            count,
+            ty,
+            commutative,
+            in_place,
+            together,
+        })
+    };
+    const K: u64 = 1 << 10;
+    for (size, bytes, segment) in [
+        (3, 48 * K, 128 * K),
+        (8, 4096 * K, 128 * K),
+        (5, 32 << 20, 256 * K),
+    ] {
+        let segment = segment / 8;
+        assert_eq!(of(size, bytes, true, false), Parts { segment });
+        let others = [
+            of(size, bytes, false, false),
+            of(size, bytes, true, true),
+            of(size, 48 * K - 8, true, false),
+            of(size, (32 << 20) + 8, true, false),
+        ];
+        assert!(!others.iter().any(|a| matches!(a, Parts { .. })));
     }
 }
 

@@ -273,8 +273,9 @@ fn scatter_case(
 fn allgather_gives_all_all_blocks() {
     use allgather::Algorithm::*;
     each_size(|rng, size, count| {
-        for case in 0..8 {
-            let algorithms = [RecursiveDoubling, Bruck, Ring, Straight];
+        for case in 0..10 {
+            let shared = Shared { segment: 100 };
+            let algorithms = [RecursiveDoubling, Bruck, Ring, Straight, shared];
             let (algorithm, in_place) = (algorithms[case / 2], case % 2 == 1);
             if algorithm == RecursiveDoubling && !size.is_power_of_two() {
                 continue;
@@ -336,9 +337,10 @@ fn alltoall_transposes() {
         Pairwise { window: 1 },
         Pairwise { window: 3 },
         Pairwise { window: 32 },
+        Shared { segment: 100 },
     ];
     each_size(|rng, size, count| {
-        for case in 0..8 {
+        for case in 0..10 {
             let (algorithm, in_place) = (algorithms[case / 2], case % 2 == 1);
             let n = u64::from(size);
             let block = count as usize * 12;

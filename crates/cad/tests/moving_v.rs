@@ -171,6 +171,7 @@ fn allgatherv_gives_all_all_blocks() {
             allgather::Algorithm::Ring,
             allgather::Algorithm::Bruck,
             allgather::Algorithm::Straight,
+            allgather::Algorithm::Shared { segment: 100 },
         ] {
             let data: Vec<Vec<u8>> = counts
                 .iter()
@@ -224,6 +225,15 @@ fn allgatherv_gives_all_all_blocks() {
     });
 }
 
+/// Alltoallv, directly, by memory where receivers read, or some blocks so and some so; alltoallw.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Kind {
+    Direct,
+    Shared,
+    Mixed,
+    PerRank,
+}
+
 #[test]
 fn alltoallv_and_alltoallw_exchange_blocks() {
     v_cases(|rng, size, in_place| {
@@ -245,10 +255,10 @@ fn alltoallv_and_alltoallw_exchange_blocks() {
                     .collect()
             })
             .collect();
-        for w in [false, true] {
+        for kind in [Kind::Direct, Kind::Shared, Kind::Mixed, Kind::PerRank] {
             let (mut ranks, mut expected) = (vec![], vec![]);
             for me in 0..n {
-                let (rank, e) = exchange_rank(rng, me, &lengths, &data, in_place, w);
+                let (rank, e) = exchange_rank(rng, me, &lengths, &data, in_place, kind);
                 ranks.push(rank);
                 expected.push(e);
             }
@@ -256,7 +266,7 @@ fn alltoallv_and_alltoallw_exchange_blocks() {
                 rng,
                 ranks,
                 expected,
-                &format!("alltoall w={w} {size} {in_place}"),
+                &format!("alltoall {kind:?} {size} {in_place}"),
             );
         }
     });
@@ -268,8 +278,9 @@ fn exchange_rank(
     lengths: &[Vec<u64>],
     data: &[Vec<Vec<u8>>],
     in_place: bool,
-    w: bool,
+    kind: Kind,
 ) -> (Rank, Mem) {
+    let w = kind == Kind::PerRank;
     let n = lengths.len();
     let team = Team::new(me as u32, n as u32);
     // Alltoallw: each peer's type holds 12 bytes within 40, in one of two ways.
@@ -343,14 +354,19 @@ fn exchange_rank(
             in_place,
         })
     } else {
-        alltoall::graph_v(&alltoall::ParamsV {
+        let p = alltoall::ParamsV {
             team,
             send: &sl,
             send_ty: st.shape(),
             recv: &rl,
             recv_ty: rt.shape(),
             in_place,
-        })
+        };
+        match kind {
+            Kind::Shared => alltoall::build_v(&p, alltoall::Algorithm::Shared { segment: 100 }),
+            Kind::Mixed => alltoall::build_mixed_v(&p, &|bytes| (bytes % 24 == 0).then_some(36)),
+            _ => alltoall::graph_v(&p),
+        }
     };
     let mut rank = Rank::new(rng, graph, send, recv, st, rt);
     (rank.send_w, rank.recv_w) = (sts, rts);

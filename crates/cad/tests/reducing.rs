@@ -130,10 +130,12 @@ fn allreduce_combines_in_rank_order() {
     each_case(|rng, size, count, in_place, commutative| {
         let pairs = [1, 3, 100].map(|segment| Pair { segment });
         let halves = [1, 3, 100].map(|segment| Halves { segment });
+        let parts = [1, 3, 100].map(|segment| Parts { segment });
         for algorithm in [RecursiveDoubling, Rabenseifner, Ring, Straight]
             .into_iter()
             .chain(pairs)
             .chain(halves)
+            .chain(parts)
         {
             let for_two = matches!(algorithm, Pair { .. } | Halves { .. });
             let in_any_order = matches!(algorithm, Ring | Halves { .. });

@@ -86,7 +86,7 @@ pub trait Transport {
     /// was done. It saves its caller a request where nothing is there to be waited for.
     fn send_at_once(&mut self, to: Endpoint, context: Context, tag: i32, data: Data) -> bool;
 
-    /// Sends the same message in standard mode to several processes, each once, if it leaves this process within the call and with less work than one at a time: `true`, and it is
+    /// Sends the same message in standard mode to one or several processes, each once, if it leaves this process within the call and with less work than one at a time: `true`, and it is
     /// complete. Else nothing was done, as where this process is among them.
     fn send_to_all(
         &mut self,

@@ -21,7 +21,7 @@ use sys::memfd::{Mapping, create_sealed, open_sealed};
 use crate::common::AREAS;
 use crate::lane::{self, COMMON_PIPE, Lane, PIPE, PLAY, drain, fill};
 use crate::sheets;
-use crate::shelf::{LONGEST, PLACES, READERS};
+use crate::shelf::{LONGEST, PLACES, RANKS};
 
 /// "ymbkshm" and the layout's number.
 const MAGIC: u64 = u64::from_be_bytes(*b"ymbkshm\x0b");
@@ -82,7 +82,7 @@ impl Map {
         let common = (boards + n * BOARD).next_multiple_of(PAGE);
         let shelves = common + n * COMMON;
         // Of fewer ranks nobody could use one.
-        let shelf_bytes = if n > READERS { SHELF } else { 0 };
+        let shelf_bytes = if n >= RANKS { SHELF } else { 0 };
         Map {
             ranks: n,
             bells,

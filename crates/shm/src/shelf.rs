@@ -1,8 +1,8 @@
-//! The shelf of a process: where it puts, once, a message that several processes of the machine get, each of which reads it there.
+//! The shelf of a process: where it puts, once, a message that processes of the machine get, each of which reads it there.
 //!
 //! Through pipes whoever gives the same to several copies it for each of them, and those that share its processor can't begin before it has done so for all. (Three ranks on two
 //! processors of a Xeon of the fifth generation, of which the root of an `MPI_Ibcast` and a receiver share one and the other computes: 16 KiB are there 1.2 to 1.35 times as soon, 64 KiB 1.15
-//! to 1.4 times.) And it needs no room for all of it in each pipe, so it leaves at once.
+//! to 1.4 times.) And it needs no room for all of it in each pipe, so it leaves at once; what is for one goes there too where a collective wants that.
 //!
 //! A shelf has [`PLACES`] places, which are as long as their messages and lie anywhere on it. A cell tells each reader of the place. Who has read it says so in a
 //! [word](turned::Turned) that its owner looks at when it wants a place. So no message goes back, and who reads late, was stopped or died holds up nobody: what finds no place goes the ordinary ways.
@@ -11,7 +11,7 @@
 //! Invariants: a place is written when none of its readers that are alive has still to read it. A reader that says what is not so harms the messages to itself. What an owner says of a place
 //! is bounded before it is read; what it writes there meanwhile makes wrong data and nothing worse.
 //!
-//! Who calls it: broadcasts, through [`Fabric::send_to_all`](mtmi::Fabric::send_to_all); for who reads, `incoming` and `receive`.
+//! Who calls it: collectives of a few ranks that may compute, through [`Fabric::send_to_all`](mtmi::Fabric::send_to_all); for who reads, `incoming` and `receive`.
 
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -33,11 +33,12 @@ use crate::wire::{Header, Kind, WORDS, Words};
 pub(crate) const PLACES: usize = u32::BITS as usize;
 /// Messages up to here don't go there, but in a sheet or in lines, which are where both sides have them at hand.
 const ABOVE: u64 = 12 << 10;
-/// Longest: the longest segment of a broadcast. In pieces that readers copy while the next is written 64 KiB take all three 11 us in place of 13 if they wait, and
+/// Longest: the longest segment of a collective. In pieces that readers copy while the next is written 64 KiB take all three 11 us in place of 13 if they wait, and
 /// a tenth longer where a receiver shares the root's processor and another computes.
 pub(crate) const LONGEST: u64 = 256 << 10;
-/// Readers of a message at least.
-pub(crate) const READERS: usize = 2;
+
+/// Fewest processes of a machine that have shelves: of two, each waits for nobody but the other.
+pub(crate) const RANKS: usize = 3;
 
 /// A process's own shelf.
 pub(crate) struct Shelf {
@@ -140,8 +141,7 @@ impl Shm {
         (context, tag): (Context, i32),
         data: &Data,
     ) -> bool {
-        let enough = to.clone().count() >= READERS;
-        if !enough || !to.clone().all(|peer| self.hears_at_once(peer)) {
+        if self.segment.shelf_bytes() == 0 || !to.clone().all(|peer| self.hears_at_once(peer)) {
             return false;
         }
         let (len, mut from) = (data.len(), data.reader());

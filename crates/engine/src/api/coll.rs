@@ -342,6 +342,7 @@ pub fn alltoallv(
 ) -> Result<()> {
     e.run_collective(prepare_alltoallv(
         e, sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm,
+        false,
     )?)
 }
 
@@ -362,6 +363,7 @@ pub fn ialltoallv(
 ) -> Result<()> {
     *request = e.hand_collective(prepare_alltoallv(
         e, sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm,
+        true,
     )?)?;
     Ok(())
 }

@@ -156,8 +156,10 @@ pub(crate) fn check_root(comm: &Comm, root: i32) -> Result<u32> {
 impl Engine {
     /// The team of a communicator's processes, for a collective that goes on while they compute or for one that they wait for.
     pub(super) fn team_of(&self, comm: &Comm, handed: bool) -> Team {
+        let straight = handed && self.goes_straight(comm);
         Team {
-            straight: handed && self.goes_straight(comm),
+            straight,
+            lends: straight && self.lends(),
             ..team(comm)
         }
     }
@@ -542,6 +544,7 @@ pub(crate) fn prepare_alltoallv(
     rdispls: Ints,
     recvtype: Handle,
     comm: Handle,
+    handed: bool,
 ) -> Result<Call> {
     let comm = e.comm(comm)?;
     let in_place = sendbuf.is_in_place();
@@ -568,7 +571,7 @@ pub(crate) fn prepare_alltoallv(
         check_own((&send, *from), (&recv, theirs[comm.rank as usize]))?;
     }
     let params = alltoall_graphs::ParamsV {
-        team: team(&comm),
+        team: e.team_of(&comm, handed),
         send: &mine,
         send_ty: send.part.ty,
         recv: &theirs,

@@ -251,7 +251,8 @@ pub fn alltoallv_init(
     keep(
         e,
         prepare_alltoallv(
-            e, sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm,
+            e, sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype,
+            comm, true,
         )?,
         info,
         request,

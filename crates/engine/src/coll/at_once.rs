@@ -1,5 +1,5 @@
 //! What leaves at once: collectives to which this rank only gives (a broadcast's root, and who is not the root of a gather, or of a reduction that is not long), and
-//! what it gives to several.
+//! what it gives to several, or one by one where a graph [shares](cad::Graph::shares).
 //!
 //! Where the transport takes all of it within the call, there is nothing to wait for: no run, no memory and no request of its own is made, which takes
 //! longer than sending some KiB does. What it doesn't take is sent as in any other collective.
@@ -9,7 +9,7 @@
 //!
 //! Who calls it: `start_collective`, so not persistent ones, which have made all that before; and `advance`, where a graph [shares](cad::Graph::shares).
 
-use cad::bcast::SHARED_BESIDE_LOANS;
+use cad::shared::BESIDE_LOANS;
 use cad::{Kind, Node, NodeId};
 use layout::Data;
 use mtmi::{Context, Endpoint, Transport};
@@ -23,7 +23,7 @@ fn is_same(one: &Node, other: &Node) -> bool {
     one.kind == other.kind && one.src == other.src && one.tag == other.tag
 }
 
-/// Sends what nodes send alike to all their peers together, if there are several and the transport has a way for that and all of them.
+/// Sends what nodes send alike to all their peers together, if there are several, or the graph shares, and the transport has a way for that and all of them.
 fn share(
     t: &mut Fabric,
     call: &Call,
@@ -34,12 +34,13 @@ fn share(
     let to = nodes
         .iter()
         .map(|node| Endpoint(call.group.endpoint(node.peer)));
-    let rather_lent = data.len() > SHARED_BESIDE_LOANS && call.graph.lends() && t.fabric().lends();
-    nodes.len() > 1 && !rather_lent && t.send_to_all(to, context, tag, data)
+    let rather_lent = data.len() > BESIDE_LOANS && call.graph.lends() && t.fabric().lends();
+    let fits = nodes.len() > 1 || call.graph.shares();
+    fits && !rather_lent && t.send_to_all(to, context, tag, data)
 }
 
 impl Running {
-    /// Those of the next nodes that send the same to several.
+    /// Those of the next nodes that send the same.
     fn next_alike(&self) -> Option<&[Node]> {
         let (ready, nodes) = (self.run.ready(), self.call.graph.nodes());
         let from = *ready.first()?;
@@ -48,7 +49,7 @@ impl Running {
             id == next && nodes.get(id as usize).is_some_and(|n| is_same(n, first))
         };
         let count = (from..).zip(ready).take_while(alike).count();
-        (count > 1).then(|| &nodes[from as usize..][..count])
+        Some(&nodes[from as usize..][..count])
     }
 }
 
@@ -102,7 +103,7 @@ impl Engine {
         })
     }
 
-    /// Sends what comes next in a run to several, as long as it is the same for them and leaves at once for all together.
+    /// Sends what comes next in a run of a graph that [shares](cad::Graph::shares), as long as it leaves at once for all who get the same.
     pub(super) fn share_next(&self, running: &mut Running) {
         let context = Context(running.call.comm.context() + 1);
         while let Some(nodes) = running.next_alike() {

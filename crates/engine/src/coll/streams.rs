@@ -16,8 +16,8 @@
 //! Non-blocking and blocking collectives have another tag in each call, so none of their messages has a stream in which
 //! another matched before it.
 //!
-//! Invariants: both ends of a message decide alike as long as the program is correct. If they don't, the stream stays ordinary, as it
-//! takes both to bind it. What one process says of its streams concerns only the collectives that it takes part in.
+//! Invariants: both ends of a message decide alike as long as the program is correct, but for those of an alltoallv of which one shares with others, and the other doesn't. If they
+//! don't, the stream stays ordinary, as it takes both to bind it. What one process says of its streams concerns only the collectives that it takes part in.
 
 use std::collections::HashMap;
 

@@ -138,6 +138,12 @@ fn each_reads_it_whenever_it_comes() {
 }
 
 #[test]
+fn two_have_no_shelves() {
+    let (mut ranks, _) = job(2);
+    assert!(!ranks[0].give(&[1], 1, 20_000));
+}
+
+#[test]
 fn what_finds_no_place_stays() {
     let (mut ranks, _) = job(3);
     let [root, a, b] = &mut ranks[..] else {
@@ -147,8 +153,9 @@ fn what_finds_no_place_stays() {
     for len in [1, ABOVE as usize, long + 1] {
         assert!(!root.give(&[1, 2], 1, len), "not of {len} bytes");
     }
-    assert!(!root.give(&[1], 1, long), "not for one");
     assert!(!root.give(&[0, 1, 2], 1, long), "not for itself");
+    assert!(root.give(&[1], 1, long));
+    a.take(1, long);
     let mut given = (1..).take_while(|&value| root.give(&[1, 2], value, long));
     assert_eq!(given.by_ref().count(), LONGEST_AT_ONCE);
     assert_eq!(root.in_use(), LONGEST_AT_ONCE);
