@@ -87,9 +87,16 @@ int main(int argc, char **argv)
     /* Short and long, in one chunk and in several, read where they lie or not: fewer than there are places to share, as each spoils one. */
     static const int lengths[][2] = {{0, 8},         {8, 4000},       {4000, 8},    {20000, 10000},
                                      {70000, 600000}, {600000, 70000}, {600000, 100}};
+    /* Where who has more goes by messages: as many bytes as a word has, and two that both do. */
+    static const struct {
+        enum kind kind;
+        int bytes, last;
+    } others[] = {{BCAST, 8, 600000}, {BCAST, 600000, 8}, {BCAST, 600000, 1000000}, {ALLREDUCE, 600000, 1000000}};
     t_init(&argc, &argv);
     for (int kind = 0; kind < KINDS; kind++)
         for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
             once((enum kind)kind, lengths[i][0], lengths[i][1]);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        once(others[i].kind, others[i].bytes, others[i].last);
     return t_done("coll_mismatch");
 }

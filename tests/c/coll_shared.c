@@ -1,5 +1,5 @@
-/* Long non-blocking and persistent collectives of a few ranks, whose data lie where their receivers read them, if they find room: blocks of different lengths, of which some are too short or too long for that,
- * with gaps at some ranks only; several at once, of which one rank is late; and reductions of which each rank combines a part. The results are right.
+/* Long collectives of a few ranks whose data lie where their receivers read them, if they find room: non-blocking and persistent ones, with blocks of different lengths, of which some are too short or too
+ * long for that, and with gaps at some ranks only; several at once, of which one rank is late; reductions of which each rank combines a part; and blocking ones. The results are right.
  */
 #include "check.h"
 #include <unistd.h>
@@ -171,8 +171,46 @@ static void reduce(int n, int maps, int in_place, MPI_Datatype pairs, MPI_Op op)
         check_reduced(out, n, maps);
     }
     OK(MPI_Request_free(&r));
+    fill(out, n);
+    OK(MPI_Allreduce(from, out, count, type, op, MPI_COMM_WORLD));
+    check_reduced(out, n, maps);
+    for (int root = 0; root < t_size; root += t_size > 1 ? t_size - 1 : 1) {
+        int here = t_rank == root;
+        from = in_place && here ? MPI_IN_PLACE : (void *)in;
+        for (int waits = 0; waits < 2; waits++) {
+            for (int i = 0; i < n; i++)
+                out[i] = here ? operand(t_rank, i) : 0xeeeeeeee;
+            if (waits) {
+                OK(MPI_Reduce(from, here ? out : NULL, count, type, op, root, MPI_COMM_WORLD));
+            } else {
+                OK(MPI_Ireduce(from, here ? out : NULL, count, type, op, root, MPI_COMM_WORLD, &r));
+                OK(MPI_Wait(&r, MPI_STATUS_IGNORE));
+            }
+            if (here)
+                check_reduced(out, n, maps);
+            for (int i = 0; i < n; i++)
+                SAME(in[i], operand(t_rank, i));
+        }
+    }
     free(in);
     free(out);
+}
+
+/* A broadcast that all wait for, of numbers that lie with gaps between them at some ranks. */
+static void bcast(int n, int root)
+{
+    size_t step = (t_rank + root) % 2 ? SPACE : 1;
+    unsigned *data = t_alloc(sizeof *data * (size_t)n * SPACE);
+    for (size_t i = 0; i < (size_t)n * SPACE; i++)
+        data[i] = 0xeeeeeeee;
+    for (int i = 0; i < n && t_rank == root; i++)
+        data[(size_t)i * step] = operand(root, i);
+    OK(MPI_Bcast(data, n, step == 1 ? MPI_UNSIGNED : spaced, root, MPI_COMM_WORLD));
+    for (int i = 0; i < n; i++)
+        SAME(data[(size_t)i * step], operand(root, i));
+    for (size_t i = 1; i < (size_t)n && step > 1; i++)
+        SAME(data[i * step - 1], 0xeeeeeeee);
+    free(data);
 }
 
 /* Several of each at once, which a rank begins and waits for later than the others. */
@@ -241,6 +279,10 @@ int main(int argc, char **argv)
         }
     OK(MPI_Op_free(&op));
     OK(MPI_Type_free(&pairs));
+    for (int root = 0; root < t_size; root++) {
+        bcast(150001, root);
+        bcast(1500001, root);
+    }
 
     crowd(5000);
     crowd(70000);

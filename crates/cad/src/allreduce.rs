@@ -35,8 +35,7 @@ impl Params {
 
     /// Whether few processes combine [parts](Algorithm::Parts).
     fn is_for_parts(&self) -> bool {
-        let fits = (PARTS_MIN..=PARTS_MAX).contains(&self.ty.bytes(self.count));
-        self.team.straight && !self.team.lends && fits && self.count >= self.team.size.into()
+        self.ty.bytes(self.count) >= PARTS_MIN && parts::serves(self.team, &self.ty, self.count)
     }
 }
 
@@ -74,9 +73,6 @@ pub enum Algorithm {
 /// 32 KiB after 10 us in place of 7.6, 64 KiB after 14 in place of 15, 1 MiB after 121 in place of 168, four 1 MiB after 125 in place of 240, eight 64 KiB after 52 in place of 90 and 1 MiB after 446
 /// in place of 1065.
 pub const PARTS_MIN: u64 = 48 << 10;
-
-/// The longest vector of which that is known: three, four and eight have 32 MiB after 0.4, 0.4 and 0.7 times as long as by the ring.
-pub const PARTS_MAX: u64 = 32 << 20;
 
 /// Bytes up to which rounds count more than traffic: Thakur, Rabenseifner and Gropp (2005), 2 KiB.
 pub const DOUBLING_MAX: u64 = 2 << 10;
@@ -329,11 +325,13 @@ fn combine_parts(b: &mut Builder, p: &Params, own: BufId, segment: u64) {
         count: p.count,
         segment,
         own,
+        home: BufId::Recv,
         commutative: p.commutative,
     };
     let given = parts.give(b);
     let combined = parts.combine(b);
-    parts.exchange(b, combined, given);
+    parts.tell(b, others(p.team), combined);
+    parts.learn(b, given);
 }
 
 fn ring(b: &mut Builder, p: &Params, own: BufId) {

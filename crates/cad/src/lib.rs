@@ -23,7 +23,7 @@ mod fold;
 pub mod gather;
 pub mod graph;
 pub mod neighbor;
-mod parts;
+pub mod parts;
 mod picture;
 pub mod reduce;
 pub mod reduce_scatter;

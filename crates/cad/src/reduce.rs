@@ -5,6 +5,7 @@
 
 use crate::fold::{Accumulator, Range, Survivors, directions, halve, split};
 use crate::graph::{BufId, Builder, Graph, NodeId, START};
+use crate::parts::{self, Parts};
 use crate::shape::{Shape, Team};
 use crate::straight::{COMBINED_BY_ONE_MAX, Operands};
 use crate::tree::{absolute, children, parent, relative};
@@ -36,6 +37,11 @@ pub enum Algorithm {
     Rabenseifner,
     /// Each process sends its vector to the root, which combines all in rank order.
     Straight,
+    /// Each process combines a part of all, and gives it to the root.
+    Parts {
+        /// Elements of a segment.
+        segment: u64,
+    },
 }
 
 /// Bytes up to which rounds count more than traffic: Thakur, Rabenseifner and Gropp (2005), 2 KiB.
@@ -45,6 +51,10 @@ pub const BINOMIAL_MAX: u64 = 2 << 10;
 pub fn choose(p: &Params) -> Algorithm {
     if p.team.straight && p.ty.bytes(p.count) <= COMBINED_BY_ONE_MAX {
         Algorithm::Straight
+    } else if parts::serves(p.team, &p.ty, p.count) {
+        Algorithm::Parts {
+            segment: parts::segment(p.team, &p.ty, p.count),
+        }
     } else if p.ty.bytes(p.count) <= BINOMIAL_MAX
         || p.count < u64::from(p.team.size)
         || p.team.size <= 2
@@ -91,6 +101,7 @@ pub fn build(p: &Params, algorithm: Algorithm) -> Graph {
         Algorithm::Binomial => ordered(&mut b, p, own),
         Algorithm::Rabenseifner => rabenseifner(&mut b, p, own),
         Algorithm::Straight => straight(&mut b, p, own),
+        Algorithm::Parts { segment } => combine_parts(&mut b, p, own, segment),
     }
     b.finish()
 }
@@ -206,6 +217,29 @@ fn straight(b: &mut Builder, p: &Params, own: BufId) {
         sent: Vec::new(),
     };
     operands.combine(b, p.team.size);
+}
+
+fn combine_parts(b: &mut Builder, p: &Params, own: BufId, segment: u64) {
+    let is_root = p.team.rank == p.root;
+    let mut parts = Parts {
+        team: p.team,
+        ty: p.ty,
+        count: p.count,
+        segment,
+        own,
+        home: BufId::Recv,
+        commutative: p.commutative,
+    };
+    if !is_root {
+        parts.home = parts.temporary_home(b);
+    }
+    let given = parts.give(b);
+    let combined = parts.combine(b);
+    if is_root {
+        parts.learn(b, given);
+    } else {
+        parts.tell(b, [p.root].into_iter(), combined);
+    }
 }
 
 /// Tag of the message between folded ranks: above those of at most 2 * 32 rounds.

@@ -3,7 +3,7 @@
 //! Whoever gives it is done as soon as all segments have found room, and waits for nobody who computes. Which transports have such a place, and how much fits, is theirs to know: crate `shm`'s is
 //! the shelf, and a segment that finds no room there goes to each receiver by itself.
 //!
-//! Called by broadcasts, allgathers and alltoalls of few processes that share memory and may compute ([straight](crate::straight)).
+//! Called by broadcasts, allgathers, alltoalls and reductions of few processes that share memory and may compute ([straight](crate::straight)).
 
 use crate::graph::{Builder, MAX_TAG, NodeId, Region, TypeSlot};
 use crate::shape::Shape;

@@ -4,14 +4,14 @@
 use types::Tunable;
 
 use crate::{
-    allgather, allreduce, alltoall, bcast, chosen, gather, reduce, reduce_scatter, shared,
+    allgather, allreduce, alltoall, bcast, chosen, gather, parts, reduce, reduce_scatter, shared,
     straight, together,
 };
 
 const PAPER: &str = "Thakur, Rabenseifner and Gropp, 2005";
 
 /// The tunables of this crate that choose an algorithm.
-pub const TUNABLES: [Tunable; 39] = [
+pub const TUNABLES: [Tunable; 41] = [
     bytes(
         "cad.bcast.whole_message_max",
         bcast::WHOLE_MESSAGE_MAX,
@@ -75,8 +75,18 @@ pub const TUNABLES: [Tunable; 39] = [
         "measured with three to eight ranks that wait",
     ),
     bytes(
-        "cad.allreduce.parts_max",
-        allreduce::PARTS_MAX,
+        "cad.parts.waited_min",
+        parts::WAITED_MIN,
+        "measured with three to eight ranks that wait",
+    ),
+    bytes(
+        "cad.bcast.shared_waited_min",
+        bcast::SHARED_WAITED_MIN,
+        "measured with three to eight ranks that wait",
+    ),
+    bytes(
+        "cad.parts.max",
+        parts::MAX,
         "chosen: the longest that was measured",
     ),
     bytes(

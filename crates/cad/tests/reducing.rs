@@ -91,7 +91,9 @@ fn reduce_combines_in_rank_order() {
     use reduce::Algorithm::*;
     each_case(|rng, size, count, in_place, commutative| {
         for root in 0..size {
-            for algorithm in [Binomial, Rabenseifner, Straight] {
+            let parts = [1, 3, 100].map(|segment| Parts { segment });
+            let others = [Binomial, Rabenseifner, Straight];
+            for algorithm in others.into_iter().chain(parts) {
                 let data = vectors(rng, size, count);
                 let ty = any_ty(rng);
                 let (mut ranks, mut expected) = (vec![], vec![]);

@@ -23,8 +23,9 @@
 //! * What others wrote is checked: lengths against those that are expected, views against the stretch's end. Where lengths don't agree the
 //!   program is wrong, and what it receives may be anything that members wrote before; whoever notices gives the place up, for good, and whoever waits for what will not come then is told.
 //!
-//! Who calls it: `api::coll` and `api::coll_reduce`, for blocking calls. All other collectives go by graphs and messages.
+//! Who calls it: `api::coll` and `api::coll_reduce`, for blocking calls. All other collectives go by graphs and messages, and so do long ones of several members that don't lend each other their memory.
 
+mod agreed;
 mod bodies;
 mod direct;
 mod lines;
@@ -34,9 +35,11 @@ mod reductions;
 mod rounds;
 
 use std::cell::Cell;
+use std::ops::RangeInclusive;
 
 use boundary::AlignedBuf;
 use cad::together::CHUNK;
+use cad::{bcast, parts};
 use fabrics::{Fabrics, Foreign, Stretch};
 use types::Result;
 
@@ -49,6 +52,10 @@ pub(crate) use places::{Meeting, Places};
 use bodies::Hands;
 use lines::Lines;
 use places::Lease;
+
+/// Bytes of broadcasts, and of vectors to be reduced, that go by messages where [those](Engine::shared_bytes) are sooner.
+const SHARED_BCASTS: RangeInclusive<u64> = bcast::SHARED_WAITED_MIN..=bcast::SHARED_MAX;
+const PARTS: RangeInclusive<u64> = parts::WAITED_MIN..=parts::MAX;
 
 /// Distance of lines that are written apart: processors fetch lines in pairs.
 const APART: usize = 128;
@@ -121,12 +128,33 @@ pub(crate) struct Together {
 impl Engine {
     /// Runs a collective to its end: here if it fits, else by its graph.
     pub(crate) fn run_planned(&self, planned: Planned) -> Result<()> {
+        let shared = self.shared_bytes(&planned);
         if let Some(way) = self.way_of(&planned)? {
             self.check_whole(&planned.comm, &planned.comm.group)?;
             way.check_sound()?;
-            return way.run(&planned.plan);
+            match shared {
+                // Not what the kernel copies from buffer to buffer.
+                Some(bytes) if !way.place.is_direct() => way.agree(&planned.plan, bytes)?,
+                _ => return way.run(&planned.plan),
+            }
         }
-        self.run_collective(planned.call(self))
+        let call = match shared {
+            Some(_) => planned.handed(self)?,
+            None => planned.call(self),
+        };
+        self.run_collective(call)
+    }
+
+    /// Bytes of a collective that is over sooner if it goes as one behind which ranks compute: by long messages that lie where all read them.
+    fn shared_bytes(&self, planned: &Planned) -> Option<u64> {
+        let (bytes, sooner) = match &planned.plan {
+            Plan::Bcast(p) => (p.ty.bytes(p.count), SHARED_BCASTS),
+            Plan::Reduce(p) => (p.ty.bytes(p.count), PARTS),
+            Plan::Allreduce(p) => (p.ty.bytes(p.count), PARTS),
+            _ => return None,
+        };
+        let fits = sooner.contains(&bytes) && self.goes_straight(&planned.comm);
+        (fits && !self.lends()).then_some(bytes)
     }
 
     /// How a collective goes here, if it does.

@@ -11,7 +11,7 @@
 //! Invariants: a place is written when none of its readers that are alive has still to read it. A reader that says what is not so harms the messages to itself. What an owner says of a place
 //! is bounded before it is read; what it writes there meanwhile makes wrong data and nothing worse.
 //!
-//! Who calls it: collectives of a few ranks that may compute, through [`Fabric::send_to_all`](mtmi::Fabric::send_to_all); for who reads, `incoming` and `receive`.
+//! Who calls it: collectives of a few ranks, through [`Fabric::send_to_all`](mtmi::Fabric::send_to_all); for who reads, `incoming` and `receive`.
 
 #[cfg(all(test, not(loom)))]
 mod tests;

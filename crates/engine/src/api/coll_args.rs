@@ -232,8 +232,8 @@ pub(crate) fn prepare_bcast(
 }
 
 impl Planned {
-    /// The call of one that goes on while its ranks compute: non-blocking or persistent.
-    pub(super) fn handed(mut self, e: &Engine) -> Result<Call> {
+    /// The call of one that goes on while its ranks compute, non-blocking or persistent, or that goes as if they did.
+    pub(crate) fn handed(mut self, e: &Engine) -> Result<Call> {
         *self.plan.team_mut() = e.team_of(&self.comm, true);
         if let Plan::Bcast(params) = &mut self.plan {
             params.spread = handed_spread(e, &self.comm, params)?;

@@ -10,13 +10,17 @@ use types::{Result, consts, fault};
 use super::bodies::Round;
 use super::moves::Chunks;
 use super::reductions::Combine;
-use super::{FAILED, GIVEN_UP, INLINE, LENGTH_BITS, READ, Together};
+use super::{BODY, FAILED, GIVEN_UP, INLINE, LENGTH_BITS, READ, Together};
 use crate::coll::Planned;
 use crate::state::Engine;
 use crate::wait::Waiting;
 
 /// Bytes that fit into a head's line, beside its word.
 const BESIDE: usize = 56;
+/// Bytes of a word that members [tell](Way::tell) each other, and what stands for their number in such a round, which is more than any other has.
+const WORD: usize = 8;
+const TOLD: usize = (1 << LENGTH_BITS) - 1;
+const _: () = assert!(TOLD > BODY && WORD <= BESIDE);
 
 impl Together {
     pub(super) fn own(&self) -> &Stretch {
@@ -418,6 +422,33 @@ impl<'a> Way<'a> {
         }
     }
 
+    /// A page with a word, to be published in a round that who goes through chunks takes for none of those.
+    pub fn tell(&self, round: Round, word: u64) -> Result<Page<'a>> {
+        let page = self.page(round, WORD)?;
+        page.write_words(&[word]);
+        Ok(Page {
+            bytes: TOLD,
+            ..page
+        })
+    }
+
+    /// Waits until `rank` has told a word in a round. It goes through chunks, of other than `ours` bytes in all, if it publishes something else there.
+    pub fn told_by(&self, rank: usize, round: Round, ours: u64) -> Result<u64> {
+        let place = self.place;
+        let mut theirs = TOLD;
+        self.wait(WORD, || match place.published(rank, round) {
+            Some(bytes) => {
+                theirs = bytes;
+                None
+            }
+            None => Some(rank),
+        })?;
+        match theirs == TOLD {
+            true => Ok(self.published_by(rank, round, WORD).word(0)),
+            false => Err(self.mismatch(rank, theirs as u64, ours)),
+        }
+    }
+
     /// Waits until `rank` has published a round that has so many bytes for each: those for this process.
     #[inline]
     pub fn theirs_for_me(&self, rank: usize, round: Round, bytes: usize) -> Result<Theirs<'a>> {
@@ -514,8 +545,11 @@ impl<'a> Way<'a> {
     #[cold]
     pub fn mismatch(&self, rank: usize, theirs: u64, ours: u64) -> Box<types::Fault> {
         self.place.give_up();
-        let text =
-            format!("rank {rank} has a block of {theirs} bytes where one of {ours} is expected");
+        let block = match theirs == TOLD as u64 {
+            true => "a longer block".to_string(),
+            false => format!("a block of {theirs} bytes"),
+        };
+        let text = format!("rank {rank} has {block} where one of {ours} is expected");
         fault(consts::ERR_TRUNCATE, text)
     }
 }
