@@ -82,6 +82,25 @@ static void once(enum kind kind, int bytes, int last)
     OK(MPI_Comm_free(&comm));
 }
 
+/* The same as the first collective of a communicator of three or more: it goes by messages, of which some are longer than who gets them expects. */
+static void first(enum kind kind, int bytes, int last)
+{
+    if (t_size < 3)
+        return;
+    MPI_Comm comm;
+    OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    OK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+    int mine = t_rank == t_size - 1 ? last : bytes;
+    struct buffer out = buffer((size_t)mine), in = buffer((size_t)mine);
+    int noticed = truncated(call(kind, comm, out.at, in.at, mine)), any = 0;
+    release(out);
+    release(in);
+    OK(MPI_Allreduce(&noticed, &any, 1, MPI_INT, MPI_LOR, MPI_COMM_WORLD));
+    if (!any)
+        t_fail(__FILE__, __LINE__, "kind %d: nobody noticed %d and %d bytes in a communicator's first", kind, bytes, last);
+    OK(MPI_Comm_free(&comm));
+}
+
 int main(int argc, char **argv)
 {
     /* Short and long, in one chunk and in several, read where they lie or not: fewer than there are places to share, as each spoils one. */
@@ -98,5 +117,9 @@ int main(int argc, char **argv)
             once((enum kind)kind, lengths[i][0], lengths[i][1]);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         once(others[i].kind, others[i].bytes, others[i].last);
+    for (int more = 0; more < 2; more++) {
+        first(REDUCE, more ? 500000 : 1000000, more ? 1000000 : 500000);
+        first(ALLREDUCE, more ? 500000 : 1000000, more ? 1000000 : 500000);
+    }
     return t_done("coll_mismatch");
 }

@@ -128,21 +128,17 @@ pub(crate) struct Together {
 impl Engine {
     /// Runs a collective to its end: here if it fits, else by its graph.
     pub(crate) fn run_planned(&self, planned: Planned) -> Result<()> {
-        let shared = self.shared_bytes(&planned);
-        if let Some(way) = self.way_of(&planned)? {
-            self.check_whole(&planned.comm, &planned.comm.group)?;
-            way.check_sound()?;
-            match shared {
-                // Not what the kernel copies from buffer to buffer.
-                Some(bytes) if !way.place.is_direct() => way.agree(&planned.plan, bytes)?,
-                _ => return way.run(&planned.plan),
-            }
-        }
-        let call = match shared {
-            Some(_) => planned.handed(self)?,
-            None => planned.call(self),
+        let Some(way) = self.way_of(&planned)? else {
+            return self.run_collective(planned.call(self));
         };
-        self.run_collective(call)
+        self.check_whole(&planned.comm, &planned.comm.group)?;
+        way.check_sound()?;
+        match self.shared_bytes(&planned) {
+            // Not what the kernel copies from buffer to buffer.
+            Some(bytes) if !way.place.is_direct() => way.agree(&planned.plan, bytes)?,
+            _ => return way.run(&planned.plan),
+        }
+        self.run_collective(planned.handed(self)?)
     }
 
     /// Bytes of a collective that is over sooner if it goes as one behind which ranks compute: by long messages that lie where all read them.
