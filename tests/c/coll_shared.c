@@ -134,18 +134,24 @@ static void fill(unsigned *vector, int n)
         vector[i] = operand(t_rank, i);
 }
 
-static void check_reduced(const unsigned *result, int n, int maps)
+/* The numbers of the result from `first` to `end`. */
+static void check_part(const unsigned *part, int first, int end, int maps)
 {
-    for (int i = 0; i < n; i += maps ? 2 : 1) {
+    for (int i = first; i < end; i += maps ? 2 : 1) {
         unsigned a = operand(0, i), b = maps ? operand(0, i + 1) : 0;
         for (int rank = 1; rank < t_size; rank++) {
             b = maps ? a * operand(rank, i + 1) + b : 0;
             a = maps ? a * operand(rank, i) : a + operand(rank, i);
         }
-        SAME(result[i], a);
+        SAME(part[i - first], a);
         if (maps)
-            SAME(result[i + 1], b);
+            SAME(part[i - first + 1], b);
     }
+}
+
+static void check_reduced(const unsigned *result, int n, int maps)
+{
+    check_part(result, 0, n, maps);
 }
 
 /* The reductions of vectors of n numbers: sums, and maps that don't commute; in place or not; the persistent ones with a rank that is late. */
@@ -192,6 +198,49 @@ static void reduce(int n, int maps, int in_place, MPI_Datatype pairs, MPI_Op op)
                 SAME(in[i], operand(t_rank, i));
         }
     }
+    free(in);
+    free(out);
+}
+
+/* A vector of which each rank gets a part of the result: of the same length, or of another, which is nothing for some; non-blocking, persistent with a rank that is late, and blocking. */
+static void scatter(int n, int alike, int maps, int in_place, MPI_Datatype pairs, MPI_Op op)
+{
+    int counts[MOST], first = 0, all = 0, width = maps ? 2 : 1;
+    for (int rank = 0; rank < t_size; rank++) {
+        counts[rank] = alike ? n : n * ((rank * 5 + n) % 4);
+        first += rank < t_rank ? counts[rank] * width : 0;
+        all += counts[rank] * width;
+    }
+    int end = first + counts[t_rank] * width;
+    unsigned *in = t_alloc(sizeof *in * (size_t)(all + 1)), *out = t_alloc(sizeof *out * (size_t)(all + 1));
+    void *from = in_place ? MPI_IN_PLACE : (void *)in;
+    MPI_Datatype type = maps ? pairs : MPI_UNSIGNED;
+    MPI_Request r = MPI_REQUEST_NULL;
+    fill(in, all);
+    for (int way = 0; way < 2 + STARTS; way++) {
+        for (int i = 0; i <= all; i++)
+            out[i] = in_place && i < all ? operand(t_rank, i) : 0xeeeeeeee;
+        if (t_rank == way % t_size)
+            usleep(2000);
+        if (way == 0) {
+            OK(alike ? MPI_Reduce_scatter_block(from, out, n, type, op, MPI_COMM_WORLD) : MPI_Reduce_scatter(from, out, counts, type, op, MPI_COMM_WORLD));
+        } else if (way == 1) {
+            OK(alike ? MPI_Ireduce_scatter_block(from, out, n, type, op, MPI_COMM_WORLD, &r) : MPI_Ireduce_scatter(from, out, counts, type, op, MPI_COMM_WORLD, &r));
+        } else {
+            if (way == 2)
+                OK(alike ? MPI_Reduce_scatter_block_init(from, out, n, type, op, MPI_COMM_WORLD, MPI_INFO_NULL, &r)
+                         : MPI_Reduce_scatter_init(from, out, counts, type, op, MPI_COMM_WORLD, MPI_INFO_NULL, &r));
+            OK(MPI_Start(&r));
+        }
+        OK(MPI_Wait(&r, MPI_STATUS_IGNORE));
+        check_part(out, first, end, maps);
+        for (int i = end - first; i <= all && !in_place; i++)
+            SAME(out[i], 0xeeeeeeee);
+        SAME(out[all], 0xeeeeeeee);
+    }
+    OK(MPI_Request_free(&r));
+    for (int i = 0; i < all; i++)
+        SAME(in[i], operand(t_rank, i));
     free(in);
     free(out);
 }
@@ -276,6 +325,10 @@ int main(int argc, char **argv)
         for (int in_place = 0; in_place < 2; in_place++) {
             reduce(2 * VECTORS[k], 0, in_place, pairs, MPI_SUM);
             reduce(2 * VECTORS[k], 1, in_place, pairs, op);
+            for (int alike = 0; alike < 2; alike++) {
+                scatter(VECTORS[k], alike, 0, in_place, pairs, MPI_SUM);
+                scatter(VECTORS[k] / 2, alike, 1, in_place, pairs, op);
+            }
         }
     OK(MPI_Op_free(&op));
     OK(MPI_Type_free(&pairs));

@@ -6,7 +6,7 @@
 
 use crate::fold::{Accumulator, Range, Survivors, directions, elements, halve, split};
 use crate::graph::{BufId, Builder, Graph, MAX_TAG, START};
-use crate::parts::{self, Parts};
+use crate::parts::{self, Home, Parts};
 use crate::shape::{Shape, Team};
 use crate::straight::{COMBINED_MAX, Operands, others, send_to};
 
@@ -119,7 +119,7 @@ pub fn choose(p: &Params) -> Algorithm {
         Algorithm::Straight
     } else if p.is_for_parts() {
         Algorithm::Parts {
-            segment: parts::segment(p.team, &p.ty, p.count),
+            segment: parts::segment(p.team, &p.ty, parts::longest_even(p.team, p.count)),
         }
     } else if bytes <= DOUBLING_MAX || p.count < size || size <= 2 {
         Algorithm::RecursiveDoubling
@@ -322,10 +322,10 @@ fn combine_parts(b: &mut Builder, p: &Params, own: BufId, segment: u64) {
     let parts = Parts {
         team: p.team,
         ty: p.ty,
-        count: p.count,
+        starts: parts::even_starts(p.team, p.count),
         segment,
         own,
-        home: BufId::Recv,
+        home: Home::InPlace,
         commutative: p.commutative,
     };
     let given = parts.give(b);

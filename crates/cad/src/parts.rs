@@ -4,7 +4,7 @@
 //! So between the start of the last and the end at all, each has to look only once more than where nobody combines for others, and whoever is late with that keeps the others waiting for its part
 //! alone. In rounds, each waits for the last one at each round.
 //!
-//! Called by allreduce and reduce. Invariants: operands are combined in the order of ranks, if the operation does not commute, and else from the one who combines round to the one before it: so the last bits of
+//! Called by allreduce, reduce and reduce_scatter. Invariants: operands are combined in the order of ranks, if the operation does not commute, and else from the one who combines round to the one before it: so the last bits of
 //! a sum depend on where in the vector it stands, but are the same at all processes, and in each run.
 
 use crate::fold::Range;
@@ -17,15 +17,23 @@ use crate::straight::others;
 pub(crate) struct Parts {
     pub team: Team,
     pub ty: Shape,
-    /// Elements of all parts.
-    pub count: u64,
+    /// The element with which each process's part begins, and behind them the end of the last.
+    pub starts: Vec<u64>,
     /// Elements of a segment.
     pub segment: u64,
     /// Where this process has its own vector: in the send buffer, or in the receive buffer.
     pub own: BufId,
-    /// Where what comes of the own part lies: at its place in the receive buffer, or alone in a temporary one, if the process wants no other part.
-    pub home: BufId,
+    pub home: Home,
     pub commutative: bool,
+}
+
+/// Where what comes of a process's own part lies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Home {
+    /// Among the other parts in the receive buffer.
+    InPlace,
+    /// Alone at the start of a buffer.
+    Alone(BufId),
 }
 
 /// Segments of a part with their numbers, and after which node each may be read, or overwritten.
@@ -43,20 +51,29 @@ pub(crate) fn serves(team: Team, ty: &Shape, count: u64) -> bool {
     team.straight && !team.lends && ty.bytes(count) <= MAX && count >= team.size.into()
 }
 
-/// Elements of segments of a vector of so many, which leave room for what all processes give at once.
-pub(crate) fn segment(team: Team, ty: &Shape, count: u64) -> u64 {
-    let longest = ty.bytes(count.div_ceil(u64::from(team.size)));
-    (shared::segment(longest, team.size) / ty.size.max(1)).max(1)
+/// Elements of segments of parts of which the longest has so many, which leave room for what all processes give at once.
+pub(crate) fn segment(team: Team, ty: &Shape, longest: u64) -> u64 {
+    (shared::segment(ty.bytes(longest), team.size) / ty.size.max(1)).max(1)
+}
+
+/// Elements of the longest of [even](even_starts) parts.
+pub(crate) fn longest_even(team: Team, count: u64) -> u64 {
+    count.div_ceil(u64::from(team.size))
+}
+
+/// Starts of parts of a vector that are as long as each other.
+pub(crate) fn even_starts(team: Team, count: u64) -> Vec<u64> {
+    let start = |r| (u128::from(count) * u128::from(r) / u128::from(team.size)) as u64;
+    (0..=team.size).map(start).collect()
 }
 
 impl Parts {
     /// What a process combines.
     fn part(&self, rank: u32) -> Range {
-        let start =
-            |r: u32| (u128::from(self.count) * u128::from(r) / u128::from(self.team.size)) as u64;
+        let rank = rank as usize;
         Range {
-            start: start(rank),
-            end: start(rank + 1),
+            start: self.starts[rank],
+            end: self.starts[rank + 1],
         }
     }
 
@@ -72,22 +89,27 @@ impl Parts {
     }
 
     /// Memory for what comes of the own part alone.
-    pub fn temporary_home(&self, b: &mut Builder) -> BufId {
+    pub fn temporary_home(&self, b: &mut Builder) -> Home {
         let Range { start, end } = self.part(self.team.rank);
-        b.temp_elements(self.ty, end - start)
+        Home::Alone(b.temp_elements(self.ty, end - start))
     }
 
     /// Where what comes of a segment of the own part lies.
     fn result(&self, range: Range) -> Region {
-        let start = match self.home {
-            BufId::Recv => 0,
-            _ => self.part(self.team.rank).start,
+        let (buf, start) = match self.home {
+            Home::InPlace => (BufId::Recv, 0),
+            Home::Alone(buf) => (buf, self.part(self.team.rank).start),
         };
         let within = Range {
             start: range.start - start,
             end: range.end - start,
         };
-        within.of(self.home, &self.ty)
+        within.of(buf, &self.ty)
+    }
+
+    /// Whether what comes of the own part lies where its own operand is.
+    fn overwrites_own(&self) -> bool {
+        self.own == BufId::Recv && self.home == Home::InPlace
     }
 
     /// Gives each of the others what it combines.
@@ -106,7 +128,11 @@ impl Parts {
     /// Combines the own part.
     pub fn combine(&self, b: &mut Builder) -> Segments {
         let me = self.team.rank;
-        let most = self.segment.min(self.part(me).end - self.part(me).start);
+        let Range { start, end } = self.part(me);
+        if start == end {
+            return Vec::new();
+        }
+        let most = self.segment.min(end - start);
         let mut temps = Temps {
             bufs: [(); 2].map(|()| b.temp_elements(self.ty, most)),
             free: [START; 2],
@@ -114,9 +140,9 @@ impl Parts {
         };
         let mut combined = Vec::new();
         for (number, range) in self.segments(me) {
-            let last = match (self.own, self.commutative) {
-                (BufId::Recv, true) => self.combine_here(b, number, range, &mut temps),
-                _ => self.in_order(b, number, range, &mut temps),
+            let last = match self.overwrites_own() && self.commutative {
+                true => self.combine_here(b, number, range, &mut temps),
+                false => self.in_order(b, number, range, &mut temps),
             };
             combined.push((number, range, last));
         }
@@ -150,14 +176,13 @@ impl Parts {
             true => (0..size).map(|i| self.team.left(i)).collect(),
             false => (0..size).collect(),
         };
-        let in_place = self.own == BufId::Recv;
         let (mut current, mut last, mut was) = (None, START, None);
         for (i, source) in sources.into_iter().enumerate() {
             if i == 0 && source == me {
                 current = Some(own);
                 continue;
             }
-            let home = i as u32 == size - 1 && !in_place;
+            let home = i as u32 == size - 1 && !self.overwrites_own();
             let temp = (!home).then(|| temps.take());
             let (to, free) = match temp {
                 Some((at, buf)) => (range.moved_to_start().of(buf, &self.ty), temps.free[at]),

@@ -5,7 +5,7 @@
 
 use crate::fold::{Accumulator, Range, Survivors, directions, halve, split};
 use crate::graph::{BufId, Builder, Graph, NodeId, START};
-use crate::parts::{self, Parts};
+use crate::parts::{self, Home, Parts};
 use crate::shape::{Shape, Team};
 use crate::straight::{COMBINED_BY_ONE_MAX, Operands};
 use crate::tree::{absolute, children, parent, relative};
@@ -53,7 +53,7 @@ pub fn choose(p: &Params) -> Algorithm {
         Algorithm::Straight
     } else if parts::serves(p.team, &p.ty, p.count) {
         Algorithm::Parts {
-            segment: parts::segment(p.team, &p.ty, p.count),
+            segment: parts::segment(p.team, &p.ty, parts::longest_even(p.team, p.count)),
         }
     } else if p.ty.bytes(p.count) <= BINOMIAL_MAX
         || p.count < u64::from(p.team.size)
@@ -224,10 +224,10 @@ fn combine_parts(b: &mut Builder, p: &Params, own: BufId, segment: u64) {
     let mut parts = Parts {
         team: p.team,
         ty: p.ty,
-        count: p.count,
+        starts: parts::even_starts(p.team, p.count),
         segment,
         own,
-        home: BufId::Recv,
+        home: Home::InPlace,
         commutative: p.commutative,
     };
     if !is_root {

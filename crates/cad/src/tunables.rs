@@ -11,7 +11,7 @@ use crate::{
 const PAPER: &str = "Thakur, Rabenseifner and Gropp, 2005";
 
 /// The tunables of this crate that choose an algorithm.
-pub const TUNABLES: [Tunable; 41] = [
+pub const TUNABLES: [Tunable; 42] = [
     bytes(
         "cad.bcast.whole_message_max",
         bcast::WHOLE_MESSAGE_MAX,
@@ -68,6 +68,11 @@ pub const TUNABLES: [Tunable; 41] = [
         "cad.reduce_scatter.pairwise_min",
         reduce_scatter::PAIRWISE_MIN,
         PAPER,
+    ),
+    bytes(
+        "cad.reduce_scatter.parts_above",
+        reduce_scatter::PARTS_ABOVE,
+        "measured with three to eight ranks that wait",
     ),
     bytes(
         "cad.allreduce.parts_min",

@@ -540,6 +540,45 @@ fn few_that_may_compute_combine_parts_of_what_is_long() {
     }
 }
 
+#[test]
+fn of_long_blocks_few_that_may_compute_combine_their_own() {
+    use reduce_scatter::Algorithm::Parts;
+    use reduce_scatter::Counts::{self, Each, Equal};
+    let of = |size, counts: Counts, commutative, straight, lends| {
+        let team = Team {
+            straight,
+            lends,
+            ..Team::new(0, size)
+        };
+        let (ty, in_place) = (PLAIN, false);
+        reduce_scatter::choose(&reduce_scatter::Params {
+            team,
+            counts,
+            ty,
+            commutative,
+            in_place,
+        })
+    };
+    const K: u64 = (1 << 10) / 8;
+    for commutative in [true, false] {
+        for (size, bytes) in [(3, 128 * K + 1), (8, 512 * K)] {
+            let chosen = of(size, Equal(bytes), commutative, true, false);
+            let segment = 128 * K;
+            assert_eq!(chosen, Parts { segment });
+        }
+        let uneven = Each(&[0, 5, 3 * 4096 * K]);
+        let segment = 256 * K;
+        assert_eq!(of(3, uneven, commutative, true, false), Parts { segment });
+        let others = [
+            of(3, Equal(128 * K), commutative, true, false),
+            of(3, Equal(512 * K), commutative, false, false),
+            of(3, Equal(512 * K), commutative, true, true),
+            of(4, Equal(8192 * K + 1), commutative, true, false),
+        ];
+        assert!(!others.iter().any(|a| matches!(a, Parts { .. })));
+    }
+}
+
 /// Whoever only gives need not run a graph; nobody else may be taken for such.
 #[test]
 fn who_only_gives_is_known() {

@@ -178,8 +178,9 @@ fn reduce_scatter_case(
 ) {
     use reduce_scatter::Algorithm::*;
     let size = lengths.len() as u32;
-    for algorithm in [Halving, Pairwise, Ordered] {
-        if algorithm != Ordered && !commutative {
+    let parts = [1, 3, 100].map(|segment| Parts { segment });
+    for algorithm in [Halving, Pairwise, Ordered].into_iter().chain(parts) {
+        if matches!(algorithm, Halving | Pairwise) && !commutative {
             continue;
         }
         let data = vectors(rng, size, lengths.iter().sum());
